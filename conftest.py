@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test run shares: the backend, the TensorFlow-free run, and a fresh Keras per test.
+
+`KERAS_BACKEND` picks the backend (TensorFlow where it is unset). `KERAS_BERT_BLOCK_TENSORFLOW=1`
+makes TensorFlow look as if it were not installed.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests import tensorflow_blocker
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+BACKEND = os.environ["KERAS_BACKEND"]
+TENSORFLOW_IS_BLOCKED = os.environ.get("KERAS_BERT_BLOCK_TENSORFLOW") == "1"
+
+if TENSORFLOW_IS_BLOCKED:
+    tensorflow_blocker.install()
+
+
+def _belongs_to_this_run(item: pytest.Item) -> bool:
+    if TENSORFLOW_IS_BLOCKED and item.get_closest_marker("needs_tensorflow"):
+        return False
+    runs_once = isinstance(item, pytest.DoctestItem) or item.get_closest_marker(
+        "backend_independent"
+    )
+    return BACKEND == "tensorflow" or not runs_once
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if not _belongs_to_this_run(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _belongs_to_this_run(item)]
+
+
+@pytest.fixture(autouse=True)
+def fresh_keras() -> Iterator[None]:
+    """Seeds every test alike and takes back a dtype policy that a test has set."""
+    keras = sys.modules.get("keras")
+    if keras is None:
+        yield
+        return
+    policy = keras.config.dtype_policy()
+    keras.utils.set_random_seed(0)
+    yield
+    keras.config.set_dtype_policy(policy)

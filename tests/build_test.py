@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds BUILD to the tree: every file in one target, `deps` as the imports are."""
+
+from collections import Counter
+
+import pytest
+
+from tests import build_file
+from tests.build_file import BUILD, ROOT, Target, read_targets
+from tests.source_imports import source_files
+
+pytestmark = pytest.mark.backend_independent
+
+# Declared in pyproject.toml, imported by no file: commands, and what a library needs beside itself.
+NOT_IMPORTED = {
+    "mypy",
+    "ruff",
+    "tensorboard",  # keras.callbacks.TensorBoard on every backend
+}
+
+
+@pytest.fixture(scope="module")
+def targets() -> list[Target]:
+    return read_targets(BUILD.read_text())
+
+
+def test_every_file_is_in_exactly_one_target(targets):
+    held = Counter(source for target in targets for source in target.srcs)
+    files = {str(path.relative_to(ROOT)) for path in source_files().values()}
+    twice = sorted(source for source, times in held.items() if times > 1)
+    assert {"missing": sorted(files - held.keys()), "gone": sorted(held.keys() - files)} == {
+        "missing": [],
+        "gone": [],
+    }
+    assert twice == []
+
+
+def test_no_target_is_empty_and_no_name_is_taken_twice(targets):
+    assert [target.name for target in targets if not target.srcs] == []
+    names = Counter(target.name for target in targets)
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_deps_are_the_imports(targets):
+    stanzas = [stanza for _, stanza in build_file.corrections(targets)]
+    assert not stanzas, "BUILD should say:\n\n" + "\n\n".join(stanzas)
+
+
+def test_deps_have_no_cycle(targets):
+    remaining = {f":{target.name}": set(target.deps) for target in targets}
+    while remaining:
+        free = [label for label, deps in remaining.items() if not deps & remaining.keys()]
+        assert free, f"these targets depend on each other: {sorted(remaining)}"
+        for label in free:
+            del remaining[label]
+
+
+def test_the_rule_fits_the_file(targets):
+    for target in targets:
+        is_test = target.srcs[0].endswith("_test.py")
+        is_program = '__name__ == "__main__"' in (ROOT / target.srcs[0]).read_text()
+        expected = "py_test" if is_test else "py_binary" if is_program else "py_library"
+        assert (target.name, target.rule) == (target.name, expected)
+
+
+def test_each_test_target_runs_pytest_on_its_file(targets):
+    for target in targets:
+        if target.rule == "py_test":
+            assert len(target.srcs) == 1
+            assert target.attributes["main_module"] == "pytest"
+            assert tuple(target.attributes["args"]) == target.srcs
+
+
+def test_library_names_are_those_of_pyproject(targets):
+    declared = {build_file.requirement(name) for name in build_file.declared_distributions()}
+    used = {dep for target in targets for dep in target.deps if not dep.startswith(":")}
+    unused = {build_file.requirement(name) for name in NOT_IMPORTED}
+    assert used == declared - unused
+
+
+def test_every_declared_library_is_pinned_for_the_tests():
+    lines = (ROOT / "requirements-test.txt").read_text().splitlines()
+    pinned = {line.split("==")[0] for line in lines if "==" in line}
+    assert build_file.declared_distributions() - pinned == set()
+
+
+def test_a_wrong_dep_is_found_and_the_stanza_mended():
+    text = 'py_library(\n    name = "config",\n    srcs = ["keras_bert/config.py"],\n'
+    (wrong,) = read_targets(f'{text}    deps = [requirement("torch")],\n)\n')
+    owners = build_file.owners_of([wrong])
+    mended = build_file.stanza(wrong, build_file.expected_deps(wrong, owners))
+    assert mended == f"{text}    deps = [],\n)"
+    assert build_file.corrections([wrong])[0] == (wrong.source, mended)
+
+
+def test_a_file_left_out_gets_a_stanza():
+    targets = read_targets(BUILD.read_text())
+    kept = [target for target in targets if target.name != "build_test"]
+    stanzas = dict(build_file.corrections(kept))
+    (target,) = read_targets(stanzas[""])
+    assert target.srcs == ("tests/build_test.py",)
+    assert ":build_file" in target.deps

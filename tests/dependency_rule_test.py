@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the project to who may know whom, by reading the imports of every file."""
+
+import sys
+
+import pytest
+
+from tests.source_imports import imports_of, source_files
+
+pytestmark = pytest.mark.backend_independent
+
+# A room of the tree -> the rooms it may import from.
+ROOMS = {
+    "config": set(),
+    "ops": set(),
+    "losses": {"ops"},
+    "metrics": {"ops"},
+    "optimizers": {"ops"},
+    "text": set(),
+    "data": {"text"},
+    "layers": {"config", "ops"},
+    "models": {"config", "ops", "layers"},
+    "checkpoints": {"config", "ops", "layers", "models"},
+    "export": {"config", "ops", "layers", "models"},
+    "tasks": {
+        "config", "ops", "layers", "models", "checkpoints", "export",
+        "text", "data", "losses", "metrics", "optimizers",
+    },
+}  # fmt: skip
+
+# A room -> what it may import that is neither the project's nor Python's own.
+LIBRARIES = {
+    "config": set(),
+    "ops": {"keras", "numpy", "tensorflow", "jax", "torch"},
+    "losses": {"keras"},
+    "metrics": {"keras"},
+    "optimizers": {"keras"},
+    "text": {"numpy", "tensorflow", "tensorflow_text", "tokenizers"},
+    "data": {"numpy", "tensorflow", "tensorflow_text"},
+    "layers": {"keras"},
+    "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
+    "checkpoints": {
+        "keras", "numpy", "safetensors", "huggingface_hub", "keras_hub", "tensorflow",
+    },
+    "export": {
+        "keras", "numpy", "tensorflow", "tensorflow_text",
+        "onnxruntime", "openvino", "tensorflow_serving",
+    },
+    "tasks": {"keras", "numpy", "tensorflow"},
+}  # fmt: skip
+
+# Importing these must not import TensorFlow: there, it stands inside the function that needs it.
+WITHOUT_TENSORFLOW = {
+    "config", "losses", "metrics", "optimizers", "layers", "models", "checkpoints", "tasks",
+}  # fmt: skip
+
+# `Backbone.from_preset` and `save_to_preset` call `checkpoints`, which builds Backbones.
+EXCEPTIONS = {("keras_bert.models.backbone", "checkpoints")}
+
+
+def room_of(module: str) -> str | None:
+    """The part of `keras_bert` a module lies in; None for the package itself and for others."""
+    package, _, rest = module.partition(".")
+    return rest.partition(".")[0] if package == "keras_bert" and rest else None
+
+
+def violations(module: str, source: str) -> list[str]:
+    """What one file imports against the rule, as lines to read."""
+    room = room_of(module)
+    modules = source_files()
+    found = []
+    for imported in imports_of(source, module, modules):
+        complaint = _complaint(module, room, imported.module, imported.deferred)
+        if complaint:
+            found.append(f"{module}:{imported.line} imports {imported.module}: {complaint}")
+    return found
+
+
+def _complaint(module: str, room: str | None, imported: str, deferred: bool) -> str | None:
+    package = imported.partition(".")[0]
+    if package in ("training", "tests"):
+        return f"keras_bert does not know {package}"
+    if package in sys.stdlib_module_names:
+        return "pickle executes what it loads" if package in ("pickle", "shelve") else None
+    if room is None:
+        return None if package == "keras_bert" else "keras_bert/__init__.py holds names alone"
+    if package == "keras_bert":
+        return _room_complaint(module, room, room_of(imported))
+    if package not in LIBRARIES[room]:
+        return f"{room} knows {sorted(LIBRARIES[room])} of other libraries"
+    if package.startswith("tensorflow") and room in WITHOUT_TENSORFLOW and not deferred:
+        return f"{room} is imported where TensorFlow is missing; import it inside a function"
+    return None
+
+
+def _room_complaint(module: str, room: str, other: str | None) -> str | None:
+    if other == room or other in ROOMS[room] or (module, other) in EXCEPTIONS:
+        return None
+    return f"{room} knows {sorted(ROOMS[room])} of the project"
+
+
+PACKAGE_FILES = {
+    module: path for module, path in source_files().items() if module.startswith("keras_bert")
+}
+
+
+@pytest.mark.parametrize("module", PACKAGE_FILES)
+def test_imports_keep_the_rule(module):
+    assert violations(module, PACKAGE_FILES[module].read_text()) == []
+
+
+def test_every_room_of_the_tree_has_a_rule():
+    rooms = {room_of(module) for module in PACKAGE_FILES} - {None}
+    assert rooms <= ROOMS.keys()
+    assert ROOMS.keys() == LIBRARIES.keys()
+
+
+def test_the_rule_has_no_cycle():
+    remaining = {room: set(known) for room, known in ROOMS.items()}
+    while remaining:
+        free = [room for room, known in remaining.items() if not known & remaining.keys()]
+        assert free, f"these rooms know each other: {remaining}"
+        for room in free:
+            del remaining[room]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("keras_bert.models.spy", "from keras_bert.data import masking", "models knows"),
+        ("keras_bert.models.spy", "from ..checkpoints import preset", "models knows"),
+        ("keras_bert.layers.spy", "def f():\n    import tensorflow as tf", "layers knows"),
+        ("keras_bert.layers.spy", "import torch.nn", "layers knows"),
+        ("keras_bert.text.spy", "import keras", "text knows"),
+        ("keras_bert.data.spy", "from keras_bert import models", "data knows"),
+        ("keras_bert.ops.spy", "import keras_bert", "ops knows"),
+        ("keras_bert.tasks.spy", "import tensorflow", "inside a function"),
+        ("keras_bert.tasks.spy", "def f():\n    import training.finetune", "does not know training"),
+        ("keras_bert.tasks.spy", "import importlib\nimportlib.import_module('jax')", "tasks knows"),
+        ("keras_bert.checkpoints.spy", "import pickle", "executes"),
+        ("keras_bert", "import keras", "names alone"),
+    ],
+)
+def test_a_violation_is_found(module, source, complaint):
+    found = violations(module, source)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("keras_bert.models.backbone", "def f():\n    from keras_bert.checkpoints import preset"),
+        ("keras_bert.tasks.spy", "def f():\n    import tensorflow as tf"),
+        ("keras_bert.layers.spy", "import math\nimport keras\nfrom keras_bert.ops import gelu"),
+    ],
+)
+def test_what_the_rule_allows_is_no_violation(module, source):
+    assert violations(module, source) == []

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads which modules a source file imports, without importing it."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE_FOLDERS = ("keras_bert", "training", "tests")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import.
+
+    Attributes:
+        module: Its absolute dotted name: the file's, where it is one of this project's.
+        line: The line it stands on.
+        deferred: Whether importing the file leaves it undone: inside a function, or under
+            `TYPE_CHECKING`.
+    """
+
+    module: str
+    line: int
+    deferred: bool
+
+
+def source_files() -> dict[str, Path]:
+    """Every Python file of the project, by its dotted module name."""
+    paths = [ROOT / "conftest.py"]
+    for folder in SOURCE_FOLDERS:
+        paths += sorted((ROOT / folder).rglob("*.py"))
+    return {module_name(path.relative_to(ROOT)): path for path in paths}
+
+
+def module_name(path: Path) -> str:
+    """`keras_bert/text/__init__.py` is `keras_bert.text`."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(source: str, module: str, modules: dict[str, Path]) -> list[Import]:
+    """The imports of one file, those inside functions too.
+
+    Args:
+        source: The file's text.
+        module: The file's own dotted name, for relative imports.
+        modules: The project's modules; tells `from package import module` from
+            `from module import name`.
+    """
+    is_package = module in modules and modules[module].name == "__init__.py"
+    package = module if is_package else module.rpartition(".")[0]
+    tree = ast.parse(source)
+    found = [
+        Import(name, node.lineno, deferred)
+        for node, deferred in _walk(tree, deferred=False)
+        for name in _imported_names(node, package, modules)
+    ]
+    return found + (_lazy_imports(tree, package, modules) if is_package else [])
+
+
+def _walk(node: ast.AST, deferred: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, deferred
+        yield from _walk(child, deferred or _defers(child))
+
+
+def _defers(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+
+def _imported_names(node: ast.AST, package: str, modules: dict[str, Path]) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = _absolute(node, package)
+        submodules = [f"{base}.{alias.name}" for alias in node.names]
+        return sorted({name if name in modules else base for name in submodules})
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        return [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+    return []
+
+
+def _lazy_imports(tree: ast.Module, package: str, modules: dict[str, Path]) -> list[Import]:
+    """What a package's module-level `__getattr__` may import: the modules that its text names."""
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body):
+        return []
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [
+        Import(name, node.lineno, deferred=True)
+        for node in named
+        for name in (node.value, f"{package}.{node.value}")
+        if name in modules
+    ]
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    parents = package.split(".")
+    base = parents[: len(parents) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
