@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT for Keras 3: text, fine-tuning and serving on TensorFlow, JAX and PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras_bert import optimizers
+    from keras_bert.config import BertConfig, ConfigError
+    from keras_bert.models.backbone import Backbone
+    from keras_bert.tasks.text_classifier import TextClassifier
+    from keras_bert.text.wordpiece import WordPieceTokenizer
+
+__version__ = "0.1.0"
+
+# Loaded on first use: machines without TensorFlow still train on ids, and nobody waits for
+# what they do not use.
+_HOMES = {
+    "Backbone": "keras_bert.models.backbone",
+    "BertConfig": "keras_bert.config",
+    "ConfigError": "keras_bert.config",
+    "TextClassifier": "keras_bert.tasks.text_classifier",
+    "WordPieceTokenizer": "keras_bert.text.wordpiece",
+}
+_MODULES = ("checkpoints", "data", "export", "layers", "models", "ops", "optimizers", "text")
+
+__all__ = [
+    "Backbone",
+    "BertConfig",
+    "ConfigError",
+    "TextClassifier",
+    "WordPieceTokenizer",
+    "optimizers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"keras_bert.{name}")
+    raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES})

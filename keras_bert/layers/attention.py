@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multi-head self-attention with one product for queries, keys and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.layers.embeddings import check_same_shape
+from keras_bert.ops import attention, attention_with_scores
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SelfAttention(keras.layers.Layer):
+    """Every token looks at every token; the output projection is the block's.
+
+    Args:
+        num_heads: Number of heads; divides the hidden width.
+        dropout: Rate on the attention probabilities.
+        initializer_range: Standard deviation of the truncated normal the kernel starts from.
+        return_scores: Whether the attention probabilities are returned too.
+
+    Call arguments:
+        inputs: `(batch, length, hidden)`.
+        padding_mask: Boolean `(batch, length)`, False where a token must not be looked at;
+            `None` for a batch without padding, which is faster.
+        training: Whether dropout is active.
+
+    Output shape:
+        `(batch, length, hidden)`; with `return_scores` a pair with
+        `(batch, heads, length, length)`.
+
+    Reference:
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        dropout: float = 0.0,
+        initializer_range: float = 0.02,
+        return_scores: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.return_scores = return_scores
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def build(self, inputs_shape: Any, padding_mask_shape: Any = None) -> None:
+        hidden_dim = inputs_shape[-1]
+        if hidden_dim % self.num_heads:
+            raise ValueError(
+                f"num_heads is {self.num_heads}; it must divide the inputs' width, {hidden_dim}."
+            )
+        self.query_key_value = keras.layers.Dense(
+            3 * hidden_dim,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            dtype=self.dtype_policy,
+            name="query_key_value",
+        )
+        self.query_key_value.build((None, hidden_dim))
+
+    def call(self, inputs: Any, padding_mask: Any = None, training: bool = False) -> Any:
+        _, length, hidden_dim = inputs.shape
+        length = ops.shape(inputs)[1] if length is None else length
+        mask = None
+        if padding_mask is not None:
+            check_same_shape("padding_mask", padding_mask.shape, inputs.shape[:2])
+            # (batch, length) -> (batch, 1, 1, length): only keys are masked
+            mask = ops.cast(padding_mask, "bool")[:, None, None, :]
+
+        # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
+        projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)))
+        head_dim = hidden_dim // self.num_heads
+        projected = ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
+        query, key, value = projected[:, :, 0], projected[:, :, 1], projected[:, :, 2]
+
+        rate = self.dropout if training else 0.0
+        if self.return_scores:
+            context, scores = attention_with_scores(
+                query, key, value, mask, dropout=rate, seed=self.seed_generator
+            )
+            return ops.reshape(context, (-1, length, hidden_dim)), scores
+        context = attention(
+            query, key, value, mask, dropout=rate, seed=self.seed_generator, training=training
+        )
+        # (batch, length, heads, head_dim) -> (batch, length, hidden)
+        return ops.reshape(context, (-1, length, hidden_dim))
+
+    def compute_output_spec(
+        self, inputs: Any, padding_mask: Any = None, training: bool = False
+    ) -> Any:
+        if padding_mask is not None:
+            check_same_shape("padding_mask", padding_mask.shape, inputs.shape[:2])
+        context = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if not self.return_scores:
+            return context
+        batch, length, _ = inputs.shape
+        return context, keras.KerasTensor(
+            (batch, self.num_heads, length, length), dtype=self.compute_dtype
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "initializer_range": self.initializer_range,
+            "return_scores": self.return_scores,
+        }

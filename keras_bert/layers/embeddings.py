@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From token ids to the vectors that enter the first block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.ops import layer_norm
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TokenEmbedding(keras.layers.Layer):
+    """A table of token vectors that works in both directions.
+
+    `layer(token_ids)` looks vectors up; `layer(hidden, reverse=True)` multiplies by the
+    transposed table, which is how a masked-LM head shares its weights with the input
+    (the paper's released code; "tied embeddings").
+
+    Args:
+        vocabulary_size: Rows of the table.
+        hidden_dim: Columns of the table.
+        initializer_range: Standard deviation of the truncated normal it starts from.
+
+    Call arguments:
+        inputs: Token ids `(batch, length)`; or, in reverse, vectors `(..., hidden)`.
+        reverse: Which direction.
+
+    Output shape:
+        `(batch, length, hidden)` in the table's own dtype (float32 under the mixed policies:
+        sums and LayerNorm follow at once, and they want the precision); in reverse
+        `(..., vocabulary)` in the compute dtype.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden_dim: int,
+        initializer_range: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape: Any = None) -> None:
+        # Without autocast: casting 30,000 rows to look up 1,000 costs more than the look-up.
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.vocabulary_size, self.hidden_dim),
+            initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            autocast=False,
+        )
+
+    def call(self, inputs: Any, reverse: bool = False) -> Any:
+        if reverse:
+            table = ops.cast(self.embeddings, self.compute_dtype)
+            return ops.matmul(ops.cast(inputs, self.compute_dtype), ops.transpose(table))
+        return ops.take(self.embeddings, inputs, axis=0)
+
+    def compute_output_spec(self, inputs: Any, reverse: bool = False) -> keras.KerasTensor:
+        if reverse:
+            shape = (*inputs.shape[:-1], self.vocabulary_size)
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.variable_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class EmbeddingPostprocessor(keras.layers.Layer):
+    """Adds segment and position vectors, normalises, drops: `dropout(LN(token + segment + position))`.
+
+    Args:
+        max_sequence_length: Number of learned positions.
+        num_segments: Number of segment types.
+        layer_norm_epsilon: Added to the variance.
+        dropout: Rate after the LayerNorm.
+        initializer_range: Standard deviation of the truncated normal the tables start from.
+
+    Call arguments:
+        token_vectors: `(batch, length, hidden)`.
+        segment_ids: int `(batch, length)`, or `None` for all zeros.
+        training: Whether dropout is active.
+
+    Output shape:
+        `(batch, length, hidden)` in the compute dtype.
+
+    Raises:
+        ValueError: If the input is longer than the positions, or `segment_ids` has another
+            shape than the tokens.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3, figure 2.
+    """
+
+    def __init__(
+        self,
+        max_sequence_length: int,
+        num_segments: int,
+        layer_norm_epsilon: float = 1e-12,
+        dropout: float = 0.0,
+        initializer_range: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_sequence_length = max_sequence_length
+        self.num_segments = num_segments
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def build(self, token_vectors_shape: Any, segment_ids_shape: Any = None) -> None:
+        hidden_dim = token_vectors_shape[-1]
+        initializer_range = self.initializer_range
+
+        def add_table(name: str, rows: int) -> Any:
+            return self.add_weight(
+                name=name,
+                shape=(rows, hidden_dim),
+                initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+                autocast=False,
+            )
+
+        self.position_embeddings = add_table("position_embeddings", self.max_sequence_length)
+        self.segment_embeddings = add_table("segment_embeddings", self.num_segments)
+        self.gamma = self.add_weight(name="gamma", shape=(hidden_dim,), initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=(hidden_dim,), initializer="zeros")
+
+    def call(self, token_vectors: Any, segment_ids: Any = None, training: bool = False) -> Any:
+        length = self._checked_length(token_vectors, segment_ids)
+        x = token_vectors + self.position_embeddings[:length]
+        x = x + self._segment_vectors(segment_ids)
+        x = layer_norm(x, self.gamma, self.beta, self.layer_norm_epsilon)
+        if training and self.dropout:
+            x = keras.random.dropout(x, self.dropout, seed=self.seed_generator)
+        return ops.cast(x, self.compute_dtype)
+
+    def _segment_vectors(self, segment_ids: Any) -> Any:
+        if segment_ids is None:
+            return self.segment_embeddings[0]
+        # A product with one-hot rows: its gradient is a product too, where a look-up's gradient
+        # is a scatter of every token into two rows.
+        one_hot = ops.one_hot(segment_ids, self.num_segments, dtype=self.variable_dtype)
+        return ops.matmul(one_hot, self.segment_embeddings)
+
+    def _checked_length(self, token_vectors: Any, segment_ids: Any) -> Any:
+        length = token_vectors.shape[1]
+        if length is not None and length > self.max_sequence_length:
+            raise ValueError(
+                f"The input is {length} tokens long; this model has positions for at most "
+                f"{self.max_sequence_length} (max_sequence_length). Truncate it, or split it "
+                "into windows."
+            )
+        if segment_ids is not None:
+            check_same_shape("segment_ids", segment_ids.shape, token_vectors.shape[:2])
+        return ops.shape(token_vectors)[1]
+
+    def compute_output_spec(
+        self, token_vectors: Any, segment_ids: Any = None, training: bool = False
+    ) -> keras.KerasTensor:
+        self._checked_length(token_vectors, segment_ids)
+        return keras.KerasTensor(token_vectors.shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "max_sequence_length": self.max_sequence_length,
+            "num_segments": self.num_segments,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "dropout": self.dropout,
+            "initializer_range": self.initializer_range,
+        }
+
+
+def check_same_shape(name: str, received: Any, expected: Any) -> None:
+    """Raises if two static shapes `(batch, length)` cannot be the same.
+
+    Raises:
+        ValueError: If the ranks differ, or two known dimensions do.
+    """
+    received, expected = tuple(received), tuple(expected)
+    matches = len(received) == len(expected) and all(
+        a is None or b is None or a == b for a, b in zip(received, expected, strict=True)
+    )
+    if not matches:
+        raise ValueError(
+            f"`{name}` has shape {received}; it must have the shape of token_ids, {expected}."
+        )

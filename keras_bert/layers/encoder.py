@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transformer block, in the post-LayerNorm form of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.layers.attention import SelfAttention
+from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BiasActivation(keras.layers.Layer):
+    """`activation(inputs + bias)`: the second half of a `Dense(use_bias=False, ...)`.
+
+    Args:
+        activation: A name that `BertConfig.activation` allows.
+
+    Call arguments:
+        inputs: `(..., dim)`.
+        training: Whether gradients will be wanted.
+
+    Output shape:
+        As `inputs`.
+    """
+
+    def __init__(self, activation: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activation
+
+    def build(self, input_shape: Any) -> None:
+        self.bias = self.add_weight(name="bias", shape=input_shape[-1:], initializer="zeros")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return bias_activation(inputs, self.bias, self.activation, training=training)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "activation": self.activation}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BiasResidualNorm(keras.layers.Layer):
+    """`LayerNorm(residual + dropout(inputs + bias))`: the end of a sublayer.
+
+    Args:
+        epsilon: Added to the variance.
+        dropout: Rate on the sublayer's output.
+
+    Call arguments:
+        inputs: The sublayer's last product, `(..., dim)`.
+        residual: What went into the sublayer, `(..., dim)`.
+        training: Whether dropout is active.
+
+    Output shape:
+        As `inputs`.
+    """
+
+    def __init__(self, epsilon: float = 1e-12, dropout: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.dropout = dropout
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def build(self, inputs_shape: Any, residual_shape: Any = None) -> None:
+        shape = inputs_shape[-1:]
+        self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros")
+        # LayerNorm computes in float32, so its weights are not cast down for it.
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
+
+    def call(self, inputs: Any, residual: Any, training: bool = False) -> Any:
+        return bias_dropout_residual_layer_norm(
+            inputs,
+            residual,
+            self.bias,
+            self.gamma,
+            self.beta,
+            epsilon=self.epsilon,
+            dropout=self.dropout,
+            seed=self.seed_generator,
+            training=training,
+        )
+
+    def compute_output_shape(self, inputs_shape: Any, residual_shape: Any = None) -> Any:
+        return inputs_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "epsilon": self.epsilon, "dropout": self.dropout}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each with dropout, residual and LayerNorm.
+
+    Args:
+        num_heads: Attention heads.
+        intermediate_dim: Width inside the feed-forward network.
+        activation: A name that `BertConfig.activation` allows.
+        dropout: Rate on the output of both sublayers.
+        attention_dropout: Rate on the attention probabilities.
+        layer_norm_epsilon: Added to the variance in both LayerNorms.
+        initializer_range: Standard deviation of the truncated normal the kernels start from.
+        return_scores: Whether the attention probabilities are returned too.
+
+    Call arguments:
+        inputs: `(batch, length, hidden)`.
+        padding_mask: Boolean `(batch, length)`, or `None` for a batch without padding.
+        training: Whether dropout is active.
+
+    Output shape:
+        `(batch, length, hidden)`; with `return_scores` a pair with
+        `(batch, heads, length, length)`.
+
+    Reference:
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.1, with the
+        activation of [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        intermediate_dim: int,
+        activation: str = "gelu_erf",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        layer_norm_epsilon: float = 1e-12,
+        initializer_range: float = 0.02,
+        return_scores: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.activation = activation
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_range = initializer_range
+        self.return_scores = return_scores
+
+    def build(self, inputs_shape: Any, padding_mask_shape: Any = None) -> None:
+        hidden_dim = inputs_shape[-1]
+        policy = self.dtype_policy
+        self.attention = SelfAttention(
+            self.num_heads,
+            dropout=self.attention_dropout,
+            initializer_range=self.initializer_range,
+            return_scores=self.return_scores,
+            dtype=policy,
+            name="attention",
+        )
+        self.attention.build(inputs_shape)
+        self.attention_output = self._product(hidden_dim, hidden_dim, "attention_output")
+        self.attention_norm = self._residual_norm(hidden_dim, "attention_norm")
+        self.intermediate = self._product(hidden_dim, self.intermediate_dim, "intermediate")
+        self.intermediate_activation = BiasActivation(
+            self.activation, dtype=policy, name="intermediate_activation"
+        )
+        self.intermediate_activation.build((None, self.intermediate_dim))
+        self.feed_forward_output = self._product(
+            self.intermediate_dim, hidden_dim, "feed_forward_output"
+        )
+        self.feed_forward_norm = self._residual_norm(hidden_dim, "feed_forward_norm")
+
+    def _product(self, input_dim: int, output_dim: int, name: str) -> keras.layers.Dense:
+        """A bare product; the bias belongs to the fused computation behind it."""
+        layer = keras.layers.Dense(
+            output_dim,
+            use_bias=False,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build((None, input_dim))
+        return layer
+
+    def _residual_norm(self, dim: int, name: str) -> BiasResidualNorm:
+        layer = BiasResidualNorm(
+            self.layer_norm_epsilon, self.dropout, dtype=self.dtype_policy, name=name
+        )
+        layer.build((None, dim))
+        return layer
+
+    def call(self, inputs: Any, padding_mask: Any = None, training: bool = False) -> Any:
+        attended = self.attention(inputs, padding_mask=padding_mask, training=training)
+        context, scores = attended if self.return_scores else (attended, None)
+
+        # (batch, length, hidden) -> (batch * length, hidden): products of plain matrices
+        hidden_dim = inputs.shape[-1]
+        x = ops.reshape(inputs, (-1, hidden_dim))
+        context = ops.reshape(context, (-1, hidden_dim))
+        x = self.attention_norm(self.attention_output(context), residual=x, training=training)
+        y = self.intermediate_activation(self.intermediate(x), training=training)
+        x = self.feed_forward_norm(self.feed_forward_output(y), residual=x, training=training)
+        x = ops.reshape(x, ops.shape(inputs))
+        return (x, scores) if self.return_scores else x
+
+    def compute_output_spec(
+        self, inputs: Any, padding_mask: Any = None, training: bool = False
+    ) -> Any:
+        return self.attention.compute_output_spec(inputs, padding_mask)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_range": self.initializer_range,
+            "return_scores": self.return_scores,
+        }

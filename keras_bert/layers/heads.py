@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands on top of an encoder: pooler, classifier, masked-LM and next-sentence heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.ops import activation_function, layer_norm
+
+
+def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
+    return keras.initializers.TruncatedNormal(stddev=stddev)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Pooler(keras.layers.Layer):
+    """`tanh(dense(first token))`: one vector for the whole input.
+
+    Args:
+        initializer_range: Standard deviation of the truncated normal the kernel starts from.
+
+    Input shape:
+        `(batch, length, hidden)`.
+
+    Output shape:
+        `(batch, hidden)`.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3 (the vector C).
+    """
+
+    def __init__(self, initializer_range: float = 0.02, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape: Any) -> None:
+        hidden_dim = input_shape[-1]
+        self.dense = keras.layers.Dense(
+            hidden_dim,
+            activation="tanh",
+            kernel_initializer=_truncated_normal(self.initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.dense.build((None, hidden_dim))
+
+    def call(self, inputs: Any) -> Any:
+        return self.dense(inputs[:, 0])
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], input_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "initializer_range": self.initializer_range}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ClassificationHead(keras.layers.Layer):
+    """`dense(dropout(pooled))` in float32, whatever the encoder's precision.
+
+    It also is the next-sentence head of pre-training, with two classes (0 = IsNext) and no
+    dropout.
+
+    Args:
+        num_classes: Width of the output.
+        dropout: Rate on the input.
+        initializer_range: Standard deviation of the truncated normal the kernel starts from.
+
+    Input shape:
+        `(batch, hidden)`.
+
+    Output shape:
+        Logits `(batch, num_classes)`, float32.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), sections 3.1 (task 2) and 4.1.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dropout: float = 0.0,
+        initializer_range: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.num_classes = num_classes
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def build(self, input_shape: Any) -> None:
+        self.dense = keras.layers.Dense(
+            self.num_classes,
+            kernel_initializer=_truncated_normal(self.initializer_range),
+            dtype="float32",
+            name="dense",
+        )
+        self.dense.build((None, input_shape[-1]))
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training and self.dropout:
+            inputs = keras.random.dropout(inputs, self.dropout, seed=self.seed_generator)
+        return self.dense(inputs)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0], self.num_classes)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "dropout": self.dropout,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MaskedLMTransform(keras.layers.Layer):
+    """Gathers the masked positions and prepares them: `LN(activation(dense(h)))`.
+
+    Only the masked slots go on, so that logits over the whole vocabulary are computed for 15 %
+    of the tokens. The product with the transposed token table follows
+    (`TokenEmbedding(..., reverse=True)`), then `VocabularyBias`.
+
+    Args:
+        activation: A name that `BertConfig.activation` allows.
+        layer_norm_epsilon: Added to the variance.
+        initializer_range: Standard deviation of the truncated normal the kernel starts from.
+
+    Call arguments:
+        sequence_output: `(batch, length, hidden)`.
+        mask_positions: int `(batch, slots)`, the positions to predict.
+
+    Output shape:
+        `(batch, slots, hidden)`.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
+    """
+
+    def __init__(
+        self,
+        activation: str,
+        layer_norm_epsilon: float = 1e-12,
+        initializer_range: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.activation = activation
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_range = initializer_range
+
+    def build(self, sequence_output_shape: Any, mask_positions_shape: Any = None) -> None:
+        hidden_dim = sequence_output_shape[-1]
+        self.dense = keras.layers.Dense(
+            hidden_dim,
+            kernel_initializer=_truncated_normal(self.initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.dense.build((None, hidden_dim))
+        self.gamma = self.add_weight(
+            name="gamma", shape=(hidden_dim,), initializer="ones", autocast=False
+        )
+        self.beta = self.add_weight(
+            name="beta", shape=(hidden_dim,), initializer="zeros", autocast=False
+        )
+
+    def call(self, sequence_output: Any, mask_positions: Any) -> Any:
+        hidden = ops.take_along_axis(
+            sequence_output, ops.cast(mask_positions, "int32")[:, :, None], axis=1
+        )
+        hidden = activation_function(self.activation)(self.dense(hidden))
+        return layer_norm(hidden, self.gamma, self.beta, self.layer_norm_epsilon)
+
+    def compute_output_shape(self, sequence_output_shape: Any, mask_positions_shape: Any) -> Any:
+        return (*mask_positions_shape, sequence_output_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "activation": self.activation,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class VocabularyBias(keras.layers.Layer):
+    """Adds the output bias of a masked-LM head, in float32.
+
+    Input shape:
+        `(batch, slots, vocabulary)`.
+
+    Output shape:
+        As the input, float32.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+
+    def build(self, input_shape: Any) -> None:
+        self.bias = self.add_weight(name="bias", shape=input_shape[-1:], initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        return ops.add(inputs, self.bias)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder: token ids in, hidden states out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from keras_bert.config import BertConfig
+from keras_bert.layers import EmbeddingPostprocessor, Pooler, TokenEmbedding, TransformerBlock
+
+INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Backbone(keras.Model):
+    """A BERT encoder as a functional Keras model.
+
+    Args:
+        config: The architecture.
+        output_hidden_states: Whether to return the hidden states of every block too; `None`
+            leaves it to the config.
+        output_attention_scores: Whether to return every block's attention probabilities too
+            (which gives up the fused attention); `None` leaves it to the config.
+        dtype: A Keras dtype policy or its name: `float32`, `bfloat16`, `mixed_bfloat16`,
+            `mixed_float16`. `None` takes Keras' global policy.
+        name: The model's name.
+
+    Call arguments:
+        inputs: A dict of
+            `token_ids`: int `(batch, length)`;
+            `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for B; may be left out
+            or `None` (all zeros);
+            `padding_mask`: bool or int `(batch, length)`, 0 at padding; may be left out or
+            `None` for a batch without padding, which is faster.
+            Token ids alone may be given instead of a dict.
+
+    Returns:
+        A dict of
+        `sequence_output`: `(batch, length, hidden)`;
+        `pooled_output`: `(batch, hidden)`;
+        `hidden_states`, where asked for: a tuple of num_layers + 1 tensors
+        `(batch, length, hidden)`, the first one behind the embeddings;
+        `attention_scores`, where asked for: a tuple of num_layers tensors
+        `(batch, heads, length, length)`.
+
+    Raises:
+        ValueError: If an input is longer than `config.max_sequence_length`, two inputs differ
+            in shape, or an array of token ids holds one outside the vocabulary.
+
+    Example:
+
+    >>> config = BertConfig(num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=32)
+    >>> backbone = Backbone(config)
+    >>> outputs = backbone({"token_ids": np.array([[101, 2023, 102]])})
+    >>> tuple(outputs["sequence_output"].shape), tuple(outputs["pooled_output"].shape)
+    ((1, 3, 8), (1, 8))
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        output_hidden_states: bool | None = None,
+        output_attention_scores: bool | None = None,
+        dtype: Any = None,
+        name: str = "backbone",
+        **kwargs: Any,
+    ) -> None:
+        changes = {
+            "output_hidden_states": output_hidden_states,
+            "output_attention_scores": output_attention_scores,
+        }
+        config = config.replace(**{k: v for k, v in changes.items() if v is not None})
+        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+
+        # === Layers ===
+        token_embedding = TokenEmbedding(
+            config.vocabulary_size,
+            config.hidden_dim,
+            initializer_range=config.initializer_range,
+            dtype=policy,
+            name="token_embedding",
+        )
+        embeddings = EmbeddingPostprocessor(
+            config.max_sequence_length,
+            config.num_segments,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            dropout=config.dropout,
+            initializer_range=config.initializer_range,
+            # The sum and its LayerNorm come before the first product: nothing is gained by
+            # rounding what goes into them.
+            autocast=False,
+            dtype=policy,
+            name="embeddings",
+        )
+        blocks = [_block(config, policy, index) for index in range(config.num_layers)]
+        pooler = Pooler(config.initializer_range, dtype=policy, name="pooler")
+
+        # === Functional graph ===
+        inputs = backbone_inputs()
+        x = embeddings(token_embedding(inputs["token_ids"]), segment_ids=inputs["segment_ids"])
+        hidden_states, attention_scores = [x], []
+        for block in blocks:
+            x = block(x, padding_mask=inputs["padding_mask"])
+            if config.output_attention_scores:
+                x, scores = x
+                attention_scores.append(scores)
+            hidden_states.append(x)
+        outputs: dict[str, Any] = {"sequence_output": x, "pooled_output": pooler(x)}
+        if config.output_hidden_states:
+            outputs["hidden_states"] = tuple(hidden_states)
+        if config.output_attention_scores:
+            outputs["attention_scores"] = tuple(attention_scores)
+        super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
+
+        self.config = config
+        self.dtype_policy = policy
+        self.token_embedding = token_embedding
+        self.embeddings = embeddings
+        self.blocks = blocks
+        self.pooler = pooler
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        # Here and not only in `call`: by then Keras has made tensors of arrays.
+        inputs = fill_inputs(inputs)
+        check_token_ids(inputs["token_ids"], self.config.vocabulary_size)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        return super().call(fill_inputs(inputs), training=training, mask=mask)
+
+    @property
+    def token_embedding_table(self) -> Any:
+        """The token embeddings, a variable of shape `(vocabulary, hidden)`."""
+        return self.token_embedding.embeddings
+
+    def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
+        """Freezes the encoder and adds low-rank updates to the Q, K, V product of every block.
+
+        Args:
+            rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
+            lora_alpha: Scale of the update is `lora_alpha / rank`; `None` means `rank`.
+
+        Reference:
+            [LoRA](https://arxiv.org/abs/2106.09685), section 4.
+        """
+        for layer in self._flatten_layers(include_self=False):
+            # A container's own switch would reach into the updates inside it.
+            for variable in layer._trainable_variables:
+                variable.trainable = False
+        for block in self.blocks:
+            block.attention.query_key_value.enable_lora(rank, lora_alpha=lora_alpha)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "config": self.config.to_dict(),
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        config = dict(config)
+        trainable = config.pop("trainable", True)
+        architecture = BertConfig.from_dict(config.pop("config"))
+        backbone = cls(architecture, **config)
+        backbone.trainable = trainable
+        return backbone
+
+    @classmethod
+    def from_preset(
+        cls, preset: str | os.PathLike[str], *, load_weights: bool = True, dtype: Any = None
+    ) -> Self:
+        """A pretrained encoder from a folder or a name.
+
+        Args:
+            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
+                its files), `hf://organisation/model`, or a name that KerasHub knows.
+            load_weights: `False` gives the architecture with fresh weights.
+            dtype: A Keras dtype policy or its name.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+        """
+        from keras_bert import checkpoints
+
+        return checkpoints.load_backbone(preset, cls=cls, load_weights=load_weights, dtype=dtype)
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the architecture and the weights to a folder that `from_preset` reads."""
+        from keras_bert import checkpoints
+
+        checkpoints.save_preset(self, folder)
+
+
+def _block(config: BertConfig, policy: Any, index: int) -> TransformerBlock:
+    return TransformerBlock(
+        config.num_heads,
+        config.intermediate_dim,
+        activation=config.activation,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        return_scores=config.output_attention_scores,
+        dtype=policy,
+        name=f"layer_{index}",
+    )
+
+
+def backbone_inputs() -> dict[str, Any]:
+    """The symbolic inputs of every model of this package, any length."""
+    return {
+        "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
+        "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids", optional=True),
+        "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask", optional=True),
+    }
+
+
+def fill_inputs(inputs: Any) -> dict[str, Any]:
+    """Names bare token ids, and puts `None` for the inputs that were left out.
+
+    Raises:
+        ValueError: If `token_ids` is missing.
+    """
+    if not isinstance(inputs, Mapping):
+        inputs = {"token_ids": inputs}
+    if inputs.get("token_ids") is None:
+        raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
+    return {**dict.fromkeys(INPUT_NAMES), **inputs}
+
+
+def check_token_ids(token_ids: Any, vocabulary_size: int) -> None:
+    """Raises if an array of ids holds one that the vocabulary has not.
+
+    Tensors are not looked into: a backend's answer would have to be waited for.
+
+    Raises:
+        ValueError: If an id is negative or not below `vocabulary_size`.
+    """
+    if not isinstance(token_ids, (np.ndarray, list, tuple)):
+        return
+    ids = np.asarray(token_ids)
+    bad = ids[(ids < 0) | (ids >= vocabulary_size)]
+    if bad.size:
+        raise ValueError(
+            f"token_ids holds {bad.flat[0]}; ids must be at least 0 and below the "
+            f"vocabulary's size, {vocabulary_size}."
+        )

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder with its pre-training heads: masked-LM and next-sentence logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_bert.layers import ClassificationHead, MaskedLMTransform, VocabularyBias
+from keras_bert.models.backbone import Backbone, backbone_inputs
+
+
+def masked_lm_logits(backbone: Backbone, sequence_output: Any, mask_positions: Any) -> Any:
+    """Logits over the vocabulary for the masked positions, with the tied token table.
+
+    Args:
+        backbone: The encoder whose token table is shared.
+        sequence_output: Symbolic, `(batch, length, hidden)`.
+        mask_positions: Symbolic, int `(batch, slots)`.
+
+    Returns:
+        Symbolic float32 logits `(batch, slots, vocabulary)`.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
+    """
+    config, policy = backbone.config, backbone.dtype_policy
+    transform = MaskedLMTransform(
+        config.activation,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="masked_lm_transform",
+    )
+    hidden = transform(sequence_output, mask_positions)
+    logits = backbone.token_embedding(hidden, reverse=True)
+    return VocabularyBias(name="masked_lm_bias")(logits)
+
+
+def pretraining_model(backbone: Backbone, next_sentence: bool = True) -> keras.Model:
+    """The encoder with the heads of the paper's pre-training.
+
+    Args:
+        backbone: The encoder.
+        next_sentence: Whether the next-sentence head is there (0 = IsNext).
+
+    Returns:
+        A functional model. Its inputs are the backbone's and `mask_positions`, int
+        `(batch, slots)`; its outputs a dict of float32 logits: `masked_lm_logits`
+        `(batch, slots, vocabulary)` and `next_sentence_logits` `(batch, 2)`.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1.
+    """
+    inputs = {
+        **backbone_inputs(),
+        "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions"),
+    }
+    encoded = backbone({name: inputs[name] for name in backbone_inputs()})
+    outputs = {
+        "masked_lm_logits": masked_lm_logits(
+            backbone, encoded["sequence_output"], inputs["mask_positions"]
+        )
+    }
+    if next_sentence:
+        head = ClassificationHead(
+            2, initializer_range=backbone.config.initializer_range, name="next_sentence"
+        )
+        outputs["next_sentence_logits"] = head(encoded["pooled_output"])
+    return keras.Model(inputs, outputs, name="pretraining")

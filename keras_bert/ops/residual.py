@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bias, dropout, residual connection and LayerNorm in one step: the end of every sublayer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.ops import dispatch
+
+
+def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """LayerNorm over the last axis, computed in float32 or wider.
+
+    Args:
+        x: `(..., dim)`.
+        gamma: Scale, `(dim,)`.
+        beta: Offset, `(dim,)`.
+        epsilon: Added to the variance.
+
+    Returns:
+        `(..., dim)` in the dtype of `x`.
+
+    Reference:
+        [Layer Normalization](https://arxiv.org/abs/1607.06450), equation 4.
+    """
+    return ops.layer_normalization(x, gamma, beta, axis=-1, epsilon=epsilon)
+
+
+def bias_dropout_residual_layer_norm(
+    x: Any,
+    residual: Any,
+    bias: Any,
+    gamma: Any,
+    beta: Any,
+    *,
+    epsilon: float,
+    dropout: float = 0.0,
+    seed: Any = None,
+    training: bool = False,
+) -> Any:
+    """`LayerNorm(residual + dropout(x + bias))`.
+
+    Args:
+        x: What the sublayer's last product gave, `(..., dim)`.
+        residual: What went into the sublayer, `(..., dim)`.
+        bias: `(dim,)`.
+        gamma: LayerNorm's scale, `(dim,)`.
+        beta: LayerNorm's offset, `(dim,)`.
+        epsilon: Added to the variance.
+        dropout: Rate; applied only when `training`.
+        seed: A `keras.random.SeedGenerator`, needed where dropout is active.
+        training: Whether dropout is active and gradients will be wanted.
+
+    Returns:
+        `(..., dim)` in the dtype of `x`.
+    """
+    rate = dropout if training else 0.0
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None:
+        return kernels.bias_dropout_residual_layer_norm(
+            x, residual, bias, gamma, beta, epsilon=epsilon, dropout=rate, seed=seed
+        )
+    return portable_bias_dropout_residual_layer_norm(
+        x, residual, bias, gamma, beta, epsilon=epsilon, dropout=rate, seed=seed
+    )
+
+
+def portable_bias_dropout_residual_layer_norm(
+    x: Any,
+    residual: Any,
+    bias: Any,
+    gamma: Any,
+    beta: Any,
+    *,
+    epsilon: float,
+    dropout: float,
+    seed: Any,
+) -> Any:
+    """The definition that every faster version is held to."""
+    x = ops.add(x, ops.cast(bias, x.dtype))
+    if dropout:
+        x = keras.random.dropout(x, dropout, seed=seed)
+    return layer_norm(ops.add(x, residual), gamma, beta, epsilon)
