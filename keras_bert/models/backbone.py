@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any, Self
 
 import keras
-import numpy as np
 
 from keras_bert.config import BertConfig
 from keras_bert.layers import EmbeddingPostprocessor, Pooler, TokenEmbedding, TransformerBlock
-
-INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
+from keras_bert.models.inputs import TokenModel, token_inputs
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Backbone(keras.Model):
+class Backbone(TokenModel):
     """A BERT encoder as a functional Keras model.
 
     Args:
@@ -105,7 +102,7 @@ class Backbone(keras.Model):
         pooler = Pooler(config.initializer_range, dtype=policy, name="pooler")
 
         # === Functional graph ===
-        inputs = backbone_inputs()
+        inputs = token_inputs()
         x = embeddings(token_embedding(inputs["token_ids"]), segment_ids=inputs["segment_ids"])
         hidden_states, attention_scores = [x], []
         for block in blocks:
@@ -127,15 +124,6 @@ class Backbone(keras.Model):
         self.embeddings = embeddings
         self.blocks = blocks
         self.pooler = pooler
-
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        # Here and not only in `call`: by then Keras has made tensors of arrays.
-        inputs = fill_inputs(inputs)
-        check_token_ids(inputs["token_ids"], self.config.vocabulary_size)
-        return super().__call__(inputs, *args, **kwargs)
-
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        return super().call(fill_inputs(inputs), training=training, mask=mask)
 
     @property
     def token_embedding_table(self) -> Any:
@@ -216,44 +204,3 @@ def _block(config: BertConfig, policy: Any, index: int) -> TransformerBlock:
         dtype=policy,
         name=f"layer_{index}",
     )
-
-
-def backbone_inputs() -> dict[str, Any]:
-    """The symbolic inputs of every model of this package, any length."""
-    return {
-        "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-        "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids", optional=True),
-        "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask", optional=True),
-    }
-
-
-def fill_inputs(inputs: Any) -> dict[str, Any]:
-    """Names bare token ids, and puts `None` for the inputs that were left out.
-
-    Raises:
-        ValueError: If `token_ids` is missing.
-    """
-    if not isinstance(inputs, Mapping):
-        inputs = {"token_ids": inputs}
-    if inputs.get("token_ids") is None:
-        raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
-    return {**dict.fromkeys(INPUT_NAMES), **inputs}
-
-
-def check_token_ids(token_ids: Any, vocabulary_size: int) -> None:
-    """Raises if an array of ids holds one that the vocabulary has not.
-
-    Tensors are not looked into: a backend's answer would have to be waited for.
-
-    Raises:
-        ValueError: If an id is negative or not below `vocabulary_size`.
-    """
-    if not isinstance(token_ids, (np.ndarray, list, tuple)):
-        return
-    ids = np.asarray(token_ids)
-    bad = ids[(ids < 0) | (ids >= vocabulary_size)]
-    if bad.size:
-        raise ValueError(
-            f"token_ids holds {bad.flat[0]}; ids must be at least 0 and below the "
-            f"vocabulary's size, {vocabulary_size}."
-        )

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 
 from keras_bert.layers import ClassificationHead, MaskedLMTransform, VocabularyBias
-from keras_bert.models.backbone import Backbone, backbone_inputs
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import INPUT_NAMES, token_inputs
 
 
 def masked_lm_logits(backbone: Backbone, sequence_output: Any, mask_positions: Any) -> Any:
@@ -54,10 +55,10 @@ def pretraining_model(backbone: Backbone, next_sentence: bool = True) -> keras.M
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1.
     """
     inputs = {
-        **backbone_inputs(),
+        **token_inputs(),
         "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions"),
     }
-    encoded = backbone({name: inputs[name] for name in backbone_inputs()})
+    encoded = backbone({name: inputs[name] for name in INPUT_NAMES})
     outputs = {
         "masked_lm_logits": masked_lm_logits(
             backbone, encoded["sequence_output"], inputs["mask_positions"]
