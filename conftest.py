@@ -5,6 +5,7 @@
 makes TensorFlow look as if it were not installed.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _belongs_to_this_run(item)]
+
+
+@pytest.fixture(autouse=True)
+def names_in_doctests(request: pytest.FixtureRequest) -> None:
+    """Examples in docstrings begin where `import keras, keras_bert, numpy as np` has been run."""
+    if isinstance(request.node, pytest.DoctestItem):
+        names = request.getfixturevalue("doctest_namespace")
+        for name, module in {"keras": "keras", "keras_bert": "keras_bert", "np": "numpy"}.items():
+            names[name] = importlib.import_module(module)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads BUILD as the Python it is, and says what it should be from the files' imports.
 
-`python -m tests.build_file` mends the stanzas whose `deps` are wrong, and appends those of new files.
+`python -m tests.build_file` mends wrong `deps`, and appends the stanzas of new files.
 """
 
 import ast
@@ -179,7 +179,7 @@ def _quoted(label: str) -> str:
 
 
 def corrections(targets: list[Target]) -> list[tuple[str, str]]:
-    """The stanzas that BUILD has wrong or lacks: each as it is ("" for none), and as it should be."""
+    """The stanzas that BUILD has wrong or lacks: as they are ("" for none), as they should be."""
     new = missing_targets(targets)
     owners = owners_of(targets + new)
     wanted = [(target, expected_deps(target, owners)) for target in targets + new]

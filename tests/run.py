@@ -31,7 +31,8 @@ class Leg:
 
 LEGS = {
     "tensorflow": Leg(
-        ((*PYTEST, "tests", "keras_bert", "--doctest-modules"),), {"KERAS_BACKEND": "tensorflow"}
+        ((*PYTEST, "tests", "keras_bert", "training", "--doctest-modules"),),
+        {"KERAS_BACKEND": "tensorflow"},
     ),
     "jax": Leg((PYTEST,), {"KERAS_BACKEND": "jax"}),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),

@@ -86,7 +86,8 @@ def _imported_names(node: ast.AST, package: str, modules: dict[str, Path]) -> li
 
 def _lazy_imports(tree: ast.Module, package: str, modules: dict[str, Path]) -> list[Import]:
     """What a package's module-level `__getattr__` may import: the modules that its text names."""
-    if not any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body):
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if "__getattr__" not in functions:
         return []
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     return [

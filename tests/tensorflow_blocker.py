@@ -4,7 +4,7 @@
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
-BLOCKED = {"tensorflow", "tensorflow_text", "keras_nlp"}
+BLOCKED = {"tensorflow", "tensorflow_text"}
 
 
 class PathFinderWithoutTensorFlow(PathFinder):
