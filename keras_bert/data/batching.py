@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of like lengths, padded to the end of their bucket and no further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+# Batches that are sorted among themselves: enough that a batch's rows differ by a token or two,
+# few enough that the order of an epoch stays random.
+WINDOW_BATCHES = 64
+
+
+def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
+    """The lengths that batches are padded to.
+
+    Args:
+        sequence_length: The longest row, in tokens; always the last bucket.
+        coarse: Powers of two from 16, for compilers that need seconds for each new shape,
+            instead of steps of about an eighth.
+
+    Returns:
+        Ascending lengths in tokens.
+
+    Example:
+
+    >>> bucket_lengths(128, coarse=True)
+    (16, 32, 64, 128)
+    """
+    if sequence_length < 1:
+        raise ValueError(f"sequence_length is {sequence_length}; it must be at least 1.")
+    lengths: list[int] = []
+    length = 16 if coarse else 8
+    while length < sequence_length:
+        lengths.append(length)
+        length += length if coarse else max(8, 1 << (length.bit_length() - 3))
+    return (*lengths, sequence_length)
+
+
+def length_bucketed_batches(
+    rows: tf.data.Dataset,
+    featurize: Callable[..., tuple[dict[str, tf.RaggedTensor], tuple[Any, ...]]],
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    shuffle_seed: int | None = None,
+    pad_last_batch: bool = False,
+) -> tf.data.Dataset:
+    """Groups rows of like length into batches.
+
+    A window of rows is tokenized in one call, sorted by length, cut into batches, and each batch
+    padded to the shortest bucket that holds it. Every batch but the last is full, so an epoch
+    has `ceil(rows / batch_size)` steps, which the dataset's cardinality says.
+
+    Args:
+        rows: Unbatched examples of any structure.
+        featurize: Maps a batch of rows to a dict of ragged features `(rows, None)`, with
+            `token_ids` among them, and a tuple of what else a row has (labels, weights).
+        batch_size: Rows in a batch.
+        buckets: Ascending lengths to pad to; the last one is the longest row allowed.
+        shuffle_seed: Shuffles the order of the batches, anew in each iteration; `None` leaves
+            them sorted within each window.
+        pad_last_batch: Fills the last batch up with repeated rows, so that every batch of a
+            bucket has one static shape; a last element `is_real` (float32, 0 at such rows) is
+            then added to what else a row has.
+
+    Returns:
+        A dataset of `(features, rest)`: features are dense `(batch, bucket)` and have a
+        `padding_mask` (bool); padding is 0.
+    """
+    boundaries = tf.constant(buckets, tf.int64)
+
+    def batches_of_window(features: dict[str, tf.RaggedTensor], rest: Any) -> tf.data.Dataset:
+        lengths = features["token_ids"].row_lengths()
+        order = tf.argsort(lengths, stable=True)
+        num_batches = -(-tf.size(order) // batch_size)
+
+        def batch(index: tf.Tensor) -> Any:
+            rows_of_batch = order[index * batch_size : (index + 1) * batch_size]
+            extra = rest
+            if pad_last_batch:
+                rows_of_batch, is_real = _repeat_to(rows_of_batch, batch_size)
+            picked = {name: tf.gather(value, rows_of_batch) for name, value in features.items()}
+            extra = tf.nest.map_structure(lambda value: tf.gather(value, rows_of_batch), extra)
+            dense = pad_to_bucket(picked, boundaries)
+            if pad_last_batch:
+                dense = tf.nest.map_structure(lambda x: _set_rows(x, batch_size), dense)
+                extra = tf.nest.map_structure(lambda x: _set_rows(x, batch_size), extra)
+                extra = (*extra, is_real)
+            return dense, extra
+
+        return tf.data.Dataset.range(tf.cast(num_batches, tf.int64), output_type=tf.int32).map(batch)
+
+    windows = rows.batch(batch_size * WINDOW_BATCHES)
+    batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
+    batches = batches.prefetch(1).flat_map(batches_of_window)
+    num_rows = int(rows.cardinality())
+    if num_rows >= 0:
+        batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
+    if shuffle_seed is not None:
+        batches = batches.shuffle(
+            WINDOW_BATCHES, seed=shuffle_seed, reshuffle_each_iteration=True
+        )
+    return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def pad_to_bucket(
+    features: dict[str, tf.RaggedTensor], boundaries: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Pads ragged features with 0 to the shortest bucket that holds the longest row.
+
+    Args:
+        features: Ragged `(batch, None)`, with `token_ids` among them.
+        boundaries: Ascending int64 lengths; no row is longer than the last.
+
+    Returns:
+        Dense features `(batch, bucket)` and their `padding_mask`, bool.
+    """
+    lengths = features["token_ids"].row_lengths()
+    longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
+    length = boundaries[tf.searchsorted(boundaries, longest[None])[0]]
+    return pad_to_length(features, length)
+
+
+def pad_to_length(
+    features: dict[str, tf.RaggedTensor], length: tf.Tensor | int
+) -> dict[str, tf.Tensor]:
+    """Pads ragged features with 0 to one length, and adds the `padding_mask`."""
+    dense = {name: value.to_tensor(shape=[None, length]) for name, value in features.items()}
+    lengths = features["token_ids"].row_lengths()
+    dense["padding_mask"] = tf.sequence_mask(lengths, maxlen=length)
+    return dense
+
+
+def _repeat_to(indices: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Repeats indices until there are `size` of them, and says which ones came first."""
+    count = tf.size(indices)
+    positions = tf.range(size)
+    return tf.gather(indices, positions % count), tf.cast(positions < count, tf.float32)
+
+
+def _set_rows(tensor: tf.Tensor, batch_size: int) -> tf.Tensor:
+    return tf.ensure_shape(tensor, [batch_size, *tensor.shape[1:]])

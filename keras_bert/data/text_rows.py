@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From columns or datasets of text to batches for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+
+def batches_from_columns(
+    columns: Mapping[str, np.ndarray],
+    rest: Sequence[np.ndarray],
+    preprocessor: TextClassifierPreprocessor,
+    *,
+    batch_size: int,
+    shuffle_seed: int | None = None,
+    coarse_buckets: bool = False,
+    pad_last_batch: bool = False,
+) -> tf.data.Dataset:
+    """Length-bucketed batches of text that is in memory.
+
+    Args:
+        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
+        rest: What else each row has: labels, weights, an index.
+        preprocessor: Text to features.
+        batch_size: Rows in a batch.
+        shuffle_seed: Shuffles rows and batches, anew in each iteration; `None` keeps order
+            within a window of like lengths.
+        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
+        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
+            bucket has one static shape.
+
+    Returns:
+        A dataset of `(features, *rest)`; a padded last batch adds a weight if there is none.
+    """
+    tensors = ({name: tf.constant(list(column), tf.string) for name, column in columns.items()},)
+    rows = tf.data.Dataset.from_tensor_slices((*tensors, *rest))
+    if shuffle_seed is not None:
+        num_rows = len(columns["text"])
+        rows = rows.shuffle(max(num_rows, 1), seed=shuffle_seed, reshuffle_each_iteration=True)
+    return batches_from_rows(
+        rows,
+        preprocessor,
+        batch_size=batch_size,
+        shuffle_seed=shuffle_seed,
+        coarse_buckets=coarse_buckets,
+        pad_last_batch=pad_last_batch,
+    )
+
+
+def batches_from_rows(
+    rows: tf.data.Dataset,
+    preprocessor: TextClassifierPreprocessor,
+    *,
+    batch_size: int,
+    shuffle_seed: int | None = None,
+    coarse_buckets: bool = False,
+    pad_last_batch: bool = False,
+) -> tf.data.Dataset:
+    """Length-bucketed batches of a dataset's rows; see `batches_from_columns`.
+
+    Args:
+        rows: Unbatched `x` or `(x, *rest)`, where `x` is a string, a pair of strings, or a dict
+            of `text` and `text_pair`.
+        preprocessor: Text to features.
+        batch_size: Rows in a batch.
+        shuffle_seed: Shuffles the order of batches.
+        coarse_buckets, pad_last_batch: As in `batches_from_columns`.
+
+    Returns:
+        A dataset of `(features, *rest)`.
+    """
+
+    def featurize(*row: Any) -> Any:
+        text, text_pair = split_pair(row[0])
+        return preprocessor.ragged(text, text_pair), tuple(row[1:])
+
+    batches = length_bucketed_batches(
+        _as_tuples(rows),
+        featurize,
+        batch_size=batch_size,
+        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
+        shuffle_seed=shuffle_seed,
+        pad_last_batch=pad_last_batch,
+    )
+    if pad_last_batch:
+        return batches.map(_weigh_filler_rows)
+    return batches.map(lambda features, rest: (features, *rest))
+
+
+def batches_from_batched_rows(
+    batches: tf.data.Dataset, preprocessor: TextClassifierPreprocessor
+) -> tf.data.Dataset:
+    """Features for a dataset that its owner has batched already, each padded to its longest row."""
+
+    def featurize(*batch: Any) -> Any:
+        return (preprocessor(*split_pair(batch[0])), *batch[1:])
+
+    return _as_tuples(batches).map(featurize, num_parallel_calls=tf.data.AUTOTUNE).prefetch(1)
+
+
+def split_pair(x: Any) -> tuple[Any, Any]:
+    """`(text, text_pair)` of a string, a pair or a dict; the second is `None` for single texts."""
+    if isinstance(x, Mapping):
+        return x["text"], x.get("text_pair")
+    if isinstance(x, tuple):
+        return x[0], (x[1] if len(x) > 1 else None)
+    return x, None
+
+
+def is_batched(rows: tf.data.Dataset) -> bool:
+    """Whether the elements of a dataset of text are batches rather than rows."""
+    spec = rows.element_spec
+    text, _ = split_pair(spec[0] if isinstance(spec, tuple) else spec)
+    return bool(text.shape.rank)
+
+
+def _as_tuples(rows: tf.data.Dataset) -> tf.data.Dataset:
+    return rows if isinstance(rows.element_spec, tuple) else rows.map(lambda x: (x,))
+
+
+def _weigh_filler_rows(features: Any, rest: Any) -> Any:
+    *targets, is_real = rest
+    if len(targets) < 2:
+        return (features, *targets, is_real)
+    weight = targets[-1]
+    return (features, *targets[:-1], tf.cast(weight, tf.float32) * is_real)

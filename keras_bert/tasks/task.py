@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tasks share: a model that `fit`, `evaluate` and `predict` feed with text."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Any, Self
+
+import keras
+import numpy as np
+
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import TokenModel
+from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
+
+if TYPE_CHECKING:
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+DEFAULT_BATCH_SIZE = 32
+
+
+class Task(TokenModel):
+    """An encoder, a head, and a preprocessor that makes the model's features of text.
+
+    Subclasses build the functional model and set `backbone`. Wherever Keras' own methods take
+    arrays of ids, this class also takes text.
+    """
+
+    backbone: Backbone
+
+    def __init__(
+        self, *args: Any, preprocessor: TextClassifierPreprocessor | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._preprocessor = preprocessor
+        self._preprocessor_config: dict[str, Any] | None = None
+
+    @property
+    def config(self) -> Any:
+        """The encoder's `BertConfig`."""
+        return self.backbone.config
+
+    @property
+    def preprocessor(self) -> TextClassifierPreprocessor:
+        """Text to features.
+
+        Raises:
+            ValueError: If the task was made without one.
+        """
+        if self._preprocessor is None and self._preprocessor_config is not None:
+            # A saved model may be loaded to train on ids where TensorFlow is missing.
+            from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+            self._preprocessor = TextClassifierPreprocessor.from_config(self._preprocessor_config)
+        if self._preprocessor is None:
+            raise ValueError(
+                f"This {type(self).__name__} has no preprocessor, so it takes token ids and no "
+                "text. Give it one (`preprocessor=`), or load it with `from_preset` from a "
+                "checkpoint that has a vocabulary."
+            )
+        return self._preprocessor
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """`keras.Model.fit`, which also takes text.
+
+        Text is tokenized in a `tf.data` pipeline and batched by length, so that short texts do
+        not pay for long ones.
+
+        Args:
+            x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of
+                `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`, where an
+                unbatched one is batched by length. Or features, as `keras.Model.fit` takes them.
+            y: Labels, one for each row of `x`.
+            batch_size: Rows in a batch (32), for everything but batched datasets.
+            validation_split: Share of the rows at the end that is held out.
+            validation_data: `(x, y)` or `(x, y, sample_weight)` or a dataset, text or features.
+            shuffle: Whether rows in memory are shuffled in each epoch.
+            epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
+
+        Returns:
+            Keras' history of losses and metrics.
+        """
+        if is_text(x) and validation_split and not is_dataset(x):
+            x, y, sample_weight, validation_data = _split_off_validation(
+                x, y, sample_weight, validation_split
+            )
+            validation_split = 0.0
+        x, y, sample_weight, batch_size = self._model_data(
+            x, y, sample_weight, batch_size, shuffle=shuffle, training=True
+        )
+        return super().fit(
+            x,
+            y,
+            batch_size=batch_size,
+            epochs=epochs,
+            verbose=verbose,
+            callbacks=callbacks,
+            validation_split=validation_split,
+            validation_data=self._validation_data(validation_data, kwargs),
+            shuffle=shuffle,
+            class_weight=class_weight,
+            sample_weight=sample_weight,
+            **kwargs,
+        )
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """`keras.Model.evaluate`, which also takes text in the forms of `fit`."""
+        x, y, sample_weight, batch_size = self._model_data(x, y, sample_weight, batch_size)
+        return super().evaluate(
+            x, y, batch_size=batch_size, verbose=verbose, sample_weight=sample_weight, **kwargs
+        )
+
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+    ) -> Any:
+        """Logits, float32, in the order of the input; takes text in the forms of `fit`.
+
+        Labels in a dataset are passed over, as in Keras.
+        """
+        if not is_text(x):
+            self._check_ids(x)
+            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+        order, logits = [], []
+        for features, rows in _progress(self._numbered_batches(x, batch_size), verbose):
+            order.append(rows)
+            logits.append(self.predict_on_batch(features))
+        if not order:
+            return np.zeros((0, *self.output_shape[1:]), "float32")
+        in_bucket_order = np.concatenate(logits)
+        restored = np.empty_like(in_bucket_order)
+        restored[np.concatenate(order)] = in_bucket_order
+        return restored
+
+    def _numbered_batches(self, x: Any, batch_size: int | None) -> Any:
+        """A dataset of features, and which rows of the input are in each batch."""
+        import tensorflow as tf
+
+        from keras_bert.data import text_rows
+
+        if not is_dataset(x):
+            x = tf.data.Dataset.from_tensor_slices(
+                {name: list(column) for name, column in text_columns(x).items()}
+            )
+        elif text_rows.is_batched(x):
+            x = x.unbatch()
+        return text_rows.batches_from_rows(
+            # An element that is no tuple arrives whole, a tuple as several arguments
+            x.enumerate().map(lambda index, row: (_without_labels(row), index)),
+            self.preprocessor,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE,
+            coarse_buckets=self._compiles_each_shape(),
+        )
+
+    def _compiles_each_shape(self) -> bool:
+        """Whether a batch of a new length costs seconds of compilation."""
+        return keras.backend.backend() == "jax" or bool(self.jit_compile)
+
+    def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
+        if data is None:
+            return None
+        batch_size = fit_arguments.get("validation_batch_size")
+        if is_dataset(data):
+            return self._model_data(data, None, None, batch_size)[0]
+        if not (isinstance(data, (tuple, list)) and len(data) in (2, 3)):
+            raise ValueError(
+                "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
+                f"{type(data).__name__}."
+            )
+        x, y, *weight = data
+        dataset, y, sample_weight, _ = self._model_data(
+            x, y, weight[0] if weight else None, batch_size
+        )
+        return dataset if y is None else (dataset, y, *([sample_weight] if weight else []))
+
+    def _model_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool = False,
+        training: bool = False,
+    ) -> tuple[Any, Any, Any, int | None]:
+        """The arguments for Keras: text becomes a dataset, everything else stays."""
+        if not is_text(x):
+            self._check_ids(x)
+            return x, y, sample_weight, batch_size
+        from keras_bert.data import text_rows
+
+        compiles = self._compiles_each_shape()
+        options: dict[str, Any] = {
+            "batch_size": batch_size or DEFAULT_BATCH_SIZE,
+            "coarse_buckets": compiles,
+            "pad_last_batch": compiles and training,
+        }
+        # From Python's generator, which keras.utils.set_random_seed seeds
+        seed = random.getrandbits(31) if shuffle else None
+        if is_dataset(x):
+            if y is not None:
+                raise ValueError("`y` must be left out: a dataset of text brings its labels.")
+            if text_rows.is_batched(x):
+                return text_rows.batches_from_batched_rows(x, self.preprocessor), None, None, None
+            dataset = text_rows.batches_from_rows(
+                x, self.preprocessor, shuffle_seed=seed, **options
+            )
+            return dataset, None, None, None
+        columns = text_columns(x)
+        rest = [self._labels(y)] if y is not None else []
+        if sample_weight is not None:
+            rest.append(np.asarray(sample_weight, "float32"))
+        for values in rest:
+            if len(values) != len(columns["text"]):
+                raise ValueError(
+                    f"There are {len(columns['text'])} texts and {len(values)} labels or weights; "
+                    "each text needs one."
+                )
+        dataset = text_rows.batches_from_columns(
+            columns, rest, self.preprocessor, shuffle_seed=seed, **options
+        )
+        return dataset, None, None, None
+
+    def _labels(self, y: Any) -> np.ndarray:
+        """Labels as the loss wants them; tasks with named classes override this."""
+        return np.asarray(y)
+
+    def _check_ids(self, x: Any) -> None:
+        """Keras hands arrays over as tensors, past the check in `__call__`."""
+        from keras_bert.models.inputs import check_token_ids
+
+        token_ids = x.get("token_ids") if isinstance(x, dict) else x
+        check_token_ids(token_ids, self.config.vocabulary_size)
+
+    def get_config(self) -> dict[str, Any]:
+        preprocessor = self._preprocessor_config
+        if self._preprocessor is not None:
+            preprocessor = self._preprocessor.get_config()
+        return {
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "preprocessor": preprocessor,
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        config = dict(config)
+        trainable = config.pop("trainable", True)
+        preprocessor = config.pop("preprocessor", None)
+        config["backbone"] = keras.saving.deserialize_keras_object(
+            config["backbone"], custom_objects=custom_objects
+        )
+        task = cls(**config)
+        task._preprocessor_config = preprocessor
+        task.trainable = trainable
+        return task
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
+        from keras_bert import checkpoints
+
+        checkpoints.save_preset(self, folder)
+
+
+def _split_off_validation(
+    x: Any, y: Any, sample_weight: Any, share: float
+) -> tuple[Any, Any, Any, tuple[Any, ...]]:
+    """Holds the last rows out, as Keras does for arrays."""
+    columns = text_columns(x)
+    start = int(len(columns["text"]) * (1 - share))
+
+    def parts(values: Any) -> tuple[Any, Any]:
+        return (None, None) if values is None else (values[:start], values[start:])
+
+    train = {name: column[:start] for name, column in columns.items()}
+    held_out = {name: column[start:] for name, column in columns.items()}
+    (train_y, held_out_y), (train_weight, held_out_weight) = parts(y), parts(sample_weight)
+    validation = (held_out, held_out_y)
+    if sample_weight is not None:
+        validation = (*validation, held_out_weight)
+    return train, train_y, train_weight, validation
+
+
+def _without_labels(row: Any) -> Any:
+    """The `x` of a dataset's element.
+
+    Raises:
+        ValueError: If the element could be a pair as well as a text with its label.
+    """
+    if not isinstance(row, tuple):
+        return row
+    if len(row) == 2 and all(getattr(part, "dtype", None) == "string" for part in row):
+        raise ValueError(
+            "An element of two strings may be a pair of texts or a text and its label. "
+            'Name the parts of a pair: {"text": ..., "text_pair": ...}.'
+        )
+    return row[0]
+
+
+def _progress(batches: Any, verbose: Any) -> Any:
+    """The batches as NumPy arrays, with Keras' progress bar."""
+    count = int(batches.cardinality())
+    bar = keras.utils.Progbar(count if count >= 0 else None, verbose=0 if verbose == 0 else 1)
+    for done, batch in enumerate(batches.as_numpy_iterator(), start=1):
+        yield batch
+        bar.update(done)

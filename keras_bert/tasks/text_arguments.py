@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells text from ids among what users hand to `fit`, without importing TensorFlow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+TEXT_FORMS = (
+    "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
+    '"text" and "text_pair", or a tf.data.Dataset of these'
+)
+
+
+def is_dataset(x: Any) -> bool:
+    """Whether `x` is a `tf.data.Dataset`."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
+
+
+def is_text(x: Any) -> bool:
+    """Whether `x` holds text in one of `TEXT_FORMS`, rather than ids."""
+    if is_dataset(x):
+        return _is_text_spec(_first_of_element(x.element_spec))
+    if isinstance(x, Mapping):
+        return "text" in x
+    if isinstance(x, str):
+        return True
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
+        return getattr(dtype, "name", "") == "string"
+    if _length(x) == 0:
+        return isinstance(x, (list, tuple))
+    first = next(iter(x)) if hasattr(x, "__iter__") else None
+    while isinstance(first, (list, tuple, np.ndarray)) and len(first):
+        first = first[0]
+    return isinstance(first, (str, bytes))
+
+
+def text_columns(x: Any) -> dict[str, np.ndarray]:
+    """The columns `text` and, for pairs, `text_pair` of any form but a dataset.
+
+    A tuple of two sequences is two columns; a list of pairs is rows.
+
+    Raises:
+        ValueError: If the columns differ in length, or the form is none of `TEXT_FORMS`.
+    """
+    if isinstance(x, str):
+        return {"text": _column([x])}
+    if isinstance(x, Mapping):
+        columns = {name: _column(x[name]) for name in ("text", "text_pair") if name in x}
+    elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
+        columns = {"text": _column(x[0]), "text_pair": _column(x[1])}
+    else:
+        columns = _columns_of_rows(x)
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The texts of a pair differ in number: {lengths}.")
+    return columns
+
+
+def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
+    rows = list(x)
+    if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
+        wrong = [index for index, row in enumerate(rows) if len(row) != 2]
+        if wrong:
+            raise ValueError(
+                f"Row {wrong[0]} has {len(rows[wrong[0]])} texts; every row of pairs has 2."
+            )
+        return {
+            "text": _column([row[0] for row in rows]),
+            "text_pair": _column([row[1] for row in rows]),
+        }
+    return {"text": _column(rows)}
+
+
+def _column(values: Any) -> np.ndarray:
+    if hasattr(values, "numpy"):
+        values = values.numpy()
+    values = list(values)
+    for index, value in enumerate(values):
+        if not isinstance(value, (str, bytes)):
+            raise ValueError(
+                f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
+                f"{TEXT_FORMS}."
+            )
+    return np.array(values, dtype=object)
+
+
+def _length(x: Any) -> int | None:
+    return len(x) if hasattr(x, "__len__") else None
+
+
+def _first_of_element(spec: Any) -> Any:
+    return spec[0] if isinstance(spec, tuple) else spec
+
+
+def _is_text_spec(spec: Any) -> bool:
+    if isinstance(spec, Mapping):
+        return "text" in spec
+    if isinstance(spec, tuple):
+        return _is_text_spec(spec[0])
+    return getattr(getattr(spec, "dtype", None), "name", "") == "string"

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Classes or a score for a text or a pair of texts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import keras
+import numpy as np
+
+from keras_bert.layers import ClassificationHead
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import token_inputs
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_arguments import is_dataset
+
+if TYPE_CHECKING:
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TextClassifier(Task):
+    """BERT with a dense layer on the pooled output.
+
+    Args:
+        backbone: The encoder.
+        num_classes: Width of the output; 1 makes a regression. May be left out where
+            `class_names` are given.
+        preprocessor: Text to features; without one the task takes ids.
+        class_names: The classes' names in the order of their ids. With them, labels may be
+            names, and answers are.
+        dropout: Rate on the pooled output; `None` takes the config's.
+        name: The model's name.
+
+    Call arguments:
+        inputs: The backbone's inputs.
+
+    Output shape:
+        Logits `(batch, num_classes)`, float32.
+
+    Raises:
+        ValueError: If `num_classes` is missing, or not the number of `class_names`.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, TextClassifier
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> classifier = TextClassifier(Backbone(config), num_classes=3)
+    >>> classifier.predict(np.array([[101, 2023, 102]]), verbose=0).shape
+    (1, 3)
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.1.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int | None = None,
+        preprocessor: TextClassifierPreprocessor | None = None,
+        *,
+        class_names: Sequence[str] | None = None,
+        dropout: float | None = None,
+        name: str = "text_classifier",
+        **kwargs: Any,
+    ) -> None:
+        num_classes = _checked_num_classes(num_classes, class_names)
+        config = backbone.config
+        if preprocessor is not None:
+            _check_preprocessor(preprocessor, backbone)
+
+        # === Layers ===
+        head = ClassificationHead(
+            num_classes,
+            dropout=config.effective_classifier_dropout if dropout is None else dropout,
+            initializer_range=config.initializer_range,
+            name="classifier",
+        )
+
+        # === Functional graph ===
+        inputs = token_inputs()
+        logits = head(backbone(inputs)["pooled_output"])
+        super().__init__(
+            inputs=inputs, outputs=logits, preprocessor=preprocessor, name=name, **kwargs
+        )
+
+        self.backbone = backbone
+        self.head = head
+        self.num_classes = num_classes
+        self.class_names = None if class_names is None else tuple(class_names)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the output is one number rather than classes."""
+        return self.num_classes == 1
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """`keras.Model.compile` with defaults.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW(2e-5)`.
+            loss: `None` takes the cross-entropy of the logits, or the mean squared error of a
+                regression.
+            metrics: As in Keras.
+            weighted_metrics: If this and `metrics` are `None`: accuracy, or the mean absolute
+                error of a regression.
+            **kwargs: As in Keras.
+        """
+        if metrics is None and weighted_metrics is None:
+            # Weighted, so that rows which only fill a batch up do not count.
+            weighted_metrics = [self._default_metric()]
+        super().compile(
+            optimizer=AdamW(2e-5) if optimizer is None else optimizer,
+            loss=self._default_loss() if loss is None else loss,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def _default_loss(self) -> keras.losses.Loss:
+        # Divided by the weights' sum and not by the number of rows, some of which may be filler
+        reduction = "mean_with_sample_weight"
+        if self.is_regression:
+            return keras.losses.MeanSquaredError(reduction=reduction)
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+
+    def _default_metric(self) -> keras.metrics.Metric:
+        if self.is_regression:
+            return keras.metrics.MeanAbsoluteError(name="mean_absolute_error")
+        return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+
+    def classify(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+        """The most probable class of each text, or the score of a regression.
+
+        Args:
+            x: Text in any form that `fit` takes.
+            batch_size: Texts in a batch (32).
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            A list of dicts in the order of the input: `label` (the class's name, or its id where
+            there are no names) and `score` (its probability); of a regression, `score` alone.
+            A single string gives a single dict.
+        """
+        logits = self.predict(x, batch_size=batch_size, verbose=verbose)
+        if self.is_regression:
+            answers: list[dict[str, Any]] = [{"score": float(row[0])} for row in logits]
+        else:
+            answers = [self._answer(row) for row in softmax(logits)]
+        return answers[0] if isinstance(x, str) else answers
+
+    def _answer(self, probabilities: np.ndarray) -> dict[str, Any]:
+        best = int(np.argmax(probabilities))
+        label = best if self.class_names is None else self.class_names[best]
+        return {"label": label, "score": float(probabilities[best])}
+
+    def _labels(self, y: Any) -> np.ndarray:
+        labels = np.asarray(y)
+        if labels.dtype.kind not in "OUS":
+            return labels
+        if self.class_names is None:
+            raise ValueError(
+                f"The labels are names, such as {labels.flat[0]!r}, but this classifier knows no "
+                "class_names. Give them when making it."
+            )
+        ids = {name: index for index, name in enumerate(self.class_names)}
+        unknown = sorted({str(label) for label in labels} - set(ids))
+        if unknown:
+            raise ValueError(
+                f"The labels hold {unknown[0]!r}; the classes are {', '.join(self.class_names)}."
+            )
+        return np.array([ids[str(label)] for label in labels], "int32")
+
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str = "tf_saved_model",
+        *,
+        class_names: Sequence[str] | None = None,
+        dtype: str = "float32",
+        **kwargs: Any,
+    ) -> None:
+        """Writes a model for serving: by default a SavedModel that takes text.
+
+        See `keras_bert.export.export_text_classifier`.
+        """
+        from keras_bert import export
+
+        export.export_text_classifier(
+            self, filepath, format, class_names=class_names, dtype=dtype, **kwargs
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "dropout": self.head.dropout,
+        }
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities of logits over the last axis."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
+
+
+def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
+    if num_classes is None:
+        if class_names is None:
+            raise ValueError("Give `num_classes` (1 for a regression) or `class_names`.")
+        num_classes = len(class_names)
+    if num_classes < 1:
+        raise ValueError(f"num_classes is {num_classes}; it must be at least 1.")
+    if class_names is not None and len(class_names) != num_classes:
+        raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
+    return num_classes
+
+
+def _check_preprocessor(preprocessor: TextClassifierPreprocessor, backbone: Backbone) -> None:
+    config = backbone.config
+    if preprocessor.sequence_length > config.max_sequence_length:
+        raise ValueError(
+            f"The preprocessor makes rows of up to {preprocessor.sequence_length} tokens; the "
+            f"encoder has positions for {config.max_sequence_length}."
+        )
+    if preprocessor.tokenizer.vocabulary_size > config.vocabulary_size:
+        raise ValueError(
+            f"The preprocessor's vocabulary has {preprocessor.tokenizer.vocabulary_size} tokens; "
+            f"the encoder's has {config.vocabulary_size}."
+        )
