@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+from training import benchmark
+from training.benchmarks.report import format_table
+from training.benchmarks.workload import Workload
+
+BACKEND = os.environ["KERAS_BACKEND"]
+
+TINY = benchmark.BenchmarkConfig(
+    subjects=(f"keras_bert:{BACKEND}", f"keras_hub:{BACKEND}"),
+    model="bert_tiny_uncased",
+    batch_size=2,
+    sequence_length=8,
+    steps=1,
+    rounds=2,
+    device="cpu",
+)
+
+
+@pytest.mark.needs_tensorflow
+def test_both_libraries_train_in_one_run(tmp_path):
+    config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
+    rows = benchmark.run(config)
+    assert [row.subject for row in rows] == list(config.subjects)
+    assert all(row.tokens_per_second > 0 and row.peak_mib > 100 for row in rows), rows
+    assert rows[0].ratio == 1
+    assert str(round(rows[1].tokens_per_second)) in format_table(rows)
+
+    path = tmp_path / "results.json"
+    benchmark.write_json(str(path), config, rows)
+    written = json.loads(path.read_text())
+    assert written["config"]["what"] == "pretrain"
+    assert [row["milliseconds"] for row in written["rows"]] == [row.milliseconds for row in rows]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+def test_a_subject_that_fails_leaves_the_others_their_numbers():
+    subjects = ("keras_bert:tensorflow", "keras_bert:tensorflow:float7")
+    rows = benchmark.run(dataclasses.replace(TINY, subjects=subjects, rounds=1))
+    assert not rows[0].unavailable
+    assert "float7" in rows[1].unavailable
+    assert "unavailable: " in format_table(rows).splitlines()[2]
+
+
+@pytest.mark.backend_independent
+def test_an_unknown_subject_is_refused_before_anything_runs():
+    with pytest.raises(ValueError, match="a library of keras_bert, keras_hub, transformers"):
+        benchmark.run(dataclasses.replace(TINY, subjects=("keras:jax",)))
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize("padding", [0.0, 0.25, 0.6])
+def test_padding_is_about_the_share_asked_for(padding):
+    workload = Workload("forward", "bert_tiny_uncased", "float32", 16, 64, padding, 3, 1.0)
+    mask = workload.padding_mask()
+    np.testing.assert_allclose(mask.mean(), 1 - padding, atol=0.02)
+    assert workload.tokens_per_round == 3 * mask.sum()
+    assert np.array_equal(workload.token_ids() > 0, mask > 0)
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(("field", "value"), [("what", "sleep"), ("padding", 1.0)])
+def test_a_wrong_field_is_named(field, value):
+    with pytest.raises(ValueError, match=f"{field} is {value!r}"):
+        _ = dataclasses.replace(TINY, **{field: value}).workload

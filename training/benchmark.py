@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speed and memory of keras_bert beside KerasHub and `transformers`, in one run.
+
+Each subject, a library on a backend, is a process of its own. All of them build, compile and warm
+up first; then each does one round in turn, again and again, so that whatever else the machine does
+falls on all alike. Reported are medians over the rounds.
+
+    python -m training.benchmark
+    python -m training.benchmark --what=classify --model=minilm_l6_h384_uncased --batch_size=32 \
+        --sequence_length=24 --precision=mixed_bfloat16
+    python -m training.benchmark --subjects=keras_bert:jax,keras_hub:jax,transformers:torch \
+        --batch_size=64 --sequence_length=512 --padding=0.3 --precision=mixed_bfloat16
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import app
+
+from training.benchmarks.report import Row, format_table, make_rows
+from training.benchmarks.subject import Subject
+from training.benchmarks.workload import Workload
+from training.config_flags import define_flags, read_flags
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkConfig:
+    """What to measure, on what, and how often.
+
+    Args:
+        what: forward, classify (training steps of a classifier) or pretrain (of a masked LM).
+        subjects: Each library:backend, or library:backend:precision where it differs; libraries
+            are keras_bert, keras_hub, transformers. Times are compared with the first one's.
+        model: A name that BertConfig.from_name knows.
+        precision: float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
+        batch_size: Rows in a batch.
+        sequence_length: Tokens in a row.
+        padding: Share of the tokens that are padding.
+        steps: Batches in one round.
+        rounds: Rounds of each subject.
+        clip_norm: Global norm that gradients are cut to; 0 for none.
+        device: cpu, or auto for an accelerator where there is one.
+        json: A file for the results; empty for none.
+    """
+
+    what: str = "forward"
+    subjects: tuple[str, ...] = (
+        "keras_bert:tensorflow",
+        "keras_hub:tensorflow",
+        "transformers:torch",
+    )
+    model: str = "bert_base_uncased"
+    precision: str = "float32"
+    batch_size: int = 8
+    sequence_length: int = 128
+    padding: float = 0.0
+    steps: int = 4
+    rounds: int = 7
+    clip_norm: float = 1.0
+    device: str = "auto"
+    json: str = ""
+
+    def __post_init__(self) -> None:
+        if self.device not in ("cpu", "auto"):
+            raise ValueError(f"device is {self.device!r}, expected cpu or auto")
+
+    @property
+    def workload(self) -> Workload:
+        """The part of it that a child process needs."""
+        fields = [field.name for field in dataclasses.fields(Workload)]
+        return Workload(**{name: getattr(self, name) for name in fields})
+
+
+def run(config: BenchmarkConfig) -> list[Row]:
+    """Measures every subject of `config`, their rounds alternated.
+
+    Raises:
+        ValueError: If a subject or a field of the workload is not known.
+    """
+    with contextlib.ExitStack() as stack:
+        subjects = [
+            stack.enter_context(Subject(name, config.workload, config.device))
+            for name in config.subjects
+        ]
+        for subject in subjects:
+            subject.prepare()
+        for _ in range(config.rounds):
+            for subject in subjects:
+                subject.measure()
+        return make_rows(subjects)
+
+
+def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
+    """Writes the configuration and the rows, whole or not at all."""
+    results = {
+        "config": dataclasses.asdict(config),
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
+        "rows": [dataclasses.asdict(row) for row in rows],
+    }
+    temporary = Path(f"{path}.tmp")
+    temporary.write_text(json.dumps(results, indent=2) + "\n")
+    os.replace(temporary, path)
+
+
+def main(_: Sequence[str]) -> None:
+    config = read_flags(BenchmarkConfig)
+    print(
+        f"{config.what}, {config.model}, {config.batch_size} x {config.sequence_length} tokens, "
+        f"{config.precision}, padding {config.padding:.0%}, {config.rounds} rounds of "
+        f"{config.steps} steps",
+        flush=True,
+    )
+    rows = run(config)
+    print(format_table(rows))
+    if config.json:
+        write_json(config.json, config, rows)
+
+
+if __name__ == "__main__":
+    define_flags(BenchmarkConfig())
+    app.run(main)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The work done by keras_bert and by KerasHub, on whichever backend Keras has loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from training.benchmarks.workload import Workload
+
+LEARNING_RATE = 2e-5
+WEIGHT_DECAY = 0.01
+
+
+def keras_bert_work(workload: Workload) -> Callable[[int], None]:
+    """keras_bert's version: a function that does a number of steps and waits for them."""
+    from keras_bert import models
+
+    _set_up(workload)
+    backbone = models.Backbone(workload.architecture)
+    has_padding = workload.padding > 0
+    inputs = {
+        "token_ids": workload.token_ids(),
+        "segment_ids": np.zeros_like(workload.token_ids()),
+        "padding_mask": workload.padding_mask() if has_padding else None,
+    }
+    if workload.what == "forward":
+        return _forward(backbone, inputs)
+    if workload.what == "classify":
+        return _fit(_classifier(backbone), inputs, workload)
+    model = models.pretraining_model(backbone, next_sentence=False)
+    logits = keras.Model(model.input, model.output["masked_lm_logits"])
+    return _fit(logits, {**inputs, "mask_positions": workload.mask_positions()}, workload)
+
+
+def keras_hub_work(workload: Workload) -> Callable[[int], None]:
+    """KerasHub's version of the same."""
+    import keras_hub
+
+    _set_up(workload)
+    config = workload.architecture
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=config.vocabulary_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        hidden_dim=config.hidden_dim,
+        intermediate_dim=config.intermediate_dim,
+        dropout=config.dropout,
+        max_sequence_length=config.max_sequence_length,
+        num_segments=config.num_segments,
+    )
+    inputs = {
+        "token_ids": workload.token_ids(),
+        "segment_ids": np.zeros_like(workload.token_ids()),
+        "padding_mask": workload.padding_mask(),
+    }
+    if workload.what == "forward":
+        return _forward(backbone, inputs)
+    if workload.what == "classify":
+        model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
+        return _fit(model, inputs, workload)
+    model = keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
+    return _fit(model, {**inputs, "mask_positions": workload.mask_positions()}, workload)
+
+
+def _set_up(workload: Workload) -> None:
+    keras.utils.set_random_seed(0)
+    keras.config.set_dtype_policy(workload.precision)
+    if _has_gpu():
+        keras.config.enable_flash_attention()
+
+
+def _has_gpu() -> bool:
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return any("gpu" in device or "cuda" in device for device in keras.distribution.list_devices())
+
+
+def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], None]:
+    # The mean keeps the copy to numpy small, and every token's vector needed.
+    mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
+    model = keras.Model(backbone.input, mean(backbone.output["sequence_output"]))
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            model.predict_on_batch(inputs)
+
+    return run
+
+
+def _classifier(backbone: keras.Model) -> keras.Model:
+    from keras_bert.layers import ClassificationHead
+
+    config = backbone.config
+    head = ClassificationHead(2, config.effective_classifier_dropout, config.initializer_range)
+    return keras.Model(backbone.input, head(backbone.output["pooled_output"]))
+
+
+def _fit(model: keras.Model, inputs: dict[str, Any], workload: Workload) -> Callable[[int], None]:
+    optimizer = keras.optimizers.AdamW(
+        LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(
+        from_logits=_gives_logits(model), reduction="mean"
+    )
+    model.compile(optimizer, loss)
+    labels = workload.labels()
+
+    def run(steps: int) -> None:
+        def repeated(array: Any) -> Any:
+            return None if array is None else np.concatenate([array] * steps)
+
+        features = {name: repeated(array) for name, array in inputs.items()}
+        model.fit(
+            features,
+            repeated(labels),
+            batch_size=workload.batch_size,
+            shuffle=False,
+            verbose=0,
+        )
+
+    return run
+
+
+def _gives_logits(model: keras.Model) -> bool:
+    # KerasHub's masked-LM head applies a softmax inside.
+    return type(model).__name__ != "BertMaskedLM"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rounds add up to: medians, ratios, a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+
+from training.benchmarks.subject import Subject
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One subject's result.
+
+    Args:
+        subject: `library:backend[:precision]`.
+        milliseconds: Median over the rounds, of one step.
+        tokens_per_second: At that median, padding left out.
+        fastest: Milliseconds of a step in the fastest round.
+        slowest: Milliseconds of a step in the slowest round.
+        peak_mib: Most memory in use, MiB.
+        ratio: This subject's median over the first row's: above 1 the first row is faster.
+        unavailable: Why there are no numbers; empty where there are.
+    """
+
+    subject: str
+    milliseconds: float = 0.0
+    tokens_per_second: float = 0.0
+    fastest: float = 0.0
+    slowest: float = 0.0
+    peak_mib: float = 0.0
+    ratio: float = 0.0
+    unavailable: str = ""
+
+
+def make_rows(subjects: list[Subject]) -> list[Row]:
+    """A row for each subject, in their order."""
+    rows = [_row(subject) for subject in subjects]
+    first = rows[0].milliseconds
+    return [
+        dataclasses.replace(row, ratio=row.milliseconds / first) if first else row for row in rows
+    ]
+
+
+def _row(subject: Subject) -> Row:
+    if subject.unavailable or not subject.seconds:
+        return Row(subject.name, unavailable=subject.unavailable or "no rounds")
+    steps, seconds = subject.workload.steps, subject.seconds
+    median = statistics.median(seconds)
+    return Row(
+        subject.name,
+        milliseconds=1000 * median / steps,
+        tokens_per_second=subject.workload.tokens_per_round / median,
+        fastest=1000 * min(seconds) / steps,
+        slowest=1000 * max(seconds) / steps,
+        peak_mib=subject.peak_bytes / 2**20,
+    )
+
+
+def format_table(rows: list[Row]) -> str:
+    """The rows as text, one line each."""
+    width = max(len("subject"), *(len(row.subject) for row in rows))
+    lines = [
+        f"{'subject':<{width}}  {'ms/step':>9}  {'(min - max)':>17}  {'tokens/s':>9}  "
+        f"{'peak MiB':>8}  {'time/first':>10}"
+    ]
+    for row in rows:
+        if row.unavailable:
+            lines.append(f"{row.subject:<{width}}  unavailable: {row.unavailable}")
+            continue
+        spread = f"{row.fastest:.1f} - {row.slowest:.1f}"
+        lines.append(
+            f"{row.subject:<{width}}  {row.milliseconds:>9.1f}  {spread:>17}  "
+            f"{row.tokens_per_second:>9.0f}  {row.peak_mib:>8.0f}  {row.ratio:>10.2f}"
+        )
+    return "\n".join(lines)

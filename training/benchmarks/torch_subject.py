@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The work done by `transformers` in a plain PyTorch loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import transformers
+
+from training.benchmarks.keras_subjects import LEARNING_RATE, WEIGHT_DECAY
+from training.benchmarks.workload import Workload
+
+_ACTIVATIONS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
+
+
+def transformers_work(workload: Workload) -> Callable[[int], None]:
+    """A function that does a number of steps and waits for them."""
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = _model(workload).to(device)
+    if workload.precision == "bfloat16":
+        model = model.to(torch.bfloat16)
+    inputs = {"input_ids": workload.token_ids()}
+    if workload.padding > 0:
+        inputs["attention_mask"] = workload.padding_mask()
+    if workload.what == "forward":
+        return _forward(model.eval(), inputs, workload, device)
+    return _train(model.train(), inputs, workload, device)
+
+
+def _model(workload: Workload) -> torch.nn.Module:
+    config = workload.architecture
+    hugging_face = transformers.BertConfig(
+        vocab_size=config.vocabulary_size,
+        hidden_size=config.hidden_dim,
+        num_hidden_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        intermediate_size=config.intermediate_dim,
+        hidden_act=_ACTIVATIONS.get(config.activation, config.activation),
+        max_position_embeddings=config.max_sequence_length,
+    )
+    model_class = {
+        "forward": transformers.BertModel,
+        "classify": transformers.BertForSequenceClassification,
+        "pretrain": transformers.BertForMaskedLM,
+    }[workload.what]
+    return model_class(hugging_face)
+
+
+def _autocast(workload: Workload, device: str) -> AbstractContextManager[Any]:
+    if workload.precision != "mixed_bfloat16":
+        return nullcontext()
+    return torch.autocast(device, dtype=torch.bfloat16)
+
+
+def _forward(
+    model: torch.nn.Module, inputs: dict[str, Any], workload: Workload, device: str
+) -> Callable[[int], None]:
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.items()}
+            with torch.inference_mode(), _autocast(workload, device):
+                hidden = model(**batch).last_hidden_state
+            hidden.float().mean(1).cpu().numpy()
+
+    return run
+
+
+def _train(
+    model: torch.nn.Module, inputs: dict[str, Any], workload: Workload, device: str
+) -> Callable[[int], None]:
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    labels = _labels(workload)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.items()}
+            with _autocast(workload, device):
+                loss = model(**batch, labels=labels.to(device)).loss
+            loss.backward()
+            if workload.clip_norm:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), workload.clip_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+        loss.item()  # waits for the device
+
+    return run
+
+
+def _labels(workload: Workload) -> torch.Tensor:
+    labels = torch.from_numpy(workload.labels()).long()
+    if workload.what == "classify":
+        return labels
+    # This library takes a label per token, -100 where there is nothing to predict.
+    everywhere = torch.full((workload.batch_size, workload.sequence_length), -100)
+    return everywhere.scatter_(1, torch.from_numpy(workload.mask_positions()).long(), labels)

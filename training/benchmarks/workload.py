@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: one piece of work, the same for every library."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from keras_bert.config import BertConfig
+
+WORK = ("forward", "classify", "pretrain")
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """One piece of work on batches of random ids.
+
+    Args:
+        what: `forward` (ids in, the tokens' mean out, as numpy arrays), `classify` (training steps
+            of a two-class classifier) or `pretrain` (training steps of a masked LM).
+        model: A name that `BertConfig.from_name` knows.
+        precision: `float32`, `bfloat16` or `mixed_bfloat16`.
+        batch_size: Rows in a batch.
+        sequence_length: Tokens in a row.
+        padding: Share of the tokens that are padding; 0 gives no mask where a library allows it.
+        steps: Batches in one round.
+        clip_norm: The gradients' global norm is cut to this; 0 leaves them alone.
+    """
+
+    what: str
+    model: str
+    precision: str
+    batch_size: int
+    sequence_length: int
+    padding: float
+    steps: int
+    clip_norm: float
+
+    def __post_init__(self) -> None:
+        if self.what not in WORK:
+            raise ValueError(f"what is {self.what!r}, expected one of {', '.join(WORK)}")
+        if not 0 <= self.padding < 1:
+            raise ValueError(f"padding is {self.padding}, expected a share in [0, 1)")
+
+    @property
+    def architecture(self) -> BertConfig:
+        """The architecture of `model`, with enough positions."""
+        config = BertConfig.from_name(self.model)
+        return config.replace(
+            max_sequence_length=max(config.max_sequence_length, self.sequence_length)
+        )
+
+    @property
+    def tokens_per_round(self) -> int:
+        """Tokens that a round works on, padding left out."""
+        return self.steps * int(self.padding_mask().sum())
+
+    @property
+    def num_slots(self) -> int:
+        """Masked tokens in a row: 15 %, as in the paper."""
+        return max(1, round(0.15 * self.sequence_length))
+
+    def token_ids(self) -> np.ndarray:
+        """One batch of ids, int32 `(batch, length)`."""
+        shape = (self.batch_size, self.sequence_length)
+        ids = self._random().integers(1, self.architecture.vocabulary_size, shape)
+        return (ids * self.padding_mask()).astype("int32")
+
+    def padding_mask(self) -> np.ndarray:
+        """Which tokens are no padding, int32 `(batch, length)`.
+
+        The first row is full; the others' lengths spread evenly around the share asked for.
+        """
+        rows = self.batch_size
+        shares = 1 - self.padding + np.linspace(1, -1, rows) * min(self.padding, 1 - self.padding)
+        lengths = np.maximum(1, np.round(shares * self.sequence_length)).astype("int32")
+        return (np.arange(self.sequence_length) < lengths[:, None]).astype("int32")
+
+    def mask_positions(self) -> np.ndarray:
+        """The positions to predict, int32 `(batch, slots)`."""
+        shape = (self.batch_size, self.num_slots)
+        return self._random().integers(0, self.sequence_length, shape).astype("int32")
+
+    def labels(self) -> np.ndarray:
+        """What to learn: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""
+        if self.what == "pretrain":
+            return np.take_along_axis(self.token_ids(), self.mask_positions(), axis=1)
+        return self._random().integers(0, 2, (self.batch_size,)).astype("int32")
+
+    def _random(self) -> np.random.Generator:
+        return np.random.default_rng(0)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command-line flags made from the fields of a frozen dataclass, so that none is written twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from absl import flags
+
+_DEFINERS: dict[Any, Callable[..., Any]] = {
+    bool: flags.DEFINE_bool,
+    float: flags.DEFINE_float,
+    int: flags.DEFINE_integer,
+    str: flags.DEFINE_string,
+    tuple[str, ...]: flags.DEFINE_list,
+}
+
+
+def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines a flag for every field; the values of `config` are the defaults.
+
+    Args:
+        config: An instance of a frozen dataclass whose docstring describes each field under
+            `Args:`. Fields are of type bool, float, int, str or `tuple[str, ...]`.
+        flag_values: Where the flags are defined.
+    """
+    types = typing.get_type_hints(type(config))
+    texts = _field_texts(type(config).__doc__ or "")
+    for field in dataclasses.fields(config):
+        default = getattr(config, field.name)
+        default = list(default) if isinstance(default, tuple) else default
+        define = _DEFINERS[types[field.name]]
+        define(field.name, default, texts[field.name], flag_values=flag_values)
+
+
+def read_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> Any:
+    """An instance of the dataclass with the values that the command line gave."""
+    values = {
+        field.name: flag_values[field.name].value for field in dataclasses.fields(config_class)
+    }
+    return config_class(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
+    """The fields that the command line gave, and no defaults: what changes a recipe."""
+    values = read_flags(config_class, flag_values)
+    return {
+        field.name: getattr(values, field.name)
+        for field in dataclasses.fields(config_class)
+        if flag_values[field.name].present
+    }
+
+
+def _field_texts(docstring: str) -> dict[str, str]:
+    """The description of each field in a docstring's `Args:`, on one line."""
+    section = re.search(r"\n *Args:\n(.*?)(?=\n\n|\Z)", docstring, re.DOTALL)
+    entries = re.findall(
+        r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", section[1] if section else "", re.M | re.S
+    )
+    return {name: " ".join(text.split()) for name, text in entries}
