@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text to ids and back: the WordPiece tokenizer and its vocabularies."""
+
+from keras_bert.text.vocabulary import load_vocabulary, save_vocabulary
+from keras_bert.text.wordpiece import WordPieceTokenizer
+
+__all__ = ["WordPieceTokenizer", "load_vocabulary", "save_vocabulary"]

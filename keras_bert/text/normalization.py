@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT's text clean-up as TensorFlow graph operations, equal to the original character by character.
+
+White space, punctuation and CJK ideographs are not touched here: `FastWordpieceTokenizer` splits
+there by itself, on the same characters as the original.
+
+Reference:
+    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), released code, `BasicTokenizer`.
+"""
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+MAX_WORD_LENGTH = 200
+"""Words of more characters than this are unknown, as in the original."""
+
+# Every word of such a text has at most 200 characters, all ASCII and printable, so that lower-casing
+# A-Z is all there is to do. Most English text is like this, and skips the rest.
+_PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
+# Categories Cc and Cf but for tab, newline and carriage return; and the replacement character.
+_DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
+_CJK = (
+    r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
+    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
+)
+_ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
+# Only a filter: letters from `_CJK` and most punctuation end a word, the rest is counted exactly later.
+_MAYBE_LONG_WORD = (
+    rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
+    rf"\x{{ff01}}-\x{{ff0f}}{_CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
+)
+# Capital letters that Unicode 14 brought: (characters, distance to the small letter). TensorFlow's
+# copy of ICU is older and leaves them as they are.
+_NEW_CAPITALS = (
+    (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
+    (r"\x{10570}-\x{10595}", 39),
+    (r"\x{2c2f}", 48),
+)
+
+
+def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cleans texts and, for an uncased vocabulary, lowers them and strips their accents.
+
+    Args:
+        text: string tensor, `(texts,)`, UTF-8; invalid bytes are dropped.
+        lowercase: whether to lower-case and strip accents.
+
+    Returns:
+        The normalized texts, string `(texts,)`, and a boolean scalar: whether a word of more than
+        200 characters may be among them (no means no).
+    """
+    rows = tf.where(~tf.strings.regex_full_match(text, _PLAIN))
+    intricate = normalize_intricate(tf.gather(text, rows[:, 0]), lowercase)
+    plain = tf.strings.lower(text) if lowercase else text
+    return (
+        tf.tensor_scatter_nd_update(plain, rows, intricate),
+        tf.reduce_any(tf.strings.regex_full_match(intricate, _MAYBE_LONG_WORD)),
+    )
+
+
+def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
+    """Does what `normalize` does, to any text, in full.
+
+    Args:
+        text: string tensor, `(texts,)`, UTF-8.
+        lowercase: whether to lower-case and strip accents.
+
+    Returns:
+        The normalized texts, string `(texts,)`, valid UTF-8.
+    """
+    text = tf.strings.regex_replace(drop_invalid(text), _DROPPED, "")
+    if not lowercase:
+        return text
+    # ASCII first: the UTF-8 form obeys the locale, and a Turkish one turns "I" into a dotless "i".
+    text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
+    text = tf_text.normalize_utf8(_lower_new_capitals(text), "NFD")
+    return tf.strings.regex_replace(text, r"\p{Mn}", "")
+
+
+def drop_invalid(text: tf.Tensor) -> tf.Tensor:
+    """Drops the bytes that are no valid UTF-8.
+
+    Args:
+        text: string tensor of any shape.
+
+    Returns:
+        A string tensor of the same shape.
+    """
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+
+
+def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
+    """Normalizes texts and splits them into the words that WordPiece then cuts in pieces.
+
+    Args:
+        text: string tensor, `(texts,)`, UTF-8.
+        lowercase: whether to lower-case and strip accents.
+
+    Returns:
+        The words, ragged string `(texts, words)`; a punctuation mark or a CJK ideograph is a word.
+    """
+    text, _ = normalize(text, lowercase)
+    alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{_CJK}])"
+    text = tf.strings.regex_replace(text, alone, r" \1 ")
+    return tf.strings.split(tf.strings.regex_replace(text, r"[\t\r\n\p{Z}]", " "))
+
+
+def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
+    capitals = "".join(characters for characters, _ in _NEW_CAPITALS)
+    rows = tf.where(tf.strings.regex_full_match(text, rf"(?s).*[{capitals}].*"))
+    points = tf.strings.unicode_decode(tf.gather(text, rows[:, 0]), "UTF-8")
+    letters = tf.strings.unicode_encode(points.flat_values[:, tf.newaxis], "UTF-8")
+    shift = tf.zeros_like(points.flat_values)
+    for characters, distance in _NEW_CAPITALS:
+        is_capital = tf.strings.regex_full_match(letters, f"[{characters}]")
+        shift += distance * tf.cast(is_capital, shift.dtype)
+    lowered = tf.strings.unicode_encode(points.with_flat_values(points.flat_values + shift), "UTF-8")
+    return tf.tensor_scatter_nd_update(text, rows, lowered)
