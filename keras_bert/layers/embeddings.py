@@ -78,7 +78,7 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class EmbeddingPostprocessor(keras.layers.Layer):
-    """Adds segment and position vectors, normalises, drops: `dropout(LN(token + segment + position))`.
+    """`dropout(LN(token + segment + position))`: what goes into the first block.
 
     Args:
         max_sequence_length: Number of learned positions.
@@ -112,7 +112,9 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # The sum and its LayerNorm come before the first product: nothing is gained by rounding
+        # what goes into them.
+        super().__init__(**{**kwargs, "autocast": False})
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
         self.layer_norm_epsilon = layer_norm_epsilon

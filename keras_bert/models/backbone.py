@@ -92,9 +92,6 @@ class Backbone(TokenModel):
             layer_norm_epsilon=config.layer_norm_epsilon,
             dropout=config.dropout,
             initializer_range=config.initializer_range,
-            # The sum and its LayerNorm come before the first product: nothing is gained by
-            # rounding what goes into them.
-            autocast=False,
             dtype=policy,
             name="embeddings",
         )
@@ -133,6 +130,9 @@ class Backbone(TokenModel):
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
         """Freezes the encoder and adds low-rank updates to the Q, K, V product of every block.
 
+        Saving merges the updates into the kernels: what is loaded is an ordinary encoder, all of
+        it trainable.
+
         Args:
             rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
             lora_alpha: Scale of the update is `lora_alpha / rank`; `None` means `rank`.
@@ -150,18 +150,37 @@ class Backbone(TokenModel):
     def get_config(self) -> dict[str, Any]:
         return {
             "config": self.config.to_dict(),
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "dtype": keras.dtype_policies.serialize(self._layer_policies()),
             "name": self.name,
             "trainable": self.trainable,
+            "frozen_layers": [layer.path for layer in self._frozen_layers()],
         }
+
+    def _layer_policies(self) -> Any:
+        """The dtype policy, with those of quantized layers by their paths where there are any."""
+        quantized = {
+            layer.path: layer.dtype_policy
+            for layer in self._flatten_layers(include_self=False)
+            if layer.quantization_mode is not None
+        }
+        if not quantized or isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap):
+            return self.dtype_policy
+        return keras.dtype_policies.DTypePolicyMap(self.dtype_policy, quantized)
+
+    def _frozen_layers(self) -> list[keras.Layer]:
+        return [layer for layer in self._flatten_layers(include_self=False) if not layer.trainable]
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
+        frozen_layers = set(config.pop("frozen_layers", ()))
         architecture = BertConfig.from_dict(config.pop("config"))
         backbone = cls(architecture, **config)
-        backbone.trainable = trainable
+        backbone.trainable = trainable  # reaches into every layer, so it comes first
+        for layer in backbone._flatten_layers(include_self=False):
+            if layer.path in frozen_layers:
+                layer.trainable = False
         return backbone
 
     @classmethod

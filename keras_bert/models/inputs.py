@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -15,17 +15,18 @@ INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 class TokenModel(keras.Model):
     """A functional model over `token_inputs()` in which the optional ones may be left out.
 
-    A subclass sets `config`, a `BertConfig`, against whose vocabulary ids are checked.
+    A subclass sets `config`, a `BertConfig`, against whose vocabulary and segments ids are checked.
     """
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         # Here and not only in `call`: by then Keras has made tensors of arrays.
-        inputs = fill_inputs(inputs)
-        check_token_ids(inputs["token_ids"], self.config.vocabulary_size)
+        inputs = fill_inputs(inputs, self.input)
+        check_ids("token_ids", inputs["token_ids"], self.config.vocabulary_size)
+        check_ids("segment_ids", inputs["segment_ids"], self.config.num_segments)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        return super().call(fill_inputs(inputs), training=training, mask=mask)
+        return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
 
 def token_inputs() -> dict[str, Any]:
@@ -37,33 +38,52 @@ def token_inputs() -> dict[str, Any]:
     }
 
 
-def fill_inputs(inputs: Any) -> dict[str, Any]:
-    """Names bare token ids, and puts `None` for the inputs that were left out.
+def fill_inputs(inputs: Any, names: Iterable[str] = INPUT_NAMES) -> dict[str, Any]:
+    """Names bare token ids, makes arrays of lists, and puts `None` for what was left out.
+
+    Args:
+        inputs: A dict of inputs, or token ids alone.
+        names: Every input that the model has.
 
     Raises:
-        ValueError: If `token_ids` is missing.
+        ValueError: If `token_ids` is missing, or the model has no such input.
     """
+    names = tuple(names)
     if not isinstance(inputs, Mapping):
         inputs = {"token_ids": inputs}
     if inputs.get("token_ids") is None:
         raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
-    return {**dict.fromkeys(INPUT_NAMES), **inputs}
+    # Keras would flatten the dict and hand every input behind an unknown one to the wrong place.
+    unknown = sorted(set(inputs) - set(names))
+    if unknown:
+        raise ValueError(
+            f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "
+            f"{', '.join(names)}."
+        )
+    return {name: _list_to_array(inputs.get(name)) for name in names}
 
 
-def check_token_ids(token_ids: Any, vocabulary_size: int) -> None:
-    """Raises if an array of ids holds one that the vocabulary has not.
+def _list_to_array(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, (list, tuple)) else value
+
+
+def check_ids(name: str, ids: Any, limit: int) -> None:
+    """Raises if an array of ids holds one that its embedding table has not.
 
     Tensors are not looked into: a backend's answer would have to be waited for.
 
+    Args:
+        name: The input's name, for the message.
+        ids: Token or segment ids.
+        limit: Rows of the table.
+
     Raises:
-        ValueError: If an id is negative or not below `vocabulary_size`.
+        ValueError: If ids are no numbers, or one is negative or not below `limit`.
     """
-    if not isinstance(token_ids, (np.ndarray, list, tuple)):
+    if not isinstance(ids, np.ndarray):
         return
-    ids = np.asarray(token_ids)
-    bad = ids[(ids < 0) | (ids >= vocabulary_size)]
+    if ids.dtype.kind not in "iufb":
+        raise ValueError(f"{name} holds {ids.dtype} values; it must hold integers.")
+    bad = ids[(ids < 0) | (ids >= limit)]
     if bad.size:
-        raise ValueError(
-            f"token_ids holds {bad.flat[0]}; ids must be at least 0 and below the "
-            f"vocabulary's size, {vocabulary_size}."
-        )
+        raise ValueError(f"{name} holds {bad.flat[0]}; ids must be at least 0 and below {limit}.")
