@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of a training run: the loss, and the scores on the development set."""
+
+import itertools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Told apart by colour-blind readers too, and in grey.
+_COLOURS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e")
+_NAMES = {
+    "loss": "training",
+    "val_loss": "development",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "mcc": "MCC",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+}
+_LOSSES = ("loss", "val_loss")
+# On other scales than scores.
+_NOT_PLOTTED = ("learning_rate", "mse", "val_mse")
+
+_Points = tuple[list[float], list[float]]
+
+
+def plot_history(
+    history: Mapping[str, Sequence[float]],
+    path: str | os.PathLike[str],
+    *,
+    evaluations: Sequence[Mapping[str, float]] = (),
+    steps_per_epoch: int | None = None,
+    title: str = "",
+) -> Path:
+    """Draws the curves of a run as a PNG, losses on the left and scores on the right.
+
+    Values that are not finite are left out; a curve of one value is a dot.
+
+    Args:
+        history: `History.history` of Keras' `fit`: a value for each epoch under `loss`,
+            `val_loss` and the names of metrics. Where some begin with `dev_` (scores times 100),
+            these are drawn and the other metrics are not.
+        path: The file to write; its folder must exist.
+        evaluations: Scores, one record an evaluation: their names and values, and under `epoch`
+            (under `step` where `steps_per_epoch` is given) when it took place. They take the
+            place of the history's metrics. `mse` is not drawn.
+        steps_per_epoch: Optimizer steps in an epoch; makes steps the horizontal axis.
+        title: What stands above the picture.
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+        ValueError: If there is nothing to draw, or an evaluation does not say when it took place.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plot_history needs matplotlib: install the extra `training`, or matplotlib itself"
+        ) from error
+    panels = _panels(history, evaluations, steps_per_epoch)
+    figure = Figure(figsize=(4.6 * len(panels), 3.2), dpi=150, layout="constrained")
+    for index, (name, curves) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), index)
+        axes.set_title(name, loc="left", fontsize=10)
+        axes.set_ylabel(name.partition(" ")[0].lower())
+        axes.set_xlabel("step" if steps_per_epoch else "epoch")
+        _draw(axes, curves)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    figure.savefig(temporary, format="png")
+    os.replace(temporary, path)
+    return path
+
+
+def _panels(
+    history: Mapping[str, Sequence[float]],
+    evaluations: Sequence[Mapping[str, float]],
+    steps_per_epoch: int | None,
+) -> dict[str, dict[str, _Points]]:
+    """The curves of each panel by their names; panels without curves are left out."""
+    of_epochs = {
+        name: _finite(
+            [(epoch + 1) * (steps_per_epoch or 1) for epoch in range(len(values))], values
+        )
+        for name, values in history.items()
+    }
+    development = {
+        name.removeprefix("dev_"): curve
+        for name, curve in of_epochs.items()
+        if name.startswith("dev_")
+    }
+    development = _score_curves(evaluations, "step" if steps_per_epoch else "epoch") or development
+    panels = {
+        "Loss": {name: curve for name, curve in of_epochs.items() if name in _LOSSES},
+        "Score on the development set": development,
+    }
+    if not development:
+        panels["Score"] = {
+            name: curve for name, curve in of_epochs.items() if not name.endswith("loss")
+        }
+    drawable = {name: _drawable(curves) for name, curves in panels.items()}
+    if not any(drawable.values()):
+        raise ValueError(
+            f"nothing to draw: history has {sorted(history)}, and there are {len(evaluations)} "
+            "evaluations"
+        )
+    return {name: curves for name, curves in drawable.items() if curves}
+
+
+def _score_curves(evaluations: Sequence[Mapping[str, float]], unit: str) -> dict[str, _Points]:
+    missing = [record for record in evaluations if unit not in record]
+    if missing:
+        raise ValueError(f"an evaluation has {sorted(missing[0])}, expected {unit!r} among them")
+    names = [name for record in evaluations for name in record if name not in ("step", "epoch")]
+    curves = {}
+    for name in dict.fromkeys(names):
+        records = [record for record in evaluations if name in record]
+        curves[name] = _finite(
+            [record[unit] for record in records], [record[name] for record in records]
+        )
+    return curves
+
+
+def _finite(when: Sequence[float], values: Sequence[float]) -> _Points:
+    kept = [(x, y) for x, y in zip(when, values, strict=True) if math.isfinite(y)]
+    return [float(x) for x, _ in kept], [float(y) for _, y in kept]
+
+
+def _drawable(curves: Mapping[str, _Points]) -> dict[str, _Points]:
+    return {
+        _label(name): curve
+        for name, curve in curves.items()
+        if curve[0] and name not in _NOT_PLOTTED
+    }
+
+
+def _label(name: str) -> str:
+    if name.startswith("val_") and name not in _NAMES:
+        name = name.removeprefix("val_")
+        return f"{_NAMES.get(name, name)} (development)"
+    return _NAMES.get(name, name)
+
+
+def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
+    """Draws the curves of one panel, each with its name and last value at its end."""
+    from matplotlib.ticker import MaxNLocator
+
+    for index, (when, values) in enumerate(curves.values()):
+        colour = _COLOURS[index % len(_COLOURS)]
+        axes.plot(when, values, color=colour, marker="o", markersize=3.5, linewidth=1.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e3e3e3", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8, color="#888888")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axes.margins(y=0.12)
+    # From the start of training, which also keeps the axis of a single epoch to whole numbers.
+    axes.set_xlim(0, 1.04 * max(when[-1] for when, _ in curves.values()))
+    low, high = axes.get_ylim()
+    ends = [(values[-1] - low) / (high - low) for _, values in curves.values()]
+    for index, (height, (name, (_, values))) in enumerate(
+        zip(_spread(ends, gap=0.08), curves.items(), strict=True)
+    ):
+        axes.annotate(
+            f"{name} {values[-1]:.4g}",
+            (1.02, height),
+            xycoords="axes fraction",
+            va="center",
+            fontsize=8,
+            color=_COLOURS[index % len(_COLOURS)],
+        )
+
+
+def _spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Moves labels up, in the order of their heights, until none covers another."""
+    placed = list(heights)
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    for below, above in itertools.pairwise(order):
+        placed[above] = max(placed[above], placed[below] + gap)
+    return placed

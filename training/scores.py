@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of classifiers and regressors, their mean over seeds, and the baselines to beat.
+
+Needs scikit-learn and SciPy: the extra `training`.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.stats
+from sklearn import metrics as sklearn_metrics
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+
+from training.labelled_text import LabelledText
+
+
+def _correlation(statistic: Callable[..., Any]) -> Callable[[np.ndarray, np.ndarray], float]:
+    def score_of(predictions: np.ndarray, labels: np.ndarray) -> float:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+            value = float(statistic(predictions, labels).statistic)
+        return 0.0 if math.isnan(value) else value
+
+    return score_of
+
+
+def _f1(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    return lambda predictions, labels: sklearn_metrics.f1_score(
+        labels, predictions, average=average, zero_division=0
+    )
+
+
+# From the name to (function of predictions and labels, factor).
+_METRICS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], float], float]] = {
+    "accuracy": (sklearn_metrics.accuracy_score, 100.0),
+    "f1": (_f1("binary"), 100.0),
+    "macro_f1": (_f1("macro"), 100.0),
+    "mcc": (sklearn_metrics.matthews_corrcoef, 100.0),
+    "pearson": (_correlation(scipy.stats.pearsonr), 100.0),
+    "spearman": (_correlation(scipy.stats.spearmanr), 100.0),
+    "mse": (sklearn_metrics.mean_squared_error, 1.0),
+}
+_OF_SCORES = ("pearson", "spearman", "mse")
+
+
+def score(
+    metric_names: Sequence[str], predictions: npt.ArrayLike, labels: npt.ArrayLike
+) -> dict[str, float]:
+    """Scores predictions, as GLUE does: times 100, but for `mse`, which stays in squared units.
+
+    `f1` is that of class 1 in a task of two classes; `macro_f1` the mean over the classes that
+    occur in the labels or the predictions. A correlation with a constant is undefined: SciPy,
+    and with it GLUE's own scoring, answers NaN; here it is 0, as scikit-learn has it for `mcc`,
+    so that a collapsed run counts as one and can be averaged.
+
+    Args:
+        metric_names: Among `accuracy`, `f1`, `macro_f1`, `mcc`, `pearson`, `spearman`, `mse`.
+        predictions: Class ids, or scores, `(examples,)`.
+        labels: The same, in the same order.
+
+    Returns:
+        A float for each name, in the order of the names.
+
+    Raises:
+        ValueError: If a name is not known, shapes differ, or a prediction is not finite.
+
+    Example:
+
+    >>> score(["accuracy", "f1"], [1, 1, 0, 0], [1, 1, 1, 0])
+    {'accuracy': 75.0, 'f1': 80.0}
+    """
+    unknown = [name for name in metric_names if name not in _METRICS]
+    if unknown:
+        raise ValueError(f"no metric {unknown[0]!r}, expected among {', '.join(_METRICS)}")
+    predicted, true = np.asarray(predictions), np.asarray(labels)
+    if predicted.ndim != 1 or predicted.shape != true.shape or not true.size:
+        raise ValueError(
+            f"predictions have shape {predicted.shape} and labels {true.shape}, expected both "
+            "(examples,), one or more"
+        )
+    if not np.all(np.isfinite(predicted)):
+        count = int(np.sum(~np.isfinite(predicted)))
+        raise ValueError(f"{count} of {predicted.size} predictions are not finite")
+    return {
+        name: float(_METRICS[name][0](*_as_doubles(name, predicted, true))) * _METRICS[name][1]
+        for name in metric_names
+    }
+
+
+def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Scores in double precision: in float32 Pearson's sums round visibly."""
+    return tuple(array.astype("float64") if name in _OF_SCORES else array for array in arrays)
+
+
+def metrics_for(num_classes: int) -> tuple[str, ...]:
+    """The metrics of a data set that brings none of its own.
+
+    Args:
+        num_classes: The number of classes, 1 for regression.
+    """
+    if num_classes == 1:
+        return ("pearson", "spearman", "mse")
+    return ("accuracy", "f1") if num_classes == 2 else ("accuracy", "macro_f1")
+
+
+def selection_score(scores: Mapping[str, float]) -> float:
+    """The one number by which runs and checkpoints are compared; the higher the better.
+
+    It is the mean of the metrics, errors (`mse`) aside: GLUE's own rule for MRPC and QQP (F1 and
+    accuracy) and STS-B (Pearson and Spearman); with one metric, that metric.
+    """
+    return float(np.mean([value for name, value in scores.items() if name != "mse"]))
+
+
+def summarise(scores: Sequence[float]) -> tuple[float, float]:
+    """The mean over seeds, and half the width of its 95 % interval by Student's t.
+
+    Args:
+        scores: One score a seed, one or more.
+
+    Returns:
+        The mean, and the half width: NaN for a single score, which shows no spread.
+
+    Raises:
+        ValueError: If there are no scores.
+
+    Example:
+
+    >>> mean, half_width = summarise([90.0, 91.0, 92.0])
+    >>> round(mean, 2), round(half_width, 2)
+    (91.0, 2.48)
+    """
+    if not scores:
+        raise ValueError("expected one score or more, received none")
+    mean, count = float(np.mean(scores)), len(scores)
+    if count == 1:
+        return mean, math.nan
+    standard_error = float(np.std(scores, ddof=1)) / math.sqrt(count)
+    return mean, float(scipy.stats.t.ppf(0.975, count - 1)) * standard_error
+
+
+def baselines(
+    train: LabelledText, dev: LabelledText, metric_names: Sequence[str] | None = None
+) -> dict[str, dict[str, float]]:
+    """What a model must beat: the same answer always, and a bag of words.
+
+    The bag of words is TF-IDF over words and pairs of words, with logistic regression, or ridge
+    regression for scores. The two texts of a pair are read as one.
+
+    Args:
+        train: What the baselines learn from.
+        dev: What they are scored on.
+        metric_names: By default those of `metrics_for`.
+
+    Returns:
+        `{"majority": scores, "bag_of_words": scores}`; for regression `"mean"` in place of
+        `"majority"`.
+    """
+    names = metric_names or metrics_for(train.num_classes)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    if train.class_names is None:
+        constant, models = "mean", (DummyRegressor(), make_pipeline(words, Ridge()))
+    else:
+        constant = "majority"
+        linear = LogisticRegression(C=3.0, max_iter=1000, tol=1e-3)
+        models = (DummyClassifier(strategy="most_frequent"), make_pipeline(words, linear))
+    scores = {}
+    for name, model in zip((constant, "bag_of_words"), models, strict=True):
+        model.fit(_joined(train), train.labels)
+        scores[name] = score(names, model.predict(_joined(dev)), _labels(dev))
+    return scores
+
+
+def _joined(data: LabelledText) -> list[str]:
+    if data.text_pairs is None:
+        return data.texts
+    return [f"{a} {b}" for a, b in zip(data.texts, data.text_pairs, strict=True)]
+
+
+def _labels(data: LabelledText) -> np.ndarray:
+    if data.labels is None:
+        raise ValueError(f"{data.path} has no labels, which the baselines need")
+    return data.labels
