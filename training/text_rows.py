@@ -201,7 +201,7 @@ def _column_indices(
         if header and names.count(cast(str, column)) > 1:
             raise row_error(path, line, f"two columns are called {column!r}; say which by number")
         if header and column in names:
-            indices[role] = names.index(cast(str, column))
+            indices[role] = names.index(column)
         elif not _is_number(column):
             raise MissingColumnError(
                 f"{path}, line {line}: {_no_such_name(role, column, names, header)}"
