@@ -27,11 +27,11 @@ _NOT_PLOTTED = ("learning_rate", "mse", "val_mse")
 _Points = tuple[list[float], list[float]]
 
 
-def plot_history(
-    history: Mapping[str, Sequence[float]],
+def plot_curves(
     path: str | os.PathLike[str],
-    *,
+    history: Mapping[str, Sequence[float]],
     evaluations: Sequence[Mapping[str, float]] = (),
+    *,
     steps_per_epoch: int | None = None,
     title: str = "",
 ) -> Path:
@@ -40,10 +40,9 @@ def plot_history(
     Values that are not finite are left out; a curve of one value is a dot.
 
     Args:
-        history: `History.history` of Keras' `fit`: a value for each epoch under `loss`,
-            `val_loss` and the names of metrics. Where some begin with `dev_` (scores times 100),
-            these are drawn and the other metrics are not.
         path: The file to write; its folder must exist.
+        history: `History.history` of Keras' `fit`: a value for each epoch under `loss`,
+            `val_loss` and the names of metrics.
         evaluations: Scores, one record an evaluation: their names and values, and under `epoch`
             (under `step` where `steps_per_epoch` is given) when it took place. They take the
             place of the history's metrics. `mse` is not drawn.
@@ -61,7 +60,7 @@ def plot_history(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "plot_history needs matplotlib: install the extra `training`, or matplotlib itself"
+            "plot_curves needs matplotlib: install the extra `training`, or matplotlib itself"
         ) from error
     panels = _panels(history, evaluations, steps_per_epoch)
     figure = Figure(figsize=(4.6 * len(panels), 3.2), dpi=150, layout="constrained")
@@ -92,17 +91,11 @@ def _panels(
         )
         for name, values in history.items()
     }
-    development = {
-        name.removeprefix("dev_"): curve
-        for name, curve in of_epochs.items()
-        if name.startswith("dev_")
-    }
-    development = _score_curves(evaluations, "step" if steps_per_epoch else "epoch") or development
-    panels = {
-        "Loss": {name: curve for name, curve in of_epochs.items() if name in _LOSSES},
-        "Score on the development set": development,
-    }
-    if not development:
+    panels = {"Loss": {name: curve for name, curve in of_epochs.items() if name in _LOSSES}}
+    if evaluations:
+        unit = "step" if steps_per_epoch else "epoch"
+        panels["Score on the development set"] = _score_curves(evaluations, unit)
+    else:
         panels["Score"] = {
             name: curve for name, curve in of_epochs.items() if not name.endswith("loss")
         }

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from training.curves import plot_history
+from training.curves import plot_curves
 
 pytestmark = pytest.mark.backend_independent
 
@@ -22,28 +22,29 @@ def drawn_labels(monkeypatch, tmp_path, history, **arguments):
         return save(figure, *args, **kwargs)
 
     monkeypatch.setattr(Figure, "savefig", remember)
-    plot_history(history, tmp_path / "curves.png", **arguments)
+    plot_curves(tmp_path / "curves.png", history, **arguments)
     return {
         axes.get_title("left"): [text.get_text() for text in axes.texts] for axes in figures[0].axes
     }
 
 
 def test_a_png_is_written_and_nothing_else(tmp_path):
-    path = plot_history({"loss": [0.7, 0.4]}, tmp_path / "curves.png", title="A run")
+    path = plot_curves(tmp_path / "curves.png", {"loss": [0.7, 0.4]}, title="A run")
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_dev_scores_come_before_training_metrics(monkeypatch, tmp_path):
+def test_evaluations_take_the_place_of_training_metrics(monkeypatch, tmp_path):
     history = {
         "loss": [0.7, 0.4],
         "accuracy": [0.6, 0.8],
         "learning_rate": [1e-5, 0.0],
-        "dev_accuracy": [80.0, 91.25],
-        "dev_f1": [70.0, 90.0],
-        "dev_mse": [1.0, 2.0],
     }
-    assert drawn_labels(monkeypatch, tmp_path, history) == {
+    evaluations = [
+        {"epoch": 1, "accuracy": 80.0, "f1": 70.0, "mse": 1.0},
+        {"epoch": 2, "accuracy": 91.25, "f1": 90.0, "mse": 2.0},
+    ]
+    assert drawn_labels(monkeypatch, tmp_path, history, evaluations=evaluations) == {
         "Loss": ["training 0.4"],
         "Score on the development set": ["accuracy 91.25", "F1 90"],
     }
@@ -82,18 +83,18 @@ def test_labels_of_curves_that_end_together_do_not_cover_each_other(tmp_path, mo
         return annotate(axes, text, xy, **kwargs)
 
     monkeypatch.setattr(Axes, "annotate", remember)
-    history = {"dev_accuracy": [80, 90.0], "dev_f1": [70, 90.01], "dev_macro_f1": [60, 90.02]}
-    plot_history(history, tmp_path / "curves.png")
+    history = {"accuracy": [80, 90.0], "f1": [70, 90.01], "macro_f1": [60, 90.02]}
+    plot_curves(tmp_path / "curves.png", history)
     low, middle, high = sorted(heights)
     assert min(middle - low, high - middle) >= 0.079
 
 
 def test_what_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="nothing to draw"):
-        plot_history({"loss": [float("nan")]}, tmp_path / "a.png")
+        plot_curves(tmp_path / "a.png", {"loss": [float("nan")]})
     with pytest.raises(ValueError, match=r"an evaluation has \['epoch', 'f1'\], expected 'step'"):
-        plot_history(
-            {}, tmp_path / "a.png", evaluations=[{"epoch": 1, "f1": 3.0}], steps_per_epoch=9
+        plot_curves(
+            tmp_path / "a.png", {}, evaluations=[{"epoch": 1, "f1": 3.0}], steps_per_epoch=9
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -101,4 +102,4 @@ def test_what_cannot_be_drawn(tmp_path):
 def test_matplotlib_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match="install the extra `training`"):
-        plot_history({"loss": [1.0]}, tmp_path / "a.png")
+        plot_curves(tmp_path / "a.png", {"loss": [1.0]})
