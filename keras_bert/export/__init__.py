@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models for serving: text in, answers out, without Keras or Python."""
+
+from keras_bert.export.errors import ExportError
+from keras_bert.export.text_classifier import export_text_classifier
+
+__all__ = ["ExportError", "export_text_classifier"]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a task to where it is exported: into a model of another precision, or another backend."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModelOptions:
+    """What a text SavedModel shall be.
+
+    Args:
+        class_names: The labels to return; `None` for a regression.
+        pair: Whether the signatures take two texts.
+        dtype: `float32` or `bfloat16`.
+        max_batch_size: The largest batch that a server forms.
+        warm_up: Whether to add requests that a server runs before it answers any.
+    """
+
+    class_names: tuple[str, ...] | None
+    pair: bool
+    dtype: str
+    max_batch_size: int
+    warm_up: bool
+
+
+def write_task(task: Any, folder: Path) -> None:
+    """Writes what `read_task` reads: plain JSON and the weights, in their own precision."""
+    config = keras.saving.serialize_keras_object(task)
+    config.pop("compile_config", None)  # Nothing is trained any more
+    modules = sorted({type(task).__module__, type(task.backbone).__module__})
+    (folder / "task.json").write_text(json.dumps({"modules": modules, "task": config}))
+    task.save_weights(folder / "task.weights.h5")
+
+
+def read_task(folder: Path, dtype: str) -> Any:
+    """The task of `write_task`, its encoder in another precision.
+
+    Args:
+        folder: That was given to `write_task`.
+        dtype: A Keras dtype policy's name for the encoder.
+    """
+    stored = json.loads((folder / "task.json").read_text())
+    for module in stored["modules"]:
+        importlib.import_module(module)  # Registers the classes with Keras
+    config = stored["task"]
+    config["config"]["backbone"]["config"]["dtype"] = dtype
+    task = keras.saving.deserialize_keras_object(config)
+    task.load_weights(folder / "task.weights.h5")
+    return task
+
+
+def write_options(options: SavedModelOptions, folder: Path) -> None:
+    """Writes what `read_options` reads."""
+    (folder / "options.json").write_text(json.dumps(dataclasses.asdict(options)))
+
+
+def read_options(folder: Path) -> SavedModelOptions:
+    """The options of `write_options`."""
+    fields = json.loads((folder / "options.json").read_text())
+    names = fields.pop("class_names")
+    return SavedModelOptions(class_names=None if names is None else tuple(names), **fields)

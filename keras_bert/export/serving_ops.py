@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds exported graphs to what the oldest supported TensorFlow Serving can run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from keras_bert.export.errors import ExportError
+
+OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
+
+# Operations that TensorFlow 2.12.0 and TensorFlow Text 2.12.1 register, and that a text model may
+# hold: arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control
+# flow, variables and tables; saving and restoring; TensorFlow Text's own.
+_SERVING_OPS = """
+    Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
+    BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan
+    Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv Invert LeftShift Lgamma Log Log1p
+    Maximum Minimum Mod Mul MulNoNan Ndtri Neg PopulationCount Pow RealDiv Reciprocal RightShift
+    Rint Round Rsqrt Sign Sin Sinh Sqrt Square SquaredDifference Sub Tan Tanh TruncateDiv
+    TruncateMod Xdivy Xlog1py Xlogy
+    ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd
+    LogicalNot LogicalOr NotEqual Select SelectV2
+    All Any ArgMax ArgMin BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd Bincount Bucketize
+    DenseBincount Einsum Elu EuclideanNorm FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
+    InTopKV2 L2Loss LeakyRelu LogSoftmax MatMul Max Mean Min NthElement Prod Relu Relu6
+    SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Selu Sigmoid Softmax Softplus
+    Softsign Sum TopK TopKV2 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+    UnsortedSegmentSum
+    Bitcast BroadcastArgs BroadcastTo Cast CheckNumerics CheckNumericsV2 Concat ConcatOffset
+    ConcatV2 ConjugateTranspose Const DeepCopy Diag DiagPart DynamicPartition DynamicStitch
+    Empty EnsureShape ExpandDims Fill Gather GatherNd GatherV2 GuaranteeConst
+    HistogramFixedWidth Identity IdentityN ImmutableConst InvertPermutation LinSpace ListDiff
+    LowerBound MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3
+    MatrixDiagV2 MatrixDiagV3 MatrixSetDiagV3 MirrorPad OneHot OnesLike Pack Pad PadV2
+    ParallelDynamicStitch Placeholder PlaceholderWithDefault Range Rank Reshape Reverse
+    ReverseSequence ReverseV2 Roll ScatterNd ScatterNdNonAliasingAdd Shape ShapeN Size Slice
+    Snapshot Split SplitV Squeeze StridedSlice TensorScatterAdd TensorScatterMax
+    TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile
+    Transpose Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex UpperBound
+    Where ZerosLike
+    RaggedBincount RaggedCross RaggedGather RaggedRange RaggedTensorFromVariant
+    RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant SparseConcat
+    SparseFillEmptyRows SparseReorder SparseReshape SparseSegmentMean SparseSegmentSqrtN
+    SparseSegmentSum SparseSlice SparseSplit SparseToDense
+    AsString DecodeBase64 DecodePaddedRaw DecodeRaw EncodeBase64 ParseExample ParseExampleV2
+    ParseTensor ReduceJoin RegexFullMatch RegexReplace SerializeTensor StaticRegexFullMatch
+    StaticRegexReplace StringFormat StringJoin StringLength StringLower StringNGrams StringSplit
+    StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong
+    StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
+    UnicodeScript UnicodeTranscode UnsortedSegmentJoin
+    AnonymousHashTable Assert Assign AssignAddVariableOp AssignSubVariableOp AssignVariableOp
+    Case EmptyTensorList Enter Exit For HashTable HashTableV2 If InitializeTable
+    InitializeTableFromTextFileV2 InitializeTableV2 LookupTableExportV2 LookupTableFindV2
+    LookupTableImportV2 LookupTableInsertV2 LookupTableSizeV2 LoopCond Merge MutableHashTableV2
+    NextIteration NoOp PartitionedCall PreventGradient Print PrintV2 ReadVariableOp
+    ResourceGather ResourceGatherNd StatefulPartitionedCall StatelessCase StatelessIf
+    StatelessWhile StopGradient Switch TensorListConcatV2 TensorListElementShape
+    TensorListFromTensor TensorListGather TensorListGetItem TensorListLength TensorListPopBack
+    TensorListPushBack TensorListReserve TensorListResize TensorListScatterV2 TensorListSetItem
+    TensorListStack VarHandleOp VarIsInitializedOp VariableShape While
+    DisableCopyOnRead MergeV2Checkpoints RestoreV2 SaveV2 ShardedFilename ShardedFilespec
+    CaseFoldUTF8 FastBertNormalize FastWordpieceTokenizeWithOffsets FindSourceOffsets
+    NormalizeUTF8 NormalizeUTF8WithOffsetsMap RegexSplitWithOffsets SentenceFragments
+    SentencepieceDetokenizeOp SentencepieceOp SentencepieceTokenizeOp
+    SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp SplitMergeTokenizeWithOffsets
+    TFText>BoiseTagsToOffsets TFText>ByteSplitByOffsets TFText>ByteSplitWithOffsets
+    TFText>FastSentencepieceDetokenize TFText>FastSentencepieceTokenize
+    TFText>FastWordpieceDetokenize TFText>NgramsStringJoin TFText>OffsetsToBoiseTags
+    TFText>PhraseDetokenize TFText>WhitespaceTokenizeWithOffsetsV2 TokenizerFromLogits
+    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
+"""
+SERVING_OPS = frozenset(_SERVING_OPS.split())
+
+# A server built without XLA answers "XLA compilation disabled" to functions so marked.
+_COMPILED = ("_XlaMustCompile", "_XlaCompile")
+
+
+def check_serving_ops(folder: str | os.PathLike[str]) -> None:
+    """Reads a SavedModel's graphs as a server will.
+
+    Args:
+        folder: Of the SavedModel.
+
+    Raises:
+        ExportError: If an operation is unknown to the oldest supported server, or asks for XLA;
+            the message names it.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved_model = saved_model_pb2.SavedModel()
+    with open(os.path.join(folder, "saved_model.pb"), "rb") as file:
+        saved_model.ParseFromString(file.read())
+    for meta_graph in saved_model.meta_graphs:
+        check_graph(meta_graph.graph_def)
+
+
+def check_graph(graph_def: Any) -> None:
+    """`check_serving_ops` of one `tf.compat.v1.GraphDef`."""
+    functions = {function.signature.name for function in graph_def.library.function}
+    nodes = list(_nodes(graph_def))
+    unknown = sorted({node.op for node in nodes} - SERVING_OPS - functions)
+    if unknown:
+        raise ExportError(
+            f"The graph holds operations that {OLDEST_SERVING} may not know: "
+            f"{', '.join(unknown)}. An older server would refuse to load it."
+        )
+    holders: Iterable[Any] = (*nodes, *graph_def.library.function)
+    for holder in holders:
+        if any(holder.attr[name].b for name in _COMPILED if name in holder.attr):
+            name = getattr(holder, "name", "") or holder.signature.name
+            raise ExportError(
+                f"{name!r} asks to be compiled by XLA (jit_compile=True), which servers refuse."
+            )
+
+
+def _nodes(graph_def: Any) -> Iterator[Any]:
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door to every format a text classifier can be exported to."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_bert.export.child_process import export_in_child_process
+from keras_bert.export.destination import new_destination
+from keras_bert.export.job import SavedModelOptions, write_options, write_task
+
+FORMATS = ("tf_saved_model",)
+DTYPES = ("float32", "bfloat16")
+
+
+def export_text_classifier(
+    task: Any,
+    filepath: str | os.PathLike[str],
+    format: str = "tf_saved_model",
+    *,
+    class_names: Sequence[str] | None = None,
+    dtype: str = "float32",
+    pair: bool = False,
+    max_batch_size: int = 32,
+    warm_up: bool = True,
+    overwrite: bool = False,
+) -> None:
+    """Writes a text classifier, or a regression, for serving.
+
+    `tf_saved_model`, from every backend: a folder that TensorFlow Serving loads, or
+    `tf.saved_model.load` where `tensorflow_text` has been imported. Vocabulary and weights are
+    inside; a batch is padded to its longest row. Its signatures:
+
+    - `serving_default`: `text`, string `(batch,)`, and with `pair` also `text_pair`. Returns
+      `label`, string `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and
+      `probabilities`, float32 `(batch, classes)`. A regression returns `score` alone.
+    - `serve_ids`: `token_ids`, int32 `(batch, length)`, and with `pair` also `segment_ids`;
+      padding is known by its id. Returns the same, and `logits`.
+
+    Beside it lie `batching_params.pbtxt` and, with the package `tensorflow-serving-api`,
+    requests to warm up with.
+
+    Args:
+        task: A `TextClassifier`.
+        filepath: Where to. TensorFlow Serving wants a number as the last folder, the model's
+            version: `export/sst2/1`.
+        format: `tf_saved_model`.
+        class_names: Labels in the order of the class ids; `None` takes the task's own, or the
+            ids if it has none.
+        dtype: `float32`, or `bfloat16` for weights and matrix products at half the size; then
+            LayerNorm, softmax and the logits still are float32.
+        pair: Whether the model takes two texts.
+        max_batch_size: The largest batch that a server forms of waiting requests.
+        warm_up: Whether to add requests that a server runs before it answers any.
+        overwrite: Whether to replace what is at `filepath`. It is replaced whole, at the end.
+
+    Raises:
+        ValueError: If an argument is not one of the above, or the task has no preprocessor.
+        FileExistsError: If there is something at `filepath`, and not `overwrite`.
+        ExportError: If the graph holds what the oldest supported server cannot run, or the
+            child process that exports from JAX or PyTorch fails.
+    """
+    _check_choice("format", format, FORMATS)
+    _check_choice("dtype", dtype, DTYPES)
+    if max_batch_size < 1:
+        raise ValueError(f"max_batch_size is {max_batch_size}; it must be at least 1.")
+    options = SavedModelOptions(
+        class_names=_labels(task, class_names),
+        pair=pair,
+        dtype=dtype,
+        max_batch_size=max_batch_size,
+        warm_up=warm_up and _can_warm_up(),
+    )
+    _ = task.preprocessor  # Raises where there is none
+    with new_destination(filepath, overwrite=overwrite) as folder:
+        write_task(task, folder)
+        write_options(options, folder)
+        _run(folder)
+    if not Path(filepath).name.isdecimal():
+        warnings.warn(
+            f"TensorFlow Serving looks for folders that are version numbers; "
+            f"{Path(filepath).name!r} is none. Export to {os.fspath(filepath)}/1 to serve it.",
+            stacklevel=3,
+        )
+
+
+def _run(folder: Path) -> None:
+    if keras.backend.backend() != "tensorflow":
+        export_in_child_process(folder)
+        return
+    from keras_bert.export.saved_model import export_job
+
+    export_job(folder)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+
+
+def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
+    names = task.class_names if class_names is None else class_names
+    if task.is_regression:
+        if class_names is not None:
+            raise ValueError("A regression has no classes; leave class_names out.")
+        return None
+    if names is None:
+        return tuple(str(index) for index in range(task.num_classes))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of strings; received {names!r}.")
+    if len(names) != task.num_classes:
+        raise ValueError(
+            f"class_names has {len(names)} names; the task has {task.num_classes} classes."
+        )
+    return tuple(names)
+
+
+def _can_warm_up() -> bool:
+    if importlib.util.find_spec("tensorflow_serving") is not None:
+        return True
+    warnings.warn(
+        "The export has no warm-up requests, for the package tensorflow-serving-api is missing: "
+        "`pip install tensorflow-serving-api`, or pass warm_up=False.",
+        stacklevel=4,
+    )
+    return False
