@@ -91,7 +91,9 @@ def length_bucketed_batches(
                 extra = (*extra, is_real)
             return dense, extra
 
-        return tf.data.Dataset.range(tf.cast(num_batches, tf.int64), output_type=tf.int32).map(batch)
+        return tf.data.Dataset.range(tf.cast(num_batches, tf.int64), output_type=tf.int32).map(
+            batch
+        )
 
     windows = rows.batch(batch_size * WINDOW_BATCHES)
     batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
@@ -100,9 +102,7 @@ def length_bucketed_batches(
     if num_rows >= 0:
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
-        batches = batches.shuffle(
-            WINDOW_BATCHES, seed=shuffle_seed, reshuffle_each_iteration=True
-        )
+        batches = batches.shuffle(WINDOW_BATCHES, seed=shuffle_seed, reshuffle_each_iteration=True)
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
@@ -128,7 +128,8 @@ def pad_to_length(
     features: dict[str, tf.RaggedTensor], length: tf.Tensor | int
 ) -> dict[str, tf.Tensor]:
     """Pads ragged features with 0 to one length, and adds the `padding_mask`."""
-    dense = {name: value.to_tensor(shape=[None, length]) for name, value in features.items()}
+    shape = tf.stack([tf.constant(-1, tf.int64), tf.cast(length, tf.int64)])
+    dense = {name: value.to_tensor(shape=shape) for name, value in features.items()}
     lengths = features["token_ids"].row_lengths()
     dense["padding_mask"] = tf.sequence_mask(lengths, maxlen=length)
     return dense

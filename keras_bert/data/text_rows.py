@@ -13,45 +13,21 @@ from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 
-def batches_from_columns(
-    columns: Mapping[str, np.ndarray],
-    rest: Sequence[np.ndarray],
-    preprocessor: TextClassifierPreprocessor,
-    *,
-    batch_size: int,
-    shuffle_seed: int | None = None,
-    coarse_buckets: bool = False,
-    pad_last_batch: bool = False,
+def rows_from_columns(
+    columns: Mapping[str, np.ndarray], rest: Sequence[np.ndarray] = ()
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of text that is in memory.
+    """A dataset of the rows of text that is in memory.
 
     Args:
         columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
-        rest: What else each row has: labels, weights, an index.
-        preprocessor: Text to features.
-        batch_size: Rows in a batch.
-        shuffle_seed: Shuffles rows and batches, anew in each iteration; `None` keeps order
-            within a window of like lengths.
-        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
-        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
-            bucket has one static shape.
+        rest: What else each row has: labels, weights.
 
     Returns:
-        A dataset of `(features, *rest)`; a padded last batch adds a weight if there is none.
+        Unbatched `(x, *rest)`, where `x` is a dict of the columns.
     """
-    tensors = ({name: tf.constant(list(column), tf.string) for name, column in columns.items()},)
-    rows = tf.data.Dataset.from_tensor_slices((*tensors, *rest))
-    if shuffle_seed is not None:
-        num_rows = len(columns["text"])
-        rows = rows.shuffle(max(num_rows, 1), seed=shuffle_seed, reshuffle_each_iteration=True)
-    return batches_from_rows(
-        rows,
-        preprocessor,
-        batch_size=batch_size,
-        shuffle_seed=shuffle_seed,
-        coarse_buckets=coarse_buckets,
-        pad_last_batch=pad_last_batch,
-    )
+    # Given the dtype, an empty column is one of strings too.
+    text = {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
+    return tf.data.Dataset.from_tensor_slices((text, *rest))
 
 
 def batches_from_rows(
@@ -63,26 +39,32 @@ def batches_from_rows(
     coarse_buckets: bool = False,
     pad_last_batch: bool = False,
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of a dataset's rows; see `batches_from_columns`.
+    """Length-bucketed batches of a dataset's rows.
 
     Args:
         rows: Unbatched `x` or `(x, *rest)`, where `x` is a string, a pair of strings, or a dict
             of `text` and `text_pair`.
         preprocessor: Text to features.
         batch_size: Rows in a batch.
-        shuffle_seed: Shuffles the order of batches.
-        coarse_buckets, pad_last_batch: As in `batches_from_columns`.
+        shuffle_seed: Shuffles the order of batches, and rows if their number is known, anew in
+            each iteration; `None` keeps the order within a window of like lengths.
+        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
+        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
+            bucket has one static shape.
 
     Returns:
-        A dataset of `(features, *rest)`.
+        A dataset of `(features, *rest)`; a padded last batch adds a weight if there is none.
     """
 
     def featurize(*row: Any) -> Any:
         text, text_pair = split_pair(row[0])
         return preprocessor.ragged(text, text_pair), tuple(row[1:])
 
+    rows = _as_tuples(rows)
+    if shuffle_seed is not None and rows.cardinality() > 0:
+        rows = rows.shuffle(rows.cardinality(), seed=shuffle_seed, reshuffle_each_iteration=True)
     batches = length_bucketed_batches(
-        _as_tuples(rows),
+        rows,
         featurize,
         batch_size=batch_size,
         buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import TokenModel
+from keras_bert.models.inputs import TokenModel, check_ids
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
 
 if TYPE_CHECKING:
@@ -112,7 +111,8 @@ class Task(TokenModel):
             callbacks=callbacks,
             validation_split=validation_split,
             validation_data=self._validation_data(validation_data, kwargs),
-            shuffle=shuffle,
+            # Datasets arrive shuffled, and Keras warns of being asked to.
+            shuffle=shuffle and not is_dataset(x),
             class_weight=class_weight,
             sample_weight=sample_weight,
             **kwargs,
@@ -156,14 +156,10 @@ class Task(TokenModel):
 
     def _numbered_batches(self, x: Any, batch_size: int | None) -> Any:
         """A dataset of features, and which rows of the input are in each batch."""
-        import tensorflow as tf
-
         from keras_bert.data import text_rows
 
         if not is_dataset(x):
-            x = tf.data.Dataset.from_tensor_slices(
-                {name: list(column) for name, column in text_columns(x).items()}
-            )
+            x = text_rows.rows_from_columns(text_columns(x))
         elif text_rows.is_batched(x):
             x = x.unbatch()
         return text_rows.batches_from_rows(
@@ -238,8 +234,11 @@ class Task(TokenModel):
                     f"There are {len(columns['text'])} texts and {len(values)} labels or weights; "
                     "each text needs one."
                 )
-        dataset = text_rows.batches_from_columns(
-            columns, rest, self.preprocessor, shuffle_seed=seed, **options
+        dataset = text_rows.batches_from_rows(
+            text_rows.rows_from_columns(columns, rest),
+            self.preprocessor,
+            shuffle_seed=seed,
+            **options,
         )
         return dataset, None, None, None
 
@@ -248,11 +247,15 @@ class Task(TokenModel):
         return np.asarray(y)
 
     def _check_ids(self, x: Any) -> None:
-        """Keras hands arrays over as tensors, past the check in `__call__`."""
-        from keras_bert.models.inputs import check_token_ids
+        """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`."""
+        inputs = x if isinstance(x, dict) else {"token_ids": x}
+        check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
+        check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
 
-        token_ids = x.get("token_ids") if isinstance(x, dict) else x
-        check_token_ids(token_ids, self.config.vocabulary_size)
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        # Keras leaves a loaded model uncompiled if its class has a `compile` of its own.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
 
     def get_config(self) -> dict[str, Any]:
         preprocessor = self._preprocessor_config
@@ -277,12 +280,6 @@ class Task(TokenModel):
         task._preprocessor_config = preprocessor
         task.trainable = trainable
         return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
-        from keras_bert import checkpoints
-
-        checkpoints.save_preset(self, folder)
 
 
 def _split_off_validation(

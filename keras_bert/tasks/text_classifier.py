@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,9 +16,9 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_arguments import is_dataset
 
 if TYPE_CHECKING:
+    from keras_bert.checkpoints import Checkpoint
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 
@@ -91,6 +92,85 @@ class TextClassifier(Task):
         self.head = head
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        num_classes: int | None = None,
+        *,
+        class_names: Sequence[str] | None = None,
+        sequence_length: int | None = None,
+        dropout: float | None = None,
+        load_weights: bool = True,
+        dtype: Any = None,
+    ) -> Self:
+        """A classifier on a pretrained encoder, with the checkpoint's vocabulary.
+
+        The head is loaded where the checkpoint has one for as many classes; otherwise it starts
+        fresh, and a warning says so.
+
+        Args:
+            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
+                its files), `hf://organisation/model`, or a name that KerasHub knows.
+            num_classes: Width of the output; `None` takes that of `class_names` or the
+                checkpoint's head.
+            class_names: The classes' names; `None` takes the checkpoint's with its head.
+            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
+                saved with, otherwise the encoder's maximum.
+            dropout: Rate on the pooled output; `None` takes the preset's or the config's.
+            load_weights: `False` gives the architecture with fresh weights.
+            dtype: A Keras dtype policy or its name.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+            ValueError: If the number of classes is not known.
+        """
+        from keras_bert import checkpoints
+
+        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+        saved = checkpoint.task or {}
+        wanted = len(class_names) if num_classes is None and class_names else num_classes
+        head_classes = checkpoint.num_classes() if load_weights else None
+        fits = head_classes is not None and wanted in (None, head_classes)
+        if fits and class_names is None:
+            class_names = checkpoint.class_names
+        task = cls(
+            Backbone(checkpoint.config, dtype=dtype),
+            head_classes if wanted is None else wanted,
+            _preprocessor_for(checkpoint, sequence_length or saved.get("sequence_length")),
+            class_names=class_names,
+            dropout=saved.get("dropout") if dropout is None else dropout,
+        )
+        if load_weights:
+            checkpoint.load_into(task.backbone)
+            if fits or head_classes is None:
+                checkpoint.load_head("classifier", task.head)
+            else:
+                warnings.warn(
+                    f"{preset} has a classifier for {head_classes} classes and {wanted} are "
+                    "wanted; the classifier head is freshly initialised.",
+                    checkpoints.CheckpointWarning,
+                    stacklevel=2,
+                )
+            checkpoint.warn_unused()
+        return task
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
+        from keras_bert import checkpoints
+
+        preprocessor = self.preprocessor
+        checkpoints.save_preset(
+            self.backbone,
+            folder,
+            heads={"classifier": self.head},
+            vocabulary=preprocessor.tokenizer.vocabulary,
+            lowercase=preprocessor.tokenizer.lowercase,
+            class_names=self.class_names,
+            task={"sequence_length": preprocessor.sequence_length, "dropout": self.head.dropout},
+        )
 
     @property
     def is_regression(self) -> bool:
@@ -226,6 +306,20 @@ def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | N
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
     return num_classes
+
+
+def _preprocessor_for(
+    checkpoint: Checkpoint, sequence_length: int | None
+) -> TextClassifierPreprocessor:
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.text.wordpiece import WordPieceTokenizer
+
+    tokenizer = WordPieceTokenizer(
+        checkpoint.require_vocabulary(), lowercase=bool(checkpoint.lowercase)
+    )
+    return TextClassifierPreprocessor(
+        tokenizer, sequence_length or checkpoint.config.max_sequence_length
+    )
 
 
 def _check_preprocessor(preprocessor: TextClassifierPreprocessor, backbone: Backbone) -> None:

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes a pretrained encoder on labelled text, reports its score, and exports it.
+
+On a file of your own:
+
+    python -m training.finetune --train_file=reviews.tsv --text=review --label=stars
+
+By a recipe, with any of its values changed by a flag:
+
+    python -m training.finetune --recipe=glue_sst2 --data_dir=glue --epochs=1
+
+It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+loss and metric (`seed_N/curves.png`), `results.json`, the answers to the test file
+(`answers.tsv`), and a SavedModel that takes text (`export/1`).
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+from absl import app, flags, logging
+
+from keras_bert import TextClassifier
+from training import config_flags, curves, finetuning, recipes, scores
+from training.finetune_config import FinetuneConfig, FinetuneData, read_data
+from training.labelled_text import LabelledText
+from training.pretrained import minilm_folder
+
+RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        config = configuration()
+        data = read_data(config)
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    results = finetune(config, data)
+    print(json.dumps(results["summary"], indent=2))
+
+
+def configuration() -> FinetuneConfig:
+    """The recipe's values, replaced by the flags that were given."""
+    changes = config_flags.given_flags(FinetuneConfig)
+    if not RECIPE.value:
+        return FinetuneConfig(**changes)
+    return dataclasses.replace(recipes.load(RECIPE.value), **changes)
+
+
+def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
+    """Trains every seed, writes what came of it, and returns the results.
+
+    Args:
+        config: what to do.
+        data: what `read_data` read.
+
+    Returns:
+        What `results.json` holds: the config, the runs, and for each dev set and metric the mean
+        over the seeds of the last epoch's score, with half the width of its 95 % interval.
+    """
+    preset = config.preset or os.fspath(minilm_folder())
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        logging.info("seed %d", seed)
+        run = finetuning.train(config, data, preset, seed)
+        curves.plot_curves(
+            folder / f"seed_{seed}" / "curves.png",
+            run.history,
+            run.evaluations,
+            title=f"{config.task or Path(config.train_file).name}, seed {seed}",
+        )
+        runs.append(run)
+    best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))
+    results = {
+        "config": dataclasses.asdict(config),
+        "backend": keras.backend.backend(),
+        "runs": [dataclasses.asdict(run) for run in runs],
+        "summary": summary(runs),
+    }
+    write_json(results, folder / "results.json")
+    _finish(config, data, best, folder)
+    return results
+
+
+def summary(runs: list[finetuning.Run]) -> dict[str, dict[str, Any]]:
+    """For each dev set and metric, the last epoch's score: mean, interval, and each seed's."""
+
+    def of(dev: str, metric: str) -> dict[str, Any]:
+        values = [run.final[dev][metric] for run in runs]
+        mean, half_width = scores.summarise(values)
+        interval = None if len(values) == 1 else round(half_width, 2)
+        return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
+
+    return {
+        dev: {metric: of(dev, metric) for metric in runs[0].final[dev]} for dev in runs[0].final
+    }
+
+
+def _finish(config: FinetuneConfig, data: FinetuneData, best: finetuning.Run, folder: Path) -> None:
+    """What is done once, with the best model of all seeds."""
+    if not (config.export or data.test):
+        return
+    classifier = keras.models.load_model(best.model_path)
+    if data.test is not None:
+        write_answers(classifier, data.test, folder / "answers.tsv")
+        if data.test.labels is not None:
+            test_scores = finetuning.score_classifier(classifier, data.test, data.metrics)
+            logging.info("test: %s", json.dumps(test_scores))
+            write_json(test_scores, folder / "test_scores.json")
+    if config.export:
+        target = folder / "export" / "1"
+        classifier.export(target, pair=data.train.text_pairs is not None, overwrite=True)
+        logging.info("exported to %s", target)
+
+
+def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) -> None:
+    """One line an example: the class and its probability, or the score of a regression."""
+    rows = classifier.classify(data.inputs)
+    temporary = path.with_name(path.name + ".partial")
+    with open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter="\t")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(temporary, path)
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Writes to a temporary name first, so that a file of this name is always whole."""
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    config_flags.define_flags(FinetuneConfig())
+    app.run(main)

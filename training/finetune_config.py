@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What decides a fine-tuning run: one typed, frozen record, which recipes and flags fill in."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from training import glue, labelled_text
+from training.labelled_text import LabelledText
+from training.text_rows import MissingColumnError
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneConfig:
+    """A fine-tuning run on a file of labelled text, or on a task of GLUE.
+
+    Args:
+        task: a GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from
+            data_dir; empty for files of your own.
+        data_dir: the folder of the GLUE download.
+        train_file: labelled text to train on: .tsv, .csv or .jsonl, also with .gz.
+        dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out.
+        test_file: text to answer at the end, labelled or not; empty for none.
+        text: the column of the text, by name or by number from 0.
+        text_pair: the column of the second text; empty for single texts.
+        label: the column of the label.
+        header: whether the first row names the columns: auto, yes or no.
+        regression: whether labels are scores rather than classes.
+        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+            takes the MiniLM of the extra `quickstart`.
+        epochs: passes over the training data.
+        batch_size: rows in an optimizer step.
+        accumulation: micro-batches that make up an optimizer step, for large batches.
+        learning_rate: the peak, reached at the end of the warm-up.
+        warmup: share of the steps in which the learning rate rises.
+        weight_decay: decoupled decay, of all but biases and LayerNorms.
+        layer_decay: factor on the learning rate from each layer to the one below it.
+        dropout: rate before the classifier; negative takes the checkpoint's.
+        sequence_length: the longest row in tokens; longer texts are cut.
+        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
+            and float32 for JAX on a CPU, where bfloat16 is the slower.
+        seed: of the first run; it decides the new head's weights, dropout and the order.
+        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
+        patience: epochs without a better dev score after which a run stops; 0 never stops early.
+        output_dir: where models, scores and plots go.
+        tensorboard: whether to log for TensorBoard, into output_dir.
+        export: whether to write a SavedModel of the best run, into output_dir/export/1.
+    """
+
+    task: str = ""
+    data_dir: str = ""
+    train_file: str = ""
+    dev_file: str = ""
+    test_file: str = ""
+    text: str = "text"
+    text_pair: str = ""
+    label: str = "label"
+    header: str = "auto"
+    regression: bool = False
+    preset: str = ""
+    epochs: int = 3
+    batch_size: int = 32
+    accumulation: int = 1
+    learning_rate: float = 5e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    layer_decay: float = 1.0
+    dropout: float = -1.0
+    sequence_length: int = 128
+    precision: str = "auto"
+    seed: int = 1
+    num_seeds: int = 1
+    patience: int = 0
+    output_dir: str = "runs/finetune"
+    tensorboard: bool = False
+    export: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulation", "num_seeds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
+                f"{self.batch_size}"
+            )
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+        if self.header not in ("auto", "yes", "no"):
+            raise ValueError(f"header is {self.header!r}, expected auto, yes or no")
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneData:
+    """What a run trains, selects and answers on.
+
+    Args:
+        train: the training text.
+        dev: by name, the development text; the first one selects the best epoch.
+        test: the text to answer at the end, or None.
+        metrics: the names of the metrics, as `training.scores` calls them.
+    """
+
+    train: LabelledText
+    dev: dict[str, LabelledText]
+    test: LabelledText | None
+    metrics: tuple[str, ...]
+
+
+def read_data(config: FinetuneConfig) -> FinetuneData:
+    """Reads and checks every file before anything is trained.
+
+    Raises:
+        FileNotFoundError: if a file is not there.
+        ValueError: if a file is malformed; the message names file, line and reason.
+    """
+    if bool(config.task) == bool(config.train_file):
+        raise ValueError(
+            f"expected either a GLUE task or a train_file, received task={config.task!r} and "
+            f"train_file={config.train_file!r}"
+        )
+    return _read_glue(config) if config.task else _read_files(config)
+
+
+def _read_glue(config: FinetuneConfig) -> FinetuneData:
+    if not config.data_dir:
+        raise ValueError(f"task {config.task} needs data_dir, the folder of the GLUE download")
+    task = glue.find_task(config.task)
+    return FinetuneData(
+        train=glue.read_split(config.data_dir, task, "train"),
+        dev={name: glue.read_split(config.data_dir, task, name) for name in task.dev_splits},
+        test=None,
+        metrics=task.metrics,
+    )
+
+
+def _read_files(config: FinetuneConfig) -> FinetuneData:
+    from training.scores import metrics_for
+
+    train = _read_file(config, config.train_file)
+    if config.dev_file:
+        dev = _read_file(config, config.dev_file, train.class_names)
+    else:
+        train, dev = hold_out(train)
+    test = _read_test_file(config, train.class_names) if config.test_file else None
+    return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
+
+
+def _read_file(
+    config: FinetuneConfig,
+    path: str,
+    class_names: tuple[str, ...] | None = None,
+    labelled: bool = True,
+) -> LabelledText:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} is not there, expected a file of labelled text")
+    return labelled_text.read_labelled_text(
+        path,
+        text=config.text,
+        text_pair=config.text_pair or None,
+        label=config.label if labelled else None,
+        header={"yes": True, "no": False}.get(config.header, "auto"),
+        class_names=class_names,
+        regression=config.regression,
+    )
+
+
+def _read_test_file(config: FinetuneConfig, class_names: tuple[str, ...] | None) -> LabelledText:
+    """Reads a test file with or without the column of the labels."""
+    try:
+        return _read_file(config, config.test_file, class_names)
+    except MissingColumnError:
+        return _read_file(config, config.test_file, class_names, labelled=False)
+
+
+def hold_out(data: LabelledText, every: int = 10) -> tuple[LabelledText, LabelledText]:
+    """Splits every tenth row off, which keeps the order and needs no seed.
+
+    Raises:
+        ValueError: if fewer than two rows would be left to score on.
+    """
+    if len(data) < 2 * every:
+        raise ValueError(
+            f"{data.path}: {len(data)} rows are too few to hold a tenth out, expected at least "
+            f"{2 * every}, or a dev_file"
+        )
+    held_out = [index for index in range(len(data)) if index % every == every - 1]
+    kept = [index for index in range(len(data)) if index % every != every - 1]
+    return _rows(data, kept), _rows(data, held_out)
+
+
+def _rows(data: LabelledText, indices: list[int]) -> LabelledText:
+    pairs = data.text_pairs
+    return dataclasses.replace(
+        data,
+        texts=[data.texts[index] for index in indices],
+        text_pairs=None if pairs is None else [pairs[index] for index in indices],
+        labels=None if data.labels is None else data.labels[indices],
+    )
