@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights read and written: our presets, Hugging Face's and the TF1 layout; KerasHub's read."""
+
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.google_tf1_writer import save_google_tf1
+from keras_bert.checkpoints.hugging_face_writer import save_hugging_face
+from keras_bert.checkpoints.loading import load_backbone, open_checkpoint
+from keras_bert.checkpoints.preset import save_preset
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointWarning",
+    "load_backbone",
+    "open_checkpoint",
+    "save_google_tf1",
+    "save_hugging_face",
+    "save_preset",
+]

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint that has been found: what it says it is, and its weights, read when asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import layouts, weights
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.layouts import Layout
+from keras_bert.checkpoints.tensors import TensorSource
+from keras_bert.checkpoints.tokenizer_files import TokenizerFiles
+from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Head
+from keras_bert.config import BertConfig
+from keras_bert.models import Backbone
+
+
+@dataclasses.dataclass(eq=False)
+class Checkpoint:
+    """A folder of weights, in whichever format.
+
+    `open_checkpoint` makes it. Opening reads the configuration alone; tensors and vocabulary
+    are read when they are asked for, one tensor at a time.
+
+    Args:
+        format: `keras_bert`, `hugging_face`, `google_tf1` or `keras_hub`.
+        folder: Where the files lie.
+        config: The architecture.
+        backbone_layout: How the encoder's weights are stored.
+        head_layouts: How the weights of each head are stored that the format has a place for.
+        open_tensors: Finds the tensors.
+        open_tokenizer: Reads the tokenizer, `None` where the folder has none.
+        class_names: What a classifier's outputs mean, in their order, where the files say so.
+        task: What a task of ours has written about itself, `None` in other formats.
+
+    Example:
+
+    ```python
+    checkpoint = checkpoints.open_checkpoint("hf://google-bert/bert-base-uncased")
+    backbone = Backbone(checkpoint.config)
+    checkpoint.load_into(backbone)
+    head = ClassificationHead(2)
+    head.build((None, checkpoint.config.hidden_dim))
+    checkpoint.load_head("classifier", head)    # warns: there is none
+    checkpoint.warn_unused()                    # names the masked-LM head's tensors
+    ```
+    """
+
+    format: str
+    folder: Path
+    config: BertConfig
+    backbone_layout: Layout
+    head_layouts: Mapping[str, Layout]
+    open_tensors: Callable[[], TensorSource]
+    open_tokenizer: Callable[[], TokenizerFiles | None]
+    class_names: tuple[str, ...] | None = None
+    task: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self._used: set[str] = set()
+
+    @functools.cached_property
+    def _tensors(self) -> TensorSource:
+        return self.open_tensors()
+
+    @functools.cached_property
+    def _tokenizer(self) -> TokenizerFiles | None:
+        tokenizer = self.open_tokenizer()
+        if tokenizer and len(tokenizer.vocabulary) > self.config.vocabulary_size:
+            raise CheckpointError(
+                f"{self.folder}: the vocabulary has {len(tokenizer.vocabulary)} word pieces; the "
+                f"model has vectors for {self.config.vocabulary_size} (vocabulary_size)."
+            )
+        return tokenizer
+
+    @property
+    def vocabulary(self) -> list[str] | None:
+        """The word pieces, a piece's id being its index; `None` if the folder has none."""
+        return self._tokenizer.vocabulary if self._tokenizer else None
+
+    @property
+    def lowercase(self) -> bool | None:
+        """Whether text is lowercased for the vocabulary; `None` if there is none."""
+        return self._tokenizer.lowercase if self._tokenizer else None
+
+    def require_vocabulary(self) -> list[str]:
+        """The word pieces.
+
+        Raises:
+            CheckpointError: If the folder has none.
+        """
+        if self.vocabulary is None:
+            raise CheckpointError(
+                f"{self.folder} holds no vocabulary: looked for vocab.txt and tokenizer.json "
+                "(in a KerasHub preset, assets/tokenizer/vocabulary.txt)."
+            )
+        return self.vocabulary
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The names of the heads that the checkpoint has weights for."""
+        names = self._tensors.names()
+        return tuple(
+            head
+            for head, layout in self.head_layouts.items()
+            if any(name in names for stored in layout.values() for name in stored.names)
+        )
+
+    def num_classes(self, head: str = "classifier") -> int | None:
+        """The width of a head's output; `None` if the checkpoint has no such head."""
+        if head not in self.heads:
+            return None
+        stored = self._found(self.head_layouts[head])["kernel"]
+        self._reject_missing({"kernel": stored}, f"{head} head")
+        shape = self._tensors.shape(stored.names[0])
+        return shape[0] if stored.transposed else shape[-1]
+
+    def load_into(self, backbone: Backbone) -> None:
+        """Sets every weight of an encoder.
+
+        A checkpoint without a pooler leaves the encoder's own and warns: models that were only
+        trained on tokens have none.
+
+        Raises:
+            CheckpointError: If weights are missing, or one has another shape than the encoder
+                needs. Nothing is set then.
+        """
+        targets = weights.backbone_weights(backbone)
+        layout = self._found(self.backbone_layout)
+        pooler = _names({name: layout[name] for name in POOLER_WEIGHTS})
+        if pooler.isdisjoint(self._tensors.names()):
+            for name in POOLER_WEIGHTS:
+                del targets[name]
+            self._warn(f"has no pooler; it is freshly initialised: {', '.join(POOLER_WEIGHTS)}.")
+        self._load(targets, layout, "encoder")
+
+    def load_head(self, name: str, head: Head) -> bool:
+        """Sets the weights of a head, or warns that they stay as they are.
+
+        Args:
+            name: `classifier`, `masked_lm`, `next_sentence`, … (see `heads`).
+            head: The built layer, or the layers, that make the head up: see `head_weights`.
+
+        Returns:
+            Whether the checkpoint has the head.
+
+        Raises:
+            CheckpointError: If it has a part of the head alone, or of another shape.
+        """
+        targets = weights.head_weights(head)
+        if name not in self.heads:
+            self._warn(
+                f"has no {name} head; it is freshly initialised: {', '.join(sorted(targets))}."
+            )
+            return False
+        self._load(targets, self._found(self.head_layouts[name]), f"{name} head")
+        return True
+
+    def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """A head's weights as float32 arrays by name, kernels as `(input, output)`.
+
+        Raises:
+            CheckpointError: If the checkpoint does not have the head, or only a part of it.
+        """
+        if name not in self.heads:
+            raise CheckpointError(
+                f"{self.folder} has no {name!r} head; it has {', '.join(self.heads) or 'none'}."
+            )
+        layout = self._found(self.head_layouts[name])
+        self._reject_missing(layout, f"{name} head")
+        self._used |= _names(layout)
+        return {ours: layouts.assemble(stored, self._tensors) for ours, stored in layout.items()}
+
+    def unused(self) -> list[str]:
+        """The names, as the files spell them, of tensors that nothing has asked for so far."""
+        rest = set(self._tensors.names()) - self._used
+        return sorted(self._tensors.label(name) for name in rest)
+
+    def warn_unused(self) -> None:
+        """Warns with the names of `unused`, if there are any."""
+        unused = self.unused()
+        if unused:
+            self._warn(f"has weights that were not used: {', '.join(unused)}.")
+
+    def _found(self, layout: Layout) -> Layout:
+        names = self._tensors.names()
+        return {ours: stored.found_in(names) for ours, stored in layout.items()}
+
+    def _load(self, targets: Mapping[str, Any], layout: Layout, owner: str) -> None:
+        unknown = sorted(set(targets) - set(layout))
+        if unknown:
+            raise CheckpointError(
+                f"{self.folder}: the {owner} has no place for {', '.join(unknown)}; "
+                f"its weights are {', '.join(layout)}."
+            )
+        wanted = {ours: layout[ours] for ours in targets}
+        self._reject_missing(wanted, owner)
+        for ours, stored in wanted.items():
+            layouts.check_shape(stored, tuple(targets[ours].shape), self._tensors)
+        for ours, stored in wanted.items():
+            weights.assign(ours, targets[ours], layouts.assemble(stored, self._tensors))
+        self._used |= _names(wanted)
+
+    def _reject_missing(self, layout: Layout, owner: str) -> None:
+        found = self._tensors.names()
+        wanted = [name for stored in layout.values() for name in stored.names]
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            raise CheckpointError(
+                f"{self.folder} lacks {len(missing)} of the {len(wanted)} tensors of the "
+                f"{owner}: {', '.join(missing)}."
+            )
+
+    def _warn(self, what: str) -> None:
+        warnings.warn(f"{self.folder} {what}", CheckpointWarning, stacklevel=3)
+
+
+def _names(layout: Layout) -> set[str]:
+    """All tensors that hold a layout's weights, copies too."""
+    return {name for stored in layout.values() for name in (*stored.names, *stored.copies)}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading small files with errors that name them; writing folders that are never half done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints.errors import CheckpointError
+
+
+def read_text(path: Path) -> str:
+    """A file's text, its line ends untouched.
+
+    Raises:
+        CheckpointError: If the file cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise CheckpointError(f"{path}: the file cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(
+            f"{path}: the file must be UTF-8; byte {error.start} is not ({error.reason})."
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file's JSON object.
+
+    Raises:
+        CheckpointError: If the file cannot be read or holds anything else.
+    """
+    try:
+        value = json.loads(read_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: the file must hold JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(
+            f"{path}: the file must hold a JSON object, received {type(value).__name__}."
+        )
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes an indented JSON object."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replaced_files(
+    folder: str | os.PathLike[str], owned: Collection[str] = (), last: str = "config.json"
+) -> Iterator[Path]:
+    """Yields an empty folder; what was written into it then replaces the files of `folder`.
+
+    If the block raises, `folder` keeps the files it had.
+
+    Args:
+        folder: Where the files go; it is made where it does not exist.
+        owned: Names of files that belong to what is written: those that were not written this
+            time are left over from an earlier one, and are removed.
+        last: The file to move last. Readers tell a folder's kind by it, so until the weights
+            are in place a new folder is not taken for a whole one.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    # Inside the target, so that a move is a rename on one file system.
+    temporary = target / f".writing-{uuid.uuid4().hex}"
+    temporary.mkdir()
+    try:
+        yield temporary
+        written = sorted(temporary.iterdir(), key=lambda path: (path.name == last, path.name))
+        for path in written:
+            os.replace(path, target / path.name)
+        for name in set(owned) - {path.name for path in written}:
+            (target / name).unlink(missing_ok=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hugging Face's layout: config.json, model.safetensors (one or sharded), vocab.txt."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints import google_tf1
+from keras_bert.checkpoints.bert_json import config_from_json
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.layouts import Layout, Stored
+from keras_bert.checkpoints.tensors import (
+    Location,
+    SafetensorsFiles,
+    open_safetensors,
+)
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+_ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+# Which heads a class of the `transformers` library has. Three classes call their head
+# "classifier", so the class decides whose it is.
+ARCHITECTURES: dict[str, tuple[str, ...]] = {
+    "BertModel": (),
+    "BertForPreTraining": ("masked_lm", "next_sentence"),
+    "BertForMaskedLM": ("masked_lm",),
+    "BertForNextSentencePrediction": ("next_sentence",),
+    "BertForSequenceClassification": ("classifier",),
+    "BertForTokenClassification": ("token_classifier",),
+    "BertForMultipleChoice": ("multiple_choice",),
+    "BertForQuestionAnswering": ("question_answerer",),
+}
+CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
+_PLACEHOLDER = re.compile(r"LABEL_\d+")
+
+
+def _respelled(name: str) -> str:
+    """Hugging Face's name of a variable of the TF1 release, without the prefix `bert.`."""
+    name = re.sub(r"layer_(\d+)", r"layer.\1", name.removeprefix("bert/")).replace("/", ".")
+    scope, _, kind = name.rpartition(".")
+    kinds = {
+        "kernel": "weight",
+        "gamma": "weight",
+        "beta": "bias",
+        "output_weights": "weight",
+        "output_bias": "bias",
+    }
+    return f"{name}.weight" if kind.endswith("embeddings") else f"{scope}.{kinds.get(kind, kind)}"
+
+
+def _layout_from_tf1(layout: Layout) -> Layout:
+    # Every product's kernel is (output, input) here.
+    return {
+        ours: Stored(
+            tuple(map(_respelled, stored.names)),
+            transposed=stored.transposed or ours.endswith("kernel"),
+        )
+        for ours, stored in layout.items()
+    }
+
+
+def backbone_layout(num_layers: int) -> Layout:
+    """The encoder's tensors, under names without the prefix `bert.`."""
+    layout = dict(_layout_from_tf1(google_tf1.backbone_layout(num_layers)))
+    # The tied decoder: some files hold the table twice, or under its name alone.
+    layout["token_embedding.embeddings"] = Stored(
+        ("embeddings.word_embeddings.weight",), copies=("cls.predictions.decoder.weight",)
+    )
+    return layout
+
+
+def _dense(name: str) -> Layout:
+    return {
+        "kernel": Stored((f"{name}.weight",), transposed=True),
+        "bias": Stored((f"{name}.bias",)),
+    }
+
+
+HEAD_LAYOUTS: dict[str, Layout] = {
+    "masked_lm": {
+        **_layout_from_tf1(google_tf1.HEAD_LAYOUTS["masked_lm"]),
+        "output_bias": Stored(("cls.predictions.bias",), copies=("cls.predictions.decoder.bias",)),
+    },
+    "next_sentence": _dense("cls.seq_relationship"),
+    "question_answerer": _dense("qa_outputs"),
+    **{name: _dense("classifier") for name in CLASSIFIERS},
+}
+
+
+def open_folder(folder: Path) -> Checkpoint:
+    """A checkpoint in Hugging Face's layout."""
+    path = folder / CONFIG_FILE
+    fields = read_json(path)
+    _reject_unsupported(fields, path)
+    config = config_from_json(fields, path, _ACTIVATIONS)
+    return Checkpoint(
+        format="hugging_face",
+        folder=folder,
+        config=config,
+        backbone_layout=backbone_layout(config.num_layers),
+        head_layouts=_head_layouts(fields),
+        open_tensors=lambda: SafetensorsFiles(_locations(folder)),
+        open_tokenizer=lambda: read_tokenizer(folder),
+        class_names=_class_names(fields, path),
+    )
+
+
+def _reject_unsupported(fields: Mapping[str, Any], path: Path) -> None:
+    # The miniatures of the TF1 release were published without a model_type.
+    allowed = {
+        "model_type": ("bert", None),
+        "position_embedding_type": ("absolute", None),
+        "is_decoder": (False, None),
+        "add_cross_attention": (False, None),
+        "pruned_heads": ({}, None),
+        "quantization_config": (None,),
+    }
+    for key, values in allowed.items():
+        if fields.get(key) not in values:
+            expected = " or ".join("absent" if value is None else repr(value) for value in values)
+            raise CheckpointError(
+                f"{path}: {key} is {fields[key]!r}, which is not supported; it must be {expected}."
+            )
+
+
+def _head_layouts(fields: Mapping[str, Any]) -> dict[str, Layout]:
+    architectures = fields.get("architectures")
+    names = map(str, architectures) if isinstance(architectures, list) else ()
+    named = next((ARCHITECTURES[name] for name in names if name in ARCHITECTURES), ())
+    absent = set(CLASSIFIERS) - set(named)
+    if absent == set(CLASSIFIERS):
+        absent.remove("classifier")
+    if fields.get("tie_word_embeddings") is False:
+        absent.add("masked_lm")  # its decoder is a table of its own, which our head has not
+    return {name: layout for name, layout in HEAD_LAYOUTS.items() if name not in absent}
+
+
+def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
+    names = fields.get("id2label")
+    if not names:
+        return None
+    ids = [str(index) for index in range(len(names))] if isinstance(names, dict) else []
+    if not ids or set(names) != set(ids):
+        raise CheckpointError(
+            f"{path}: id2label is {names!r}; it must name the classes '0', '1', '2' …"
+        )
+    ordered = tuple(str(names[index]) for index in ids)
+    return None if all(map(_PLACEHOLDER.fullmatch, ordered)) else ordered
+
+
+def _locations(folder: Path) -> dict[str, Location]:
+    """Where each tensor lies, by its name without prefix and with today's LayerNorm words."""
+    locations: dict[str, Location] = {}
+    for path in _weight_files(folder):
+        with open_safetensors(path) as file:
+            stored_names = list(file.keys())
+        for stored in stored_names:
+            name = stored.removeprefix("bert.")
+            name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+            name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+            if name in locations:
+                raise CheckpointError(
+                    f"{path}: tensor {stored!r} is the same weight as {locations[name].name!r} "
+                    f"in {locations[name].path}; expected one of them."
+                )
+            # A buffer that counts 0, 1, 2 …
+            if name != "embeddings.position_ids":
+                locations[name] = Location(path, stored)
+    return locations
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS_FILE).exists():
+        return [folder / WEIGHTS_FILE]
+    if not (folder / INDEX_FILE).exists():
+        raise CheckpointError(_no_weights(folder))
+    index = folder / INDEX_FILE
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise CheckpointError(f"{index}: weight_map must give the file of each tensor.")
+    names = set(map(str, shards.values()))
+    for name in sorted(names):
+        if name != os.path.basename(name) or not name.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{index}: weight_map names the file {name!r}; it must be the plain name of a "
+                ".safetensors file in the same folder."
+            )
+    return [folder / name for name in sorted(names)]
+
+
+def _no_weights(folder: Path) -> str:
+    message = f"{folder} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}."
+    others = sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.suffix in (".bin", ".pt", ".pth", ".h5", ".msgpack")
+    )
+    found = f" Found {', '.join(others)}." if others else ""
+    return (
+        f"{message}{found} Only safetensors are opened: the pickles of PyTorch can execute code "
+        "when they are loaded. Convert a model that you trust once, with the transformers "
+        "library: `AutoModel.from_pretrained(...).save_pretrained(folder)`."
+    )

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own folders: config.json, model.safetensors, the tokenizer's files, task.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints import weights
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
+from keras_bert.checkpoints.layouts import Layout, Stored
+from keras_bert.checkpoints.tensors import (
+    Location,
+    SafetensorsFiles,
+    open_safetensors,
+    write_safetensors,
+)
+from keras_bert.checkpoints.tokenizer_files import (
+    SETTINGS_FILE,
+    VOCABULARY_FILE,
+    read_tokenizer,
+    write_tokenizer,
+)
+from keras_bert.config import BertConfig, ConfigError
+from keras_bert.models import Backbone
+
+FORMAT = "keras_bert"
+FORMAT_VERSION = 1
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+TASK_FILE = "task.json"
+
+
+def save_preset(
+    backbone: Backbone,
+    folder: str | os.PathLike[str],
+    *,
+    heads: Mapping[str, weights.Head] | None = None,
+    vocabulary: Sequence[str] | None = None,
+    lowercase: bool = True,
+    class_names: Sequence[str] | None = None,
+    task: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a folder that `from_preset` reads: text and safetensors, nothing that executes.
+
+    Args:
+        backbone: The encoder; its weights are written in the dtype that they have, LoRA's
+            updates added to the kernels that they belong to.
+        folder: Where to write. A preset that lies there is replaced, as a whole or not at all
+            as far as writing can fail.
+        heads: The heads to write too, by any name, each with its layer or layers.
+        vocabulary: The word pieces.
+        lowercase: Whether text is lowercased for them.
+        class_names: What a classifier's outputs mean, in their order.
+        task: What a task wants to find again, as plain values.
+
+    Raises:
+        CheckpointError: If the encoder is quantized.
+    """
+    values = weights.all_head_weights(heads)
+    tensors = dict(weights.backbone_weights(backbone))
+    for head, head_values in values.items():
+        tensors |= {_head_tensor(head, name): weight for name, weight in head_values.items()}
+    config = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "config": backbone.config.to_dict(),
+        "heads": {head: sorted(names) for head, names in values.items()},
+        "class_names": None if class_names is None else list(class_names),
+    }
+    owned = (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE, VOCABULARY_FILE, SETTINGS_FILE)
+    with replaced_files(folder, owned=owned) as temporary:
+        write_json(temporary / CONFIG_FILE, config)
+        arrays = {name: weights.to_numpy(weight) for name, weight in tensors.items()}
+        write_safetensors(temporary / WEIGHTS_FILE, arrays)
+        length = backbone.config.max_sequence_length
+        write_tokenizer(temporary, vocabulary, lowercase, length)
+        if task is not None:
+            write_json(temporary / TASK_FILE, task)
+
+
+def is_ours(fields: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a preset of ours."""
+    return fields.get("format") == FORMAT
+
+
+def open_folder(folder: Path) -> Checkpoint:
+    """A preset of ours."""
+    path, task_path = folder / CONFIG_FILE, folder / TASK_FILE
+    fields = read_json(path)
+    if fields.get("format_version") != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: format_version is {fields.get('format_version')!r}; this version of "
+            f"keras_bert reads {FORMAT_VERSION}."
+        )
+    config = _config(fields, path)
+    names = weights.backbone_weight_names(config.num_layers)
+    return Checkpoint(
+        format=FORMAT,
+        folder=folder,
+        config=config,
+        backbone_layout={name: Stored((name,)) for name in names},
+        head_layouts=_head_layouts(fields, path),
+        open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
+        open_tokenizer=lambda: read_tokenizer(folder),
+        class_names=_class_names(fields, path),
+        task=read_json(task_path) if task_path.exists() else None,
+    )
+
+
+def _head_tensor(head: str, name: str) -> str:
+    return f"heads.{head}.{name}"
+
+
+def _config(fields: Mapping[str, Any], path: Path) -> BertConfig:
+    config = fields.get("config")
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path}: config is {config!r}; it must be an object.")
+    try:
+        return BertConfig.from_dict(config)
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _head_layouts(fields: Mapping[str, Any], path: Path) -> dict[str, Layout]:
+    heads = fields.get("heads", {})
+    if not isinstance(heads, dict) or not all(map(_is_list_of_strings, heads.values())):
+        raise CheckpointError(
+            f"{path}: heads is {heads!r}; it must give a list of weights for each head."
+        )
+    return {
+        head: {name: Stored((_head_tensor(head, name),)) for name in names}
+        for head, names in heads.items()
+    }
+
+
+def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
+    names = fields.get("class_names")
+    if names is not None and not _is_list_of_strings(names):
+        raise CheckpointError(
+            f"{path}: class_names is {names!r}; it must be null or a list of strings."
+        )
+    return None if names is None else tuple(names)
+
+
+def _is_list_of_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _locations(path: Path) -> dict[str, Location]:
+    with open_safetensors(path) as file:
+        return {name: Location(path, name) for name in file.keys()}  # noqa: SIM118

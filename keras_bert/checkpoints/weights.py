@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weights of our layers by name, whatever paths Keras gives the variables.
+
+A name is the path of attributes that leads to the weight, so a layer may be renamed, wrapped or
+reordered in the graph without a checkpoint noticing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.layers import ClassificationHead, MaskedLMTransform, VocabularyBias
+from keras_bert.models import Backbone
+
+# One layer, or the layers that make a head up.
+Head: TypeAlias = "keras.layers.Layer | Sequence[keras.layers.Layer]"
+
+_EMBEDDING_WEIGHTS = (
+    "token_embedding.embeddings",
+    "embeddings.position_embeddings",
+    "embeddings.segment_embeddings",
+    "embeddings.gamma",
+    "embeddings.beta",
+)
+_BLOCK_WEIGHTS = (
+    "attention.query_key_value.kernel",
+    "attention.query_key_value.bias",
+    "attention_output.kernel",
+    "attention_norm.bias",
+    "attention_norm.gamma",
+    "attention_norm.beta",
+    "intermediate.kernel",
+    "intermediate_activation.bias",
+    "feed_forward_output.kernel",
+    "feed_forward_norm.bias",
+    "feed_forward_norm.gamma",
+    "feed_forward_norm.beta",
+)
+POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
+
+# Of each layer that heads are made of: the name of a weight, and the attributes that lead to it.
+_HEAD_WEIGHTS: dict[type[Any], dict[str, str]] = {
+    ClassificationHead: {"kernel": "dense.kernel", "bias": "dense.bias"},
+    MaskedLMTransform: {
+        "dense.kernel": "dense.kernel",
+        "dense.bias": "dense.bias",
+        "gamma": "gamma",
+        "beta": "beta",
+    },
+    VocabularyBias: {"output_bias": "bias"},
+}
+
+
+def backbone_weight_names(num_layers: int) -> list[str]:
+    """The names of an encoder's weights, pooler included."""
+    blocks = [f"blocks.{i}.{name}" for i in range(num_layers) for name in _BLOCK_WEIGHTS]
+    return [*_EMBEDDING_WEIGHTS, *blocks, *POOLER_WEIGHTS]
+
+
+def backbone_weights(backbone: Backbone) -> dict[str, Any]:
+    """An encoder's weights by name.
+
+    With LoRA, the kernel of a product is the tensor with its update added.
+
+    Raises:
+        CheckpointError: If the encoder is quantized: its kernels are integers without scales.
+    """
+    _refuse_quantized(backbone)
+    weights = {name: attrgetter(name)(backbone) for name in (*_EMBEDDING_WEIGHTS, *POOLER_WEIGHTS)}
+    for index, block in enumerate(backbone.blocks):
+        for name in _BLOCK_WEIGHTS:
+            weights[f"blocks.{index}.{name}"] = attrgetter(name)(block)
+    return weights
+
+
+def head_weights(head: Head) -> dict[str, Any]:
+    """A head's weights by name.
+
+    Args:
+        head: A built `ClassificationHead` (which has `kernel` and `bias`), or a
+            `MaskedLMTransform` with its `VocabularyBias` (`dense.kernel`, `dense.bias`,
+            `gamma`, `beta`, `output_bias`).
+
+    Raises:
+        TypeError: If a layer is of another kind.
+    """
+    weights: dict[str, Any] = {}
+    for layer in head if isinstance(head, Sequence) else (head,):
+        names = _HEAD_WEIGHTS.get(type(layer))
+        if names is None:
+            raise TypeError(
+                f"A head is made of {', '.join(kind.__name__ for kind in _HEAD_WEIGHTS)}; "
+                f"received {type(layer).__name__}."
+            )
+        weights |= {name: attrgetter(path)(layer) for name, path in names.items()}
+    return weights
+
+
+def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, Any]]:
+    """`head_weights` of every head, by the head's name."""
+    return {name: head_weights(head) for name, head in (heads or {}).items()}
+
+
+def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
+    """A weight's values, in its own dtype."""
+    value = weight.value if isinstance(weight, keras.Variable) else weight
+    array: np.ndarray[Any, Any] = keras.ops.convert_to_numpy(value)
+    return array
+
+
+def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
+    """Sets a weight; the values are cast to its dtype.
+
+    Raises:
+        CheckpointError: If the weight is computed, as the kernels under LoRA are.
+    """
+    if not isinstance(weight, keras.Variable):
+        raise CheckpointError(
+            f"The weight {name} is no variable that could be set; load before `enable_lora`."
+        )
+    weight.assign(value)
+
+
+def _refuse_quantized(backbone: Backbone) -> None:
+    layers = backbone._flatten_layers(include_self=False)
+    quantized = [layer.path for layer in layers if getattr(layer, "quantization_mode", None)]
+    if quantized:
+        raise CheckpointError(
+            "Checkpoints hold floating-point weights; these layers are quantized: "
+            f"{', '.join(quantized)}. Save before quantizing."
+        )

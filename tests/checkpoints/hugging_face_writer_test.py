@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing Hugging Face's layout: what was read comes back bit by bit, and transformers reads it."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from keras_bert.models import Backbone
+from tests.checkpoints.small_models import (
+    VOCABULARY,
+    classification_head,
+    outputs_of,
+    pretraining_heads,
+    random_inputs,
+    small_backbone,
+)
+
+CONFIG = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 12,
+    "num_labels": 3,
+    "hidden_act": "gelu_new",
+    "layer_norm_eps": 1e-5,
+    "type_vocab_size": 3,
+}
+HEADS = {
+    "BertModel": (),
+    "BertForPreTraining": ("masked_lm", "next_sentence"),
+    "BertForMaskedLM": ("masked_lm",),
+    "BertForNextSentencePrediction": ("next_sentence",),
+    "BertForSequenceClassification": ("classifier",),
+    "BertForTokenClassification": ("token_classifier",),
+    "BertForQuestionAnswering": ("question_answerer",),
+}
+
+
+def _empty_heads(backbone, names):
+    heads, _ = pretraining_heads(backbone)
+    heads |= {
+        "classifier": classification_head(8, 3),
+        "token_classifier": classification_head(8, 3),
+        "question_answerer": classification_head(8, 2),
+    }
+    return {name: heads[name] for name in names}
+
+
+def _load(folder, names):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckpointWarning)
+        checkpoint = checkpoints.open_checkpoint(folder)
+        backbone = Backbone(checkpoint.config)
+        checkpoint.load_into(backbone)
+        heads = _empty_heads(backbone, names)
+        assert all(checkpoint.load_head(name, head) for name, head in heads.items())
+        assert checkpoint.unused() == []
+    return backbone, heads
+
+
+@pytest.mark.parametrize("cls", HEADS)
+def test_from_transformers_to_our_preset_and_back_is_bit_exact(cls, tmp_path):
+    model = getattr(transformers, cls)(transformers.BertConfig(**CONFIG))
+    model.save_pretrained(tmp_path / "theirs")
+    backbone, heads = _load(tmp_path / "theirs", HEADS[cls])
+    checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
+    backbone, heads = _load(tmp_path / "ours", HEADS[cls])
+    checkpoints.save_hugging_face(backbone, tmp_path / "back", heads=heads)
+
+    theirs = load_file(tmp_path / "theirs" / "model.safetensors")
+    back = load_file(tmp_path / "back" / "model.safetensors")
+    assert back.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        assert back[name].dtype == tensor.dtype
+        np.testing.assert_array_equal(back[name], tensor)
+    written = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert written["architectures"] == [cls]
+    assert checkpoints.open_checkpoint(tmp_path / "back").config == backbone.config
+
+
+def test_transformers_reads_what_is_written(tmp_path):
+    backbone = small_backbone(activation="gelu_tanh", layer_norm_epsilon=1e-5, num_segments=3)
+    heads, model = pretraining_heads(backbone)
+    checkpoints.save_hugging_face(backbone, tmp_path, heads=heads)
+    theirs, loading = transformers.BertForPreTraining.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not any(loading.values())
+
+    inputs = random_inputs(backbone.config)
+    positions = np.tile(np.arange(7), (3, 1))
+    ours = outputs_of(model, {**inputs, "mask_positions": positions})
+    with torch.no_grad():
+        expected = theirs.eval()(
+            input_ids=torch.tensor(inputs["token_ids"]),
+            token_type_ids=torch.tensor(inputs["segment_ids"]),
+            attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
+        )
+    np.testing.assert_allclose(ours["masked_lm_logits"], expected.prediction_logits, atol=1e-5)
+    np.testing.assert_allclose(
+        ours["next_sentence_logits"], expected.seq_relationship_logits, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_the_tokenizer_of_transformers_reads_what_is_written(lowercase, tmp_path):
+    checkpoints.save_hugging_face(
+        small_backbone(), tmp_path, vocabulary=VOCABULARY, lowercase=lowercase
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    expected = [2, 7, 8, 5, 6, 9, 3] if lowercase else [2, 1, 8, 5, 6, 9, 3]
+    assert tokenizer("A gripping films.")["input_ids"] == expected
+    assert tokenizer.model_max_length == 12
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.vocabulary == VOCABULARY
+    assert checkpoint.lowercase is lowercase
+
+
+def test_class_names_are_written_and_read(tmp_path):
+    heads = {"classifier": classification_head(8, 2)}
+    names = ("negative", "positive")
+    checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads, class_names=names)
+    assert checkpoints.open_checkpoint(tmp_path).class_names == names
+    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
+    assert model.config.id2label == dict(enumerate(names))
+
+
+def test_the_number_of_classes_is_written_without_names_too(tmp_path):
+    heads = {"classifier": classification_head(8, 5)}
+    checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads)
+    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
+    assert model.num_labels == 5
+    assert checkpoints.open_checkpoint(tmp_path).class_names is None
+
+
+def test_another_number_of_class_names_is_an_error(tmp_path):
+    heads = {"classifier": classification_head(8, 2)}
+    with pytest.raises(CheckpointError, match="1 names; the classifier has 2 outputs"):
+        checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads, class_names=["only"])
+
+
+def test_heads_that_no_class_has_are_an_error(tmp_path):
+    heads = {"classifier": classification_head(8, 2), "next_sentence": classification_head(8, 2)}
+    with pytest.raises(CheckpointError, match="has the heads classifier, next_sentence; there are"):
+        checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh", "relu", "silu", "tanh"])
+def test_the_configuration_is_written_whole(activation, tmp_path):
+    backbone = small_backbone(
+        activation=activation,
+        dropout=0.2,
+        attention_dropout=0.3,
+        classifier_dropout=0.4,
+        layer_norm_epsilon=1e-5,
+        initializer_range=0.01,
+        pad_token_id=3,
+        num_segments=4,
+    )
+    checkpoints.save_hugging_face(backbone, tmp_path)
+    assert checkpoints.open_checkpoint(tmp_path).config == backbone.config
+
+
+def test_leftovers_of_an_earlier_write_are_removed(tmp_path):
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("mine")
+    checkpoints.save_hugging_face(small_backbone(), tmp_path, vocabulary=VOCABULARY)
+    checkpoints.save_hugging_face(small_backbone(), tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["config.json", "model.safetensors", "notes.txt"]

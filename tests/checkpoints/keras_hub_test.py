@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KerasHub's presets of BERT, against KerasHub's own model."""
+
+import h5py
+import keras_hub
+import numpy as np
+import pytest
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.models import Backbone
+from tests.checkpoints.small_models import (
+    VOCABULARY,
+    classification_head,
+    edit_json,
+    outputs_of,
+    random_inputs,
+    randomize,
+)
+
+
+def keras_hub_backbone(**changes):
+    arguments = {
+        "vocabulary_size": 20,
+        "num_layers": 2,
+        "num_heads": 2,
+        "hidden_dim": 8,
+        "intermediate_dim": 16,
+        "max_sequence_length": 12,
+        "dropout": 0.25,
+    }
+    backbone = keras_hub.models.BertBackbone(**{**arguments, **changes})
+    randomize(backbone)
+    return backbone
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_heads": 4, "num_segments": 3, "num_layers": 3}])
+def test_outputs_equal_those_of_keras_hub(changes, tmp_path):
+    theirs = keras_hub_backbone(**changes)
+    theirs.save_to_preset(str(tmp_path))
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.format == "keras_hub"
+    assert checkpoint.config.activation == "gelu_tanh"
+    assert (checkpoint.config.dropout, checkpoint.config.attention_dropout) == (0.25, 0.25)
+    ours = Backbone.from_preset(tmp_path)
+
+    inputs = random_inputs(checkpoint.config)
+    expected = outputs_of(theirs, {**inputs, "padding_mask": inputs["padding_mask"].astype(int)})
+    found = outputs_of(ours, inputs)
+    np.testing.assert_allclose(found["pooled_output"], expected["pooled_output"], atol=1e-5)
+    kept = inputs["padding_mask"]
+    np.testing.assert_allclose(
+        found["sequence_output"][kept], expected["sequence_output"][kept], atol=1e-5
+    )
+
+
+def test_the_classifier_and_the_tokenizer_are_read(tmp_path):
+    task = _save_classifier(tmp_path)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.vocabulary == VOCABULARY
+    assert checkpoint.lowercase is False
+    assert checkpoint.heads == ("classifier",)
+    assert checkpoint.num_classes() == 3
+    backbone, head = Backbone(checkpoint.config), classification_head(8, 3)
+    checkpoint.load_into(backbone)
+    assert checkpoint.load_head("classifier", head)
+    assert checkpoint.unused() == []
+    np.testing.assert_array_equal(
+        to_numpy(head.dense.kernel), to_numpy(task.get_layer("logits").kernel)
+    )
+    np.testing.assert_array_equal(
+        to_numpy(backbone.token_embedding_table),
+        to_numpy(task.backbone.token_embedding.embeddings),
+    )
+
+
+def test_the_head_of_another_task_is_reported(tmp_path):
+    backbone = keras_hub_backbone()
+    keras_hub.models.BertMaskedLM(backbone).save_to_preset(str(tmp_path))
+    with pytest.warns(CheckpointWarning, match="the head of keras_hub>BertMaskedLM was not used"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_preset_without_a_tokenizer_has_no_vocabulary(tmp_path):
+    keras_hub_backbone().save_to_preset(str(tmp_path))
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.vocabulary is None
+    with pytest.raises(CheckpointError, match=r"no vocabulary.*assets/tokenizer/vocabulary\.txt"):
+        checkpoint.require_vocabulary()
+
+
+@pytest.mark.parametrize("name", ["keras_hub>RobertaBackbone", "os>system", None])
+def test_a_class_of_another_name_is_refused_and_not_looked_up(name, tmp_path):
+    keras_hub_backbone().save_to_preset(str(tmp_path))
+    text = (tmp_path / "config.json").read_text().replace('"keras_hub>BertBackbone"', "NAME")
+    (tmp_path / "config.json").write_text(text.replace("NAME", f'"{name}"' if name else "null"))
+    with pytest.raises(CheckpointError, match="it must be 'keras_hub>BertBackbone'"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_field_that_is_missing_is_named(tmp_path):
+    keras_hub_backbone().save_to_preset(str(tmp_path))
+    edit_json(tmp_path / "config.json", config={"vocabulary_size": 20})
+    with pytest.raises(CheckpointError, match=r"config\.json: the fields num_layers, num_heads"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_weights_that_do_not_fit_or_are_missing_name_the_file(tmp_path):
+    keras_hub_backbone(num_layers=1).save_to_preset(str(tmp_path))
+    weights = (tmp_path / "model.weights.h5").read_bytes()
+    keras_hub_backbone(intermediate_dim=20).save_to_preset(str(tmp_path))
+    (tmp_path / "model.weights.h5").write_bytes(weights)
+    with pytest.raises(CheckpointError, match=r"model\.weights\.h5: the weights cannot be read"):
+        Backbone.from_preset(tmp_path)
+    (tmp_path / "model.weights.h5").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.weights\.h5: the file is missing"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_link_out_of_the_weights_file_is_not_followed(tmp_path):
+    keras_hub_backbone().save_to_preset(str(tmp_path))
+    secret = tmp_path / "secret.h5"
+    with h5py.File(tmp_path / "model.weights.h5", "a") as file, h5py.File(secret, "w") as other:
+        name = "layers/reversible_embedding/vars/0"
+        other["table"] = file[name][:]
+        del file[name]
+        file[name] = h5py.ExternalLink(str(secret), "table")
+    with pytest.raises(CheckpointError, match=r"model\.weights\.h5"):
+        Backbone.from_preset(tmp_path)
+
+
+def _save_classifier(folder):
+    tokenizer = keras_hub.models.BertTokenizer(VOCABULARY, lowercase=False)
+    task = keras_hub.models.BertTextClassifier(
+        keras_hub_backbone(),
+        num_classes=3,
+        preprocessor=keras_hub.models.BertTextClassifierPreprocessor(tokenizer),
+    )
+    task.save_to_preset(str(folder))
+    return task

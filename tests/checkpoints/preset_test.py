@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own presets: what is saved is found again, and a save that fails changes nothing."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.models import Backbone
+from tests.checkpoints.small_models import (
+    VOCABULARY,
+    classification_head,
+    edit_json,
+    outputs_of,
+    pretraining_heads,
+    random_inputs,
+    small_backbone,
+    weights_of,
+)
+
+
+def test_a_backbone_is_found_again(tmp_path):
+    backbone = small_backbone(dropout=0.2, num_segments=3, activation="silu")
+    backbone.save_to_preset(tmp_path / "new" / "folder")
+    again = Backbone.from_preset(tmp_path / "new" / "folder")
+    assert again.config == backbone.config
+    for old, new in zip(weights_of(backbone), weights_of(again), strict=True):
+        np.testing.assert_array_equal(old, new)
+    names = sorted(path.name for path in (tmp_path / "new" / "folder").iterdir())
+    assert names == ["config.json", "model.safetensors"]
+
+
+def test_a_whole_task_is_found_again(tmp_path):
+    backbone = small_backbone()
+    heads, _ = pretraining_heads(backbone)
+    heads["classifier"] = classification_head(8, 2)
+    checkpoints.save_preset(
+        backbone,
+        tmp_path,
+        heads=heads,
+        vocabulary=VOCABULARY,
+        lowercase=False,
+        class_names=["negative", "positive"],
+        task={"class_name": "TextClassifier", "sequence_length": 128},
+    )
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.format == "keras_bert"
+    assert checkpoint.config == backbone.config
+    assert checkpoint.vocabulary == VOCABULARY
+    assert checkpoint.lowercase is False
+    assert checkpoint.class_names == ("negative", "positive")
+    assert checkpoint.task == {"class_name": "TextClassifier", "sequence_length": 128}
+    assert set(checkpoint.heads) == {"masked_lm", "next_sentence", "classifier"}
+    assert checkpoint.num_classes() == 2
+
+    again = Backbone(checkpoint.config)
+    checkpoint.load_into(again)
+    new_heads, _ = pretraining_heads(again)
+    new_heads["classifier"] = classification_head(8, 2)
+    for name, head in new_heads.items():
+        assert checkpoint.load_head(name, head)
+    assert checkpoint.unused() == []
+    for old, new in zip(heads["masked_lm"], new_heads["masked_lm"], strict=True):
+        for one, other in zip(weights_of(old), weights_of(new), strict=True):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(
+        to_numpy(new_heads["classifier"].dense.kernel), to_numpy(heads["classifier"].dense.kernel)
+    )
+
+
+def test_an_encoder_alone_reports_the_heads_it_leaves(tmp_path):
+    heads = {"classifier": classification_head(8, 2)}
+    checkpoints.save_preset(small_backbone(), tmp_path, heads=heads)
+    expected = r"not used: heads\.classifier\.bias, heads\.classifier\.kernel"
+    with pytest.warns(CheckpointWarning, match=expected):
+        Backbone.from_preset(tmp_path)
+
+
+def test_half_precision_weights_are_kept(tmp_path):
+    backbone = Backbone(small_backbone().config, dtype="bfloat16")
+    backbone.save_to_preset(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert stored["blocks.0.intermediate.kernel"].dtype == ml_dtypes.bfloat16
+    again = Backbone.from_preset(tmp_path, dtype="bfloat16")
+    np.testing.assert_array_equal(
+        to_numpy(again.token_embedding_table), to_numpy(backbone.token_embedding_table)
+    )
+
+
+def test_loras_update_is_saved_with_its_kernel(tmp_path):
+    backbone = small_backbone()
+    backbone.enable_lora(2)
+    for block in backbone.blocks:
+        block.attention.query_key_value.lora_kernel_b.assign_add(np.full((2, 24), 0.1))
+    backbone.save_to_preset(tmp_path)
+    inputs = random_inputs(backbone.config)
+    np.testing.assert_allclose(
+        outputs_of(Backbone.from_preset(tmp_path), inputs)["pooled_output"],
+        outputs_of(backbone, inputs)["pooled_output"],
+        atol=1e-6,
+    )
+    with pytest.raises(CheckpointError, match="load before `enable_lora`"):
+        checkpoints.open_checkpoint(tmp_path).load_into(backbone)
+
+
+def test_a_quantized_encoder_is_not_saved(tmp_path):
+    backbone = small_backbone()
+    backbone.quantize("int8")
+    with pytest.raises(CheckpointError, match="quantized: .*Save before quantizing"):
+        backbone.save_to_preset(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_save_replaces_the_files_of_the_one_before(tmp_path):
+    heads = {"classifier": classification_head(8, 2)}
+    checkpoints.save_preset(
+        small_backbone(), tmp_path, heads=heads, vocabulary=VOCABULARY, task={"class_name": "x"}
+    )
+    small_backbone(num_layers=1).save_to_preset(tmp_path)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert (checkpoint.task, checkpoint.vocabulary, checkpoint.heads) == (None, None, ())
+    assert Backbone.from_preset(tmp_path).config.num_layers == 1
+
+
+def test_a_save_that_fails_changes_nothing(tmp_path):
+    backbone = small_backbone()
+    backbone.save_to_preset(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match="Word piece 1 of the vocabulary is 'a"):
+        checkpoints.save_preset(small_backbone(num_layers=1), tmp_path, vocabulary=["[PAD]", "a\n"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_layer_that_is_no_head_is_refused(tmp_path):
+    backbone = small_backbone()
+    with pytest.raises(TypeError, match="received Pooler"):
+        checkpoints.save_preset(backbone, tmp_path, heads={"classifier": backbone.pooler})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": 2}, "format_version is 2; this version of keras_bert reads 1"),
+        ({"config": {"depth": 3}}, "no field 'depth'"),
+        ({"config": []}, "config is .*; it must be an object"),
+        ({"heads": {"classifier": "kernel"}}, "heads is"),
+        ({"class_names": [1]}, "class_names is"),
+    ],
+)
+def test_a_malformed_config_names_file_and_field(changes, message, tmp_path):
+    small_backbone().save_to_preset(tmp_path)
+    edit_json(tmp_path / "config.json", **changes)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        Backbone.from_preset(tmp_path)
+    assert str(tmp_path / "config.json") in str(raised.value)
+
+
+def test_a_head_of_which_a_part_is_missing_is_an_error(tmp_path):
+    checkpoints.save_preset(
+        small_backbone(), tmp_path, heads={"classifier": classification_head(8, 2)}
+    )
+    fields = json.loads((tmp_path / "config.json").read_text())
+    fields["heads"]["classifier"] = ["kernel", "scale"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match=r"lacks 1 of the 2 .*heads\.classifier\.scale"):
+        checkpoint.head_arrays("classifier")
+    with pytest.raises(CheckpointError, match="has no place for bias"):
+        checkpoint.load_head("classifier", classification_head(8, 2))
+    with pytest.raises(CheckpointError, match="no 'masked_lm' head; it has classifier"):
+        checkpoint.head_arrays("masked_lm")
+
+
+def test_missing_weights_name_the_file(tmp_path):
+    small_backbone().save_to_preset(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
+        Backbone.from_preset(tmp_path)
