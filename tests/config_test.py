@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of an architecture: what it allows, what it says, and how it travels."""
+
+import dataclasses
+import json
+
+import pytest
+
+from keras_bert.config import BertConfig, ConfigError
+
+pytestmark = pytest.mark.backend_independent
+
+FIELDS = [field.name for field in dataclasses.fields(BertConfig)]
+
+NOT_ALLOWED = [
+    *[
+        (name, value, "an integer above 0")
+        for name in (
+            "vocabulary_size", "num_layers", "num_heads", "hidden_dim",
+            "intermediate_dim", "max_sequence_length", "num_segments",
+        )
+        for value in (0, -1, 1.5, "12", None, True)
+    ],
+    *[
+        (name, value, "a number in [0, 1)")
+        for name in ("dropout", "attention_dropout", "classifier_dropout")
+        for value in (-0.1, 1.0, float("nan"), "0.1", False)
+    ],
+    ("dropout", None, "a number in [0, 1)"),
+    *[
+        (name, value, "a finite number above 0")
+        for name in ("layer_norm_epsilon", "initializer_range")
+        for value in (0, -1e-12, float("inf"), float("nan"), None)
+    ],
+    ("activation", "gelu", "one of gelu_erf, gelu_tanh, relu, silu, tanh"),
+    ("activation", None, "one of gelu_erf, gelu_tanh, relu, silu, tanh"),
+    ("pad_token_id", -1, "an integer of at least 0"),
+    ("output_hidden_states", 1, "True or False"),
+    ("output_attention_scores", "yes", "True or False"),
+]  # fmt: skip
+
+KERAS_HUB_NAMES = {
+    "bert_tiny_en_uncased": "bert_tiny_uncased",
+    "bert_small_en_uncased": "bert_small_uncased",
+    "bert_medium_en_uncased": "bert_medium_uncased",
+    "bert_base_en_uncased": "bert_base_uncased",
+    "bert_base_en": "bert_base_cased",
+    "bert_base_zh": "bert_base_chinese",
+    "bert_base_multi": "bert_base_multilingual_cased",
+    "bert_large_en_uncased": "bert_large_uncased",
+    "bert_large_en": "bert_large_cased",
+}
+
+
+@pytest.mark.parametrize(("name", "value", "allowed"), NOT_ALLOWED)
+def test_an_error_names_the_field_the_value_and_what_is_allowed(name, value, allowed):
+    with pytest.raises(ConfigError) as error:
+        BertConfig(**{name: value})
+    message = str(error.value)
+    assert message.startswith(f"BertConfig.{name} is {value!r}; ")
+    assert allowed in message
+
+
+def test_every_field_is_checked():
+    assert {name for name, _, _ in NOT_ALLOWED} == set(FIELDS)
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ConfigError, match=r"num_heads is 5; it must divide hidden_dim.*768"):
+        BertConfig(num_heads=5)
+
+
+def test_the_padding_id_must_be_in_the_vocabulary():
+    with pytest.raises(ConfigError, match=r"pad_token_id is 50; it must be below .* is 50"):
+        BertConfig(vocabulary_size=50, pad_token_id=50)
+
+
+def test_a_config_error_is_a_value_error():
+    assert issubclass(ConfigError, ValueError)
+
+
+def test_the_defaults_are_the_papers_base_model():
+    config = BertConfig()
+    assert (config.num_layers, config.hidden_dim, config.num_heads) == (12, 768, 12)
+    assert (config.intermediate_dim, config.max_sequence_length) == (3072, 512)
+    assert (config.num_segments, config.dropout, config.attention_dropout) == (2, 0.1, 0.1)
+    assert (config.layer_norm_epsilon, config.initializer_range) == (1e-12, 0.02)
+
+
+def test_it_is_frozen_and_hashable():
+    config = BertConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.num_layers = 3
+    assert len({config, BertConfig(), BertConfig(num_layers=3)}) == 2
+
+
+def test_classifier_dropout_follows_dropout_unless_it_is_set():
+    assert BertConfig(dropout=0.3).effective_classifier_dropout == 0.3
+    assert BertConfig(classifier_dropout=0.0).effective_classifier_dropout == 0.0
+
+
+def test_replace_changes_a_copy_and_checks_it():
+    config = BertConfig()
+    assert config.replace(num_layers=2) == BertConfig(num_layers=2)
+    assert config.num_layers == 12
+    with pytest.raises(ConfigError, match="num_layers is 0"):
+        config.replace(num_layers=0)
+    with pytest.raises(ConfigError, match=r"has no field 'layers'\. Its fields are: vocabulary"):
+        config.replace(layers=2)
+
+
+@pytest.mark.parametrize("name", BertConfig.names())
+def test_json_round_trip_of_every_named_size(name):
+    config = BertConfig.from_name(name)
+    assert BertConfig.from_json(config.to_json()) == config
+    assert BertConfig.from_dict(config.to_dict()) == config
+
+
+def test_json_is_an_object_of_plain_fields():
+    fields = json.loads(BertConfig(classifier_dropout=0.2).to_json())
+    assert sorted(fields) == sorted(FIELDS)
+    assert fields["classifier_dropout"] == 0.2
+
+
+def test_fields_left_out_of_json_take_their_defaults():
+    assert BertConfig.from_json('{"num_layers": 3}') == BertConfig(num_layers=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"num_layers": 3', "could not be parsed"),
+        ("[1, 2]", "must be an object, received list"),
+        ('{"num_layer": 3}', "has no field 'num_layer'"),
+        ('{"num_layers": 3.0}', r"num_layers is 3\.0; it must be an integer above 0"),
+        ('{"dropout": NaN}', "dropout is nan"),
+    ],
+)
+def test_json_that_is_no_config_says_why(text, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        BertConfig.from_json(text)
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"config\.json: .*{message}"):
+        BertConfig.from_json_file(path)
+
+
+def test_json_file_round_trip(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(BertConfig(num_heads=6).to_json(), encoding="utf-8")
+    assert BertConfig.from_json_file(path) == BertConfig(num_heads=6)
+
+
+@pytest.mark.parametrize(("alias", "name"), KERAS_HUB_NAMES.items())
+def test_keras_hub_names_are_aliases(alias, name):
+    assert BertConfig.from_name(alias) == BertConfig.from_name(name)
+    assert alias not in BertConfig.names()
+
+
+def test_an_unknown_name_is_answered_with_those_there_are():
+    with pytest.raises(ConfigError) as error:
+        BertConfig.from_name("bert_huge_uncased")
+    assert "'bert_huge_uncased'" in str(error.value)
+    assert all(name in str(error.value) for name in BertConfig.names())
+
+
+@pytest.mark.parametrize("name", BertConfig.names())
+def test_named_sizes_keep_the_papers_proportions(name):
+    config = BertConfig.from_name(name)
+    assert config.intermediate_dim == 4 * config.hidden_dim
+    assert config.num_heads == (12 if name.startswith("minilm") else config.hidden_dim // 64)
+    # The TF1 releases compute GELU by its tanh form; MiniLM came for code that has the exact one
+    assert config.activation == ("gelu_erf" if name.startswith("minilm") else "gelu_tanh")
+
+
+@pytest.mark.parametrize(
+    ("size", "layers_and_width"),
+    [
+        ("tiny", "l2_h128"),
+        ("mini", "l4_h256"),
+        ("small", "l4_h512"),
+        ("medium", "l8_h512"),
+        ("base", "l12_h768"),
+    ],
+)
+def test_sizes_with_names_are_among_the_miniatures(size, layers_and_width):
+    named = BertConfig.from_name(f"bert_{size}_uncased")
+    assert named == BertConfig.from_name(f"bert_{layers_and_width}_uncased")

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder: what goes in, what comes out, and that padding never shows."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.models import Backbone
+from tests.models import numpy_bert
+from tests.models.numpy_bert import weights_of
+from tests.models.small_backbone import (
+    SMALL,
+    features,
+    random_weights,
+    to_numpy,
+    token_ids,
+)
+
+EVERYTHING = SMALL.replace(output_hidden_states=True, output_attention_scores=True)
+
+
+@pytest.fixture(scope="module")
+def backbone() -> Backbone:
+    model = Backbone(SMALL)
+    random_weights(model)
+    return model
+
+
+@pytest.mark.parametrize("length", [1, 5, SMALL.max_sequence_length])
+def test_shapes_at_every_length_up_to_the_maximum(backbone, length):
+    outputs = backbone({"token_ids": token_ids(3, length)})
+    assert set(outputs) == {"sequence_output", "pooled_output"}
+    assert tuple(outputs["sequence_output"].shape) == (3, length, 16)
+    assert tuple(outputs["pooled_output"].shape) == (3, 16)
+
+
+@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh"])
+def test_agrees_with_a_plain_statement_of_bert(activation):
+    config = EVERYTHING.replace(activation=activation)
+    model = Backbone(config)
+    random_weights(model)
+    inputs = features()
+    outputs, expected = model(inputs), numpy_bert.encoder(weights_of(model), config, inputs)
+    assert outputs.keys() == expected.keys()
+    for name, value in expected.items():
+        stacked = value if isinstance(value, tuple) else (value,)
+        tensors = outputs[name] if isinstance(value, tuple) else (outputs[name],)
+        assert len(tensors) == len(stacked)
+        for tensor, array in zip(tensors, stacked, strict=True):
+            np.testing.assert_allclose(to_numpy(tensor), array, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("by", ["config", "argument"])
+def test_hidden_states_and_scores_on_request(by):
+    if by == "config":
+        model = Backbone(EVERYTHING)
+    else:
+        model = Backbone(SMALL, output_hidden_states=True, output_attention_scores=True)
+    outputs = model(features())
+    hidden_states, scores = outputs["hidden_states"], outputs["attention_scores"]
+    assert model.config == EVERYTHING
+    assert [tuple(x.shape) for x in hidden_states] == [(3, 7, 16)] * 3
+    assert [tuple(x.shape) for x in scores] == [(3, 2, 7, 7)] * 2
+    np.testing.assert_array_equal(to_numpy(hidden_states[-1]), to_numpy(outputs["sequence_output"]))
+
+
+def test_an_argument_overrides_the_config():
+    assert "hidden_states" not in Backbone(EVERYTHING, output_hidden_states=False).output
+
+
+def test_attention_rows_are_probabilities_that_leave_padding_out():
+    inputs = features()
+    for scores in Backbone(SMALL, output_attention_scores=True)(inputs)["attention_scores"]:
+        rows = to_numpy(scores)
+        np.testing.assert_allclose(rows.sum(-1), 1, rtol=1e-5)
+        padding = np.broadcast_to(~inputs["padding_mask"][:, None, None], rows.shape)
+        assert (rows[padding] == 0).all()
+        assert (rows[~padding] > 0).all()
+
+
+def test_asking_for_scores_changes_no_output(backbone):
+    asked = Backbone(EVERYTHING)
+    asked.set_weights(backbone.get_weights())
+    expected, outputs = backbone(features()), asked(features())
+    for name in expected:
+        np.testing.assert_allclose(to_numpy(outputs[name]), to_numpy(expected[name]), atol=1e-5)
+
+
+def assert_same(outputs, expected, rows=slice(None), atol=1e-5):
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(
+            to_numpy(outputs[name])[rows], to_numpy(expected[name])[rows], atol=atol
+        )
+
+
+def test_inputs_left_out_are_zeros_and_ones(backbone):
+    ids = token_ids()
+    explicit = {
+        "token_ids": ids,
+        "segment_ids": np.zeros_like(ids),
+        "padding_mask": np.ones_like(ids),
+    }
+    expected = backbone(explicit)
+    assert_same(backbone({"token_ids": ids}), expected)
+    assert_same(backbone({"token_ids": ids, "segment_ids": None}), expected)
+    assert_same(backbone({"token_ids": ids, "padding_mask": np.ones(ids.shape, "bool")}), expected)
+
+
+def test_token_ids_alone_may_be_an_array_a_list_or_a_tensor(backbone):
+    ids = token_ids()
+    expected = backbone({"token_ids": ids})
+    assert_same(backbone(ids), expected, atol=0)
+    assert_same(backbone(ids.tolist()), expected, atol=0)
+    assert_same(backbone(ops.convert_to_tensor(ids)), expected, atol=0)
+    assert_same(backbone({"token_ids": ids.tolist()}), expected, atol=0)
+
+
+def test_segments_matter(backbone):
+    inputs = features()
+    same_segment = backbone({**inputs, "segment_ids": None})
+    change = to_numpy(backbone(inputs)["sequence_output"] - same_segment["sequence_output"])
+    assert abs(change).max() > 1e-2
+
+
+def test_masks_may_be_integers_or_floats(backbone):
+    inputs = features()
+    expected = backbone(inputs)
+    for dtype in ("int32", "float32"):
+        assert_same(
+            backbone({**inputs, "padding_mask": inputs["padding_mask"].astype(dtype)}), expected
+        )
+
+
+def test_padding_does_not_change_real_positions(backbone):
+    inputs = features(length=7)
+    expected = backbone(inputs)
+    for length in (8, SMALL.max_sequence_length):
+        rows = ((0, 0), (0, length - 7))
+        padded = backbone({name: np.pad(value, rows) for name, value in inputs.items()})
+        real = inputs["padding_mask"]
+        np.testing.assert_allclose(
+            to_numpy(padded["sequence_output"])[:, :7][real],
+            to_numpy(expected["sequence_output"])[real],
+            atol=1e-5,
+        )
+        np.testing.assert_allclose(
+            to_numpy(padded["pooled_output"]), to_numpy(expected["pooled_output"]), atol=1e-5
+        )
+
+
+def test_what_stands_at_padding_does_not_matter(backbone):
+    inputs = features()
+    real = inputs["padding_mask"]
+    expected = to_numpy(backbone(inputs)["sequence_output"])[real]
+    other = {**inputs, "token_ids": np.where(real, inputs["token_ids"], 49)}
+    np.testing.assert_allclose(
+        to_numpy(backbone(other)["sequence_output"])[real], expected, atol=1e-5
+    )
+
+
+def test_a_row_does_not_depend_on_its_batch(backbone):
+    inputs = features(batch=4)
+    expected = to_numpy(backbone(inputs)["pooled_output"])
+    for row in range(4):
+        alone = backbone({name: value[row : row + 1] for name, value in inputs.items()})
+        np.testing.assert_allclose(to_numpy(alone["pooled_output"])[0], expected[row], atol=1e-5)
+
+
+def test_a_row_of_padding_alone_is_finite(backbone):
+    inputs = features()
+    inputs["padding_mask"] = inputs["padding_mask"] & (np.arange(3) != 1)[:, None]
+    assert np.isfinite(to_numpy(backbone(inputs)["sequence_output"])).all()
+
+
+def test_dropout_is_active_in_training_alone():
+    model = Backbone(SMALL)
+    inputs = features()
+    first, second = model(inputs, training=True), model(inputs, training=True)
+    at_inference = model(inputs)["sequence_output"]
+    assert abs(to_numpy(first["sequence_output"] - second["sequence_output"])).max() > 1e-2
+    assert abs(to_numpy(first["sequence_output"] - at_inference)).max() > 1e-2
+    np.testing.assert_array_equal(
+        to_numpy(model(inputs, training=False)["sequence_output"]), to_numpy(at_inference)
+    )
+
+
+def test_without_dropout_training_changes_nothing():
+    model = Backbone(SMALL.replace(dropout=0.0, attention_dropout=0.0))
+    inputs = features()
+    assert_same(model(inputs, training=True), model(inputs, training=False), atol=1e-6)
+
+
+def test_initial_values():
+    model = Backbone(SMALL.replace(vocabulary_size=2000, hidden_dim=32, initializer_range=0.05))
+    for variable in model.weights:
+        values = variable.numpy()
+        if variable.name == "gamma":
+            assert (values == 1).all(), variable.path
+        elif variable.name in ("beta", "bias"):
+            assert (values == 0).all(), variable.path
+        else:
+            # Truncated at two standard deviations: 0.88 of the full normal's
+            assert variable.name in (
+                "kernel", "embeddings", "position_embeddings", "segment_embeddings"
+            )  # fmt: skip
+            assert abs(values).max() <= 0.1001, variable.path
+            assert abs(values.std() - 0.044) < 0.01, variable.path
+            assert abs(values.mean()) < 0.02, variable.path
+
+
+def test_two_backbones_start_from_different_values():
+    first, second = Backbone(SMALL), Backbone(SMALL)
+    assert (first.token_embedding_table.numpy() != second.token_embedding_table.numpy()).any()
+    kernels = [block.attention_output.kernel.numpy() for block in first.blocks]
+    assert (kernels[0] != kernels[1]).any()
+
+
+WRONG_INPUTS = [
+    (
+        {"token_ids": np.zeros((1, 13), "int32")},
+        r"13 tokens long.* at most 12 \(max_sequence_length\)",
+    ),
+    (
+        {"token_ids": np.zeros((2, 5), "int32"), "padding_mask": np.ones((2, 4))},
+        r"`padding_mask` has shape \(2, 4\); it must have the shape of token_ids, \(2, 5\)",
+    ),
+    (
+        {"token_ids": np.zeros((2, 5), "int32"), "padding_mask": np.ones((3, 5))},
+        r"`padding_mask` has shape \(3, 5\); .* \(2, 5\)",
+    ),
+    (
+        {"token_ids": np.zeros((2, 5), "int32"), "segment_ids": np.zeros((2, 1))},
+        r"`segment_ids` has shape \(2, 1\); .* \(2, 5\)",
+    ),
+    ({"token_ids": np.array([[1, 50]])}, "token_ids holds 50; .* at least 0 and below 50"),
+    ({"token_ids": [[1, -1]]}, "token_ids holds -1; .* at least 0 and below 50"),
+    (
+        {"token_ids": np.array([[1, 2]]), "segment_ids": np.array([[0, 2]])},
+        "segment_ids holds 2; .* below 2",
+    ),
+    (["a gripping film"], "token_ids holds <U15 values; it must hold integers"),
+    (
+        {"segment_ids": np.zeros((1, 2), "int32")},
+        r"`token_ids` is missing; received the inputs \['segment_ids'\]",
+    ),
+    (
+        {"token_ids": np.array([[1, 2]]), "attention_mask": np.ones((1, 2))},
+        "no input 'attention_mask'; its inputs are token_ids, segment_ids, padding_mask",
+    ),
+    ({"token_ids": np.array([1, 2])}, r"Expected shape \(None, None\), but input has .*\(?2"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "message"), WRONG_INPUTS)
+def test_wrong_inputs_are_named(backbone, inputs, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        backbone(inputs)

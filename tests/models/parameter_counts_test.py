@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many parameters every named size has, without a byte of them allocated.
+
+The counts of the released models; those of BERT, MiniLM and the miniatures are published.
+"""
+
+import math
+
+import keras
+import pytest
+
+from keras_bert.config import BertConfig
+from keras_bert.models import Backbone, PretrainingModel
+
+# Encoder and pooler
+ENCODER = {
+    "bert_base_uncased": 109_482_240,
+    "bert_base_cased": 108_310_272,
+    "bert_large_uncased": 335_141_888,
+    "bert_large_uncased_whole_word": 335_141_888,
+    "bert_large_cased": 333_579_264,
+    "bert_large_cased_whole_word": 333_579_264,
+    "bert_base_multilingual_cased": 177_853_440,
+    "bert_base_chinese": 102_267_648,
+    "minilm_l6_h384_uncased": 22_713_216,
+    "minilm_l12_h384_uncased": 33_360_000,
+    "bert_l2_h128_uncased": 4_385_920,
+    "bert_l4_h128_uncased": 4_782_464,
+    "bert_l6_h128_uncased": 5_179_008,
+    "bert_l8_h128_uncased": 5_575_552,
+    "bert_l10_h128_uncased": 5_972_096,
+    "bert_l12_h128_uncased": 6_368_640,
+    "bert_l2_h256_uncased": 9_591_040,
+    "bert_l4_h256_uncased": 11_170_560,
+    "bert_l6_h256_uncased": 12_750_080,
+    "bert_l8_h256_uncased": 14_329_600,
+    "bert_l10_h256_uncased": 15_909_120,
+    "bert_l12_h256_uncased": 17_488_640,
+    "bert_l2_h512_uncased": 22_458_880,
+    "bert_l4_h512_uncased": 28_763_648,
+    "bert_l6_h512_uncased": 35_068_416,
+    "bert_l8_h512_uncased": 41_373_184,
+    "bert_l10_h512_uncased": 47_677_952,
+    "bert_l12_h512_uncased": 53_982_720,
+    "bert_l2_h768_uncased": 38_603_520,
+    "bert_l4_h768_uncased": 52_779_264,
+    "bert_l6_h768_uncased": 66_955_008,
+    "bert_l8_h768_uncased": 81_130_752,
+    "bert_l10_h768_uncased": 95_306_496,
+    "bert_l12_h768_uncased": 109_482_240,
+    "bert_tiny_uncased": 4_385_920,
+    "bert_mini_uncased": 11_170_560,
+    "bert_small_uncased": 28_763_648,
+    "bert_medium_uncased": 41_373_184,
+}
+
+# With the masked-LM head; and with the next-sentence head too
+PRETRAINING = {
+    "bert_base_uncased": (110_104_890, 110_106_428),
+    "bert_base_cased": (108_931_396, 108_932_934),
+    "bert_large_uncased": (336_224_058, 336_226_108),
+    "bert_large_cased": (334_659_908, 334_661_958),
+    "bert_base_multilingual_cased": (178_565_115, 178_566_653),
+    "bert_base_chinese": (102_880_904, 102_882_442),
+}
+
+
+def unallocated_backbone(name: str) -> Backbone:
+    with keras.StatelessScope(initialize_variables=False):
+        return Backbone(BertConfig.from_name(name))
+
+
+def count(model: keras.Model) -> int:
+    """Shared weights once."""
+    return sum(math.prod(variable.shape) for variable in model.weights)
+
+
+def test_every_named_size_has_an_expected_count():
+    assert ENCODER.keys() == set(BertConfig.names())
+
+
+# Shapes are the same on every backend, so all of them are counted on one.
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(("name", "expected"), ENCODER.items())
+def test_encoder(name, expected):
+    assert count(unallocated_backbone(name)) == expected
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(("name", "expected"), PRETRAINING.items())
+def test_encoder_with_pretraining_heads(name, expected):
+    with keras.StatelessScope(initialize_variables=False):
+        backbone = Backbone(BertConfig.from_name(name))
+        masked_lm = PretrainingModel(backbone, next_sentence=False)
+        both = PretrainingModel(backbone)
+    assert (count(masked_lm), count(both)) == expected
+
+
+def test_base_model_on_this_backend():
+    backbone = unallocated_backbone("bert_base_uncased")
+    assert count(backbone) == 109_482_240
+    assert backbone.count_params() == 109_482_240
