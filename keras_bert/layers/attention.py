@@ -76,18 +76,18 @@ class SelfAttention(keras.layers.Layer):
 
         # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
         projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)))
+        # -> (batch, length, 3, heads, head_dim)
         head_dim = hidden_dim // self.num_heads
         projected = ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
-        query, key, value = projected[:, :, 0], projected[:, :, 1], projected[:, :, 2]
 
-        rate = self.dropout if training else 0.0
         if self.return_scores:
+            rate = self.dropout if training else 0.0
             context, scores = attention_with_scores(
-                query, key, value, mask, dropout=rate, seed=self.seed_generator
+                projected, mask, dropout=rate, seed=self.seed_generator
             )
             return ops.reshape(context, (-1, length, hidden_dim)), scores
         context = attention(
-            query, key, value, mask, dropout=rate, seed=self.seed_generator, training=training
+            projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
         )
         # (batch, length, heads, head_dim) -> (batch, length, hidden)
         return ops.reshape(context, (-1, length, hidden_dim))

@@ -124,24 +124,27 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
     def build(self, token_vectors_shape: Any, segment_ids_shape: Any = None) -> None:
         hidden_dim = token_vectors_shape[-1]
-        initializer_range = self.initializer_range
 
-        def add_table(name: str, rows: int) -> Any:
-            return self.add_weight(
-                name=name,
-                shape=(rows, hidden_dim),
-                initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-                autocast=False,
-            )
+        def add(name: str, shape: tuple[int, ...], initializer: Any) -> Any:
+            # Without autocast, which Keras spares a whole layer of only inside another one
+            return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
-        self.position_embeddings = add_table("position_embeddings", self.max_sequence_length)
-        self.segment_embeddings = add_table("segment_embeddings", self.num_segments)
-        self.gamma = self.add_weight(name="gamma", shape=(hidden_dim,), initializer="ones")
-        self.beta = self.add_weight(name="beta", shape=(hidden_dim,), initializer="zeros")
+        def truncated_normal() -> keras.initializers.Initializer:
+            return keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+
+        positions, segments = self.max_sequence_length, self.num_segments
+        self.position_embeddings = add(
+            "position_embeddings", (positions, hidden_dim), truncated_normal()
+        )
+        self.segment_embeddings = add(
+            "segment_embeddings", (segments, hidden_dim), truncated_normal()
+        )
+        self.gamma = add("gamma", (hidden_dim,), "ones")
+        self.beta = add("beta", (hidden_dim,), "zeros")
 
     def call(self, token_vectors: Any, segment_ids: Any = None, training: bool = False) -> Any:
         length = self._checked_length(token_vectors, segment_ids)
-        x = token_vectors + self.position_embeddings[:length]
+        x = ops.cast(token_vectors, self.variable_dtype) + self.position_embeddings[:length]
         x = x + self._segment_vectors(segment_ids)
         x = layer_norm(x, self.gamma, self.beta, self.layer_norm_epsilon)
         if training and self.dropout:

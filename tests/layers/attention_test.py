@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Self-attention against a statement of it in NumPy, head by head."""
+
+import numpy as np
+import pytest
+
+from keras_bert.layers import SelfAttention
+from tests.models import numpy_bert
+from tests.models.small_backbone import random_weights, to_numpy
+
+X = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
+MASK = np.arange(5) < np.array([[5], [3], [1]])
+
+
+def attention(**arguments) -> SelfAttention:
+    layer = SelfAttention(**{"num_heads": 2, "name": "attention"} | arguments)
+    layer.build(X.shape)
+    random_weights(layer, stddev=1.0)
+    return layer
+
+
+def expected(layer: SelfAttention, mask):
+    kernel, bias = layer.query_key_value.get_weights()
+    weights = {
+        "attention/query_key_value/kernel": kernel.astype("float64"),
+        "attention/query_key_value/bias": bias.astype("float64"),
+    }
+    return numpy_bert.attention(X, weights, "attention", layer.num_heads, mask)
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "padded"])
+@pytest.mark.parametrize("num_heads", [1, 4])
+def test_agrees_with_numpy(num_heads, mask):
+    layer = attention(num_heads=num_heads, return_scores=True)
+    context, scores = expected(layer, mask)
+    outputs = layer(X, padding_mask=mask)
+    np.testing.assert_allclose(to_numpy(outputs[0]), context, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(outputs[1]), scores, atol=1e-5)
+    layer.return_scores = False
+    np.testing.assert_allclose(to_numpy(layer(X, padding_mask=mask)), context, atol=1e-5)
+
+
+def test_a_mask_of_integers_is_a_mask():
+    layer = attention()
+    np.testing.assert_array_equal(
+        to_numpy(layer(X, padding_mask=MASK.astype("int32"))), to_numpy(layer(X, padding_mask=MASK))
+    )
+
+
+def test_without_any_key_the_context_is_finite():
+    for return_scores in (False, True):
+        layer = attention(return_scores=return_scores)
+        outputs = layer(X, padding_mask=np.zeros_like(MASK))
+        context = outputs[0] if return_scores else outputs
+        assert np.isfinite(to_numpy(context)).all()
+
+
+def test_dropout_falls_on_the_probabilities_in_training_alone():
+    layer = attention(dropout=0.5, return_scores=True)
+    context, scores = layer(X, training=True)
+    # The probabilities that are returned are those before dropout
+    np.testing.assert_allclose(to_numpy(scores), expected(layer, None)[1], atol=1e-5)
+    assert abs(to_numpy(context) - to_numpy(layer(X)[0])).max() > 0.1
+    layer.return_scores = False
+    assert abs(to_numpy(layer(X, training=True)) - to_numpy(layer(X))).max() > 0.1
+    np.testing.assert_allclose(to_numpy(layer(X)), expected(layer, None)[0], atol=1e-5)
+
+
+def test_with_every_probability_dropped_the_context_is_zero():
+    layer = attention(dropout=1 - 1e-7)
+    assert (to_numpy(layer(X, training=True)) == 0).all()
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ValueError, match="num_heads is 3; it must divide the inputs' width, 8"):
+        SelfAttention(3)(X)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 5), (3, 5, 1)])
+def test_masks_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"`padding_mask` has shape .*, \(3, 5\)"):
+        attention()(X, padding_mask=np.ones(shape, "bool"))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every layer owes Keras: a true output spec, and a config it can be made from again."""
+
+import keras
+import numpy as np
+import pytest
+from keras import tree
+
+from keras_bert import layers
+
+HIDDEN = np.linspace(-1, 1, 3 * 5 * 8, dtype="float32").reshape(3, 5, 8)
+IDS = np.arange(15, dtype="int32").reshape(3, 5)
+MASK = IDS % 5 < 4
+
+# A layer's class, its arguments, and what it is called with
+LAYERS = [
+    (layers.TokenEmbedding, {"vocabulary_size": 20, "hidden_dim": 8}, (IDS,)),
+    (
+        layers.EmbeddingPostprocessor,
+        {"max_sequence_length": 6, "num_segments": 2, "dropout": 0.2, "layer_norm_epsilon": 1e-5},
+        (HIDDEN, IDS % 2),
+    ),
+    (layers.SelfAttention, {"num_heads": 2, "dropout": 0.2}, (HIDDEN, MASK)),
+    (layers.SelfAttention, {"num_heads": 2, "return_scores": True}, (HIDDEN, MASK)),
+    (layers.BiasActivation, {"activation": "gelu_tanh"}, (HIDDEN,)),
+    (layers.BiasResidualNorm, {"epsilon": 1e-5, "dropout": 0.2}, (HIDDEN, HIDDEN)),
+    (
+        layers.TransformerBlock,
+        {"num_heads": 2, "intermediate_dim": 12, "activation": "relu", "attention_dropout": 0.3},
+        (HIDDEN, MASK),
+    ),
+    (
+        layers.TransformerBlock,
+        {"num_heads": 4, "intermediate_dim": 12, "return_scores": True},
+        (HIDDEN, MASK),
+    ),
+    (layers.Pooler, {"initializer_range": 0.1}, (HIDDEN,)),
+    (layers.ClassificationHead, {"num_classes": 3, "dropout": 0.2}, (HIDDEN[:, 0],)),
+    (
+        layers.MaskedLMTransform,
+        {"activation": "gelu_erf", "layer_norm_epsilon": 1e-5},
+        (HIDDEN, IDS[:, :2] % 5),
+    ),
+    (layers.VocabularyBias, {}, (HIDDEN,)),
+]
+NAMES = [
+    "".join((cls.__name__, "_scores" * arguments.get("return_scores", False)))
+    for cls, arguments, _ in LAYERS
+]
+each_layer = pytest.mark.parametrize(("cls", "arguments", "inputs"), LAYERS, ids=NAMES)
+
+
+def test_every_layer_is_here():
+    assert {cls.__name__ for cls, _, _ in LAYERS} == set(layers.__all__)
+
+
+def shapes_and_dtypes(outputs):
+    return [
+        (tuple(x.shape), keras.backend.standardize_dtype(x.dtype)) for x in tree.flatten(outputs)
+    ]
+
+
+@pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16", "mixed_float16"])
+@each_layer
+def test_outputs_are_what_the_spec_says(cls, arguments, inputs, policy):
+    layer = cls(**arguments, dtype=policy)
+    symbolic = [keras.KerasTensor(x.shape, dtype=str(x.dtype)) for x in inputs]
+    assert shapes_and_dtypes(layer(*symbolic)) == shapes_and_dtypes(layer(*inputs))
+
+
+@each_layer
+def test_any_batch_and_length_can_be_asked_for(cls, arguments, inputs):
+    layer = cls(**arguments)
+    symbolic = [
+        keras.KerasTensor(
+            (None, *(None,) * (x.ndim == 3), *x.shape[1:][x.ndim == 3 :]), str(x.dtype)
+        )
+        for x in inputs
+    ]
+    outputs = tree.flatten(layer(*symbolic))
+    assert all(x.shape[0] is None for x in outputs)
+
+
+@each_layer
+def test_a_layer_is_made_again_from_its_config(cls, arguments, inputs):
+    layer = cls(**arguments, dtype="mixed_bfloat16", name="again")
+    layer(*inputs)
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    copy(*inputs)
+    assert type(copy) is cls
+    assert copy.get_config() == layer.get_config()
+    assert arguments.items() <= copy.get_config().items()
+    assert (copy.autocast, copy.compute_dtype) == (layer.autocast, layer.compute_dtype)
+    assert [(v.path, tuple(v.shape), v.dtype) for v in copy.weights] == [
+        (v.path, tuple(v.shape), v.dtype) for v in layer.weights
+    ]

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token, segment and position vectors."""
+
+import numpy as np
+import pytest
+
+from keras_bert.layers import EmbeddingPostprocessor, TokenEmbedding
+from tests.models.numpy_bert import layer_norm
+from tests.models.small_backbone import random_weights, to_numpy
+
+IDS = np.array([[3, 1, 0, 2], [2, 2, 4, 3]], "int32")
+VECTORS = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+SEGMENTS = np.array([[0, 0, 1, 1], [0, 1, 1, 1]], "int32")
+
+
+def postprocessor(**arguments) -> EmbeddingPostprocessor:
+    layer = EmbeddingPostprocessor(**{"max_sequence_length": 5, "num_segments": 2} | arguments)
+    layer.build((None, None, 6))
+    random_weights(layer)
+    return layer
+
+
+def test_the_table_works_in_both_directions():
+    layer = TokenEmbedding(5, 6)
+    vectors = to_numpy(layer(IDS))
+    table = layer.embeddings.numpy()
+    np.testing.assert_array_equal(vectors, table[IDS])
+    np.testing.assert_allclose(to_numpy(layer(VECTORS, reverse=True)), VECTORS @ table.T, atol=1e-6)
+
+
+def test_mixed_precision_keeps_vectors_in_float32_and_multiplies_in_half():
+    layer = TokenEmbedding(5, 6, dtype="mixed_bfloat16")
+    vectors = to_numpy(layer(IDS))
+    np.testing.assert_array_equal(vectors, layer.embeddings.numpy()[IDS])
+    assert "bfloat16" in str(layer(VECTORS, reverse=True).dtype)
+
+
+def test_the_sum_of_three_normalised():
+    layer = postprocessor(layer_norm_epsilon=1e-3)
+    position, segment, gamma, beta = (
+        np.asarray(v.numpy(), "float64")
+        for v in (
+            layer.position_embeddings,
+            layer.segment_embeddings,
+            layer.gamma,
+            layer.beta,
+        )
+    )
+    expected = layer_norm(VECTORS + position[:4] + segment[SEGMENTS], gamma, beta, 1e-3)
+    np.testing.assert_allclose(to_numpy(layer(VECTORS, SEGMENTS)), expected, atol=1e-5)
+
+
+def test_no_segments_are_segment_zero():
+    layer = postprocessor()
+    np.testing.assert_allclose(
+        to_numpy(layer(VECTORS)), to_numpy(layer(VECTORS, np.zeros_like(SEGMENTS))), atol=1e-6
+    )
+
+
+def test_a_single_segment_type():
+    layer = postprocessor(num_segments=1)
+    np.testing.assert_allclose(
+        to_numpy(layer(VECTORS)), to_numpy(layer(VECTORS, np.zeros_like(SEGMENTS))), atol=1e-6
+    )
+
+
+def test_dropout_comes_last():
+    layer = postprocessor(dropout=0.5)
+    kept = to_numpy(layer(VECTORS, SEGMENTS))
+    dropped = to_numpy(layer(VECTORS, SEGMENTS, training=True))
+    zero = dropped == 0
+    assert 0.2 < zero.mean() < 0.8
+    np.testing.assert_allclose(dropped[~zero], 2 * kept[~zero], rtol=1e-5)
+
+
+def test_half_precision_sums_in_float32():
+    layer = postprocessor(dtype="mixed_bfloat16")
+    reference = postprocessor()
+    expected = to_numpy(reference(VECTORS, SEGMENTS))
+    # One rounding, of the result: half of the last of bfloat16's eight bits
+    np.testing.assert_allclose(to_numpy(layer(VECTORS, SEGMENTS)), expected, rtol=2**-8)
+
+
+def test_too_long_an_input_is_refused():
+    with pytest.raises(ValueError, match=r"6 tokens long; .* at most 5 \(max_sequence_length\)"):
+        postprocessor()(np.zeros((2, 6, 6), "float32"))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 4), (2, 4, 1)])
+def test_segments_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match="`segment_ids` has shape"):
+        postprocessor()(VECTORS, segment_ids=np.zeros(shape, "int32"))
