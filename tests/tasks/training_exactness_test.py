@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning gives the losses of the same loop in transformers: same weights, same batches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import TextClassifier  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+
+WEIGHT_DECAY = 0.01
+Batch = tuple[dict[str, np.ndarray], np.ndarray]
+
+
+def test_losses_of_a_random_bert(tmp_path):
+    folder = save_random_bert(tmp_path)
+    rng = np.random.default_rng(0)
+    batches = [random_batch(rng, num_rows=8, length=12) for _ in range(20)]
+    expected = losses_in_transformers(folder, batches, peak=2e-3)
+    received = losses_here(folder, batches, peak=2e-3)
+    assert expected[-1] < expected[0] - 0.01
+    np.testing.assert_allclose(received, expected, rtol=1e-4)
+
+
+@pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes")
+def test_losses_of_minilm_on_mrpc():
+    from training import glue
+    from training.pretrained import minilm_folder
+
+    folder = minilm_folder()
+    data = glue.read_split(Path(os.environ["KERAS_BERT_DATA"]) / "glue", "mrpc", "train")
+    classifier = TextClassifier.from_preset(folder, 2, sequence_length=128)
+    rows = np.random.default_rng(1).permutation(len(data))[: 200 * 16].reshape(200, 16)
+    batches = []
+    for indices in rows:
+        first = [data.texts[index] for index in indices]
+        second = [data.text_pairs[index] for index in indices]
+        features = classifier.preprocessor(first, second)
+        batches.append(({k: v.numpy() for k, v in features.items()}, data.labels[indices]))
+    expected = losses_in_transformers(folder, batches, peak=1.5e-4)
+    received = losses_here(folder, batches, peak=1.5e-4)
+    error = np.abs(received / expected - 1)
+    print(f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
+          f"{error.max():.1e} in all {len(error)}; loss {expected[0]:.3f} to {expected[-1]:.3f}")
+    assert error[:20].max() < 1e-4
+    assert error.max() < 1e-2
+
+
+def save_random_bert(folder: Path) -> Path:
+    """A small BERT with a classifier, without dropout, in Hugging Face's layout."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=32, num_labels=2,
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(45))]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    return folder
+
+
+def random_batch(rng: np.random.Generator, num_rows: int, length: int) -> Batch:
+    token_ids = rng.integers(5, 50, (num_rows, length), dtype="int32")
+    lengths = rng.integers(3, length + 1, num_rows)
+    mask = np.arange(length) < lengths[:, None]
+    segments = (np.arange(length) >= length // 2) & mask
+    # A label that can be learnt: is the first token in the vocabulary's upper half?
+    labels = (token_ids[:, 0] > 27).astype("int32")
+    features = {
+        "token_ids": token_ids * mask,
+        "segment_ids": segments.astype("int32"),
+        "padding_mask": mask,
+    }
+    return features, labels
+
+
+def losses_here(folder: Path, batches: list[Batch], peak: float) -> np.ndarray:
+    classifier = TextClassifier.from_preset(folder, 2, dropout=0.0, dtype="float32")
+    classifier = without_dropout(classifier)
+    head = np.random.default_rng(7).normal(0, 0.02, classifier.head.dense.kernel.shape)
+    classifier.head.dense.kernel.assign(head.astype("float32"))
+    classifier.head.dense.bias.assign(np.zeros(2, "float32"))
+    steps = len(batches)
+    classifier.compile(
+        AdamW(peak, steps, round(0.1 * steps), weight_decay=WEIGHT_DECAY, global_clipnorm=1.0)
+    )
+    losses = []
+    for features, labels in batches:
+        # Keras reports running means, of which each step here is the first.
+        classifier.reset_metrics()
+        losses.append(float(classifier.train_on_batch(features, labels, return_dict=True)["loss"]))
+    return np.array(losses)
+
+
+def without_dropout(classifier: TextClassifier) -> TextClassifier:
+    """The same weights in an architecture whose dropout rates are 0."""
+    from keras_bert import Backbone
+
+    config = classifier.config.replace(dropout=0.0, attention_dropout=0.0)
+    same = TextClassifier(Backbone(config), 2, dropout=0.0)
+    same.set_weights(classifier.get_weights())
+    return same
+
+
+def losses_in_transformers(folder: Path, batches: list[Batch], peak: float) -> np.ndarray:
+    torch.set_num_threads(2)
+    model = transformers.BertForSequenceClassification.from_pretrained(
+        folder, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    ).train()
+    head = np.random.default_rng(7).normal(0, 0.02, tuple(model.classifier.weight.shape)[::-1])
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.tensor(head.T.astype("float32")))
+        model.classifier.bias.zero_()
+    decayed, others = [], []
+    for name, parameter in model.named_parameters():
+        excluded = name.endswith("bias") or "LayerNorm" in name
+        (others if excluded else decayed).append(parameter)
+    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=peak, weight_decay=WEIGHT_DECAY)
+    steps, warmup = len(batches), round(0.1 * len(batches))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda s: min((s + 1) / warmup, (steps - s) / (steps - warmup))
+    )
+    losses = []
+    for features, labels in batches:
+        tensors = {name: torch.tensor(np.asarray(value)) for name, value in features.items()}
+        loss = model(
+            input_ids=tensors["token_ids"].long(),
+            token_type_ids=tensors["segment_ids"].long(),
+            attention_mask=tensors["padding_mask"].long(),
+            labels=torch.tensor(labels).long(),
+        ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    return np.array(losses)
