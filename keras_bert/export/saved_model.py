@@ -77,7 +77,7 @@ def _text_signature(task: Any, options: SavedModelOptions) -> Any:
         texts = tuple(tf.ensure_shape(text, [None]) for text in texts)
         if len(texts) > 1:
             same = tf.debugging.assert_equal(
-                tf.size(texts[0]), tf.size(texts[1]), "text and text_pair differ in number."
+                tf.size(texts[0]), tf.size(texts[1]), "text and text_pair differ in number"
             )
             with tf.control_dependencies([same]):
                 texts = tuple(tf.identity(text) for text in texts)
@@ -110,16 +110,16 @@ def _features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, tf.Tenso
         tf.debugging.assert_less_equal(
             tf.shape(token_ids)[1],
             config.max_sequence_length,
-            f"token_ids are longer than the model's {config.max_sequence_length} positions.",
+            f"token_ids are longer than the {config.max_sequence_length} positions of the model",
         )
     ]
     for name, value in ids.items():
-        message = f"{name} must be at least 0 and below {limits[name]}."
+        message = f"{name} must be at least 0 and below {limits[name]}"
         checks += [
             tf.debugging.assert_non_negative(value, message),
             tf.debugging.assert_less(value, limits[name], message),
             tf.debugging.assert_equal(
-                tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape."
+                tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
             ),
         ]
     with tf.control_dependencies(checks):

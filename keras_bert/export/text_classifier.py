@@ -14,6 +14,7 @@ import keras
 
 from keras_bert.export.child_process import export_in_child_process
 from keras_bert.export.destination import new_destination
+from keras_bert.export.errors import ExportError
 from keras_bert.export.job import SavedModelOptions, write_options, write_task
 
 FORMATS = ("tf_saved_model",)
@@ -79,6 +80,7 @@ def export_text_classifier(
         warm_up=warm_up and _can_warm_up(),
     )
     _ = task.preprocessor  # Raises where there is none
+    _check_not_quantized(task)
     with new_destination(filepath, overwrite=overwrite) as folder:
         write_task(task, folder)
         write_options(options, folder)
@@ -103,6 +105,16 @@ def _run(folder: Path) -> None:
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+
+
+def _check_not_quantized(task: Any) -> None:
+    for layer in task._flatten_layers(include_self=False):
+        if layer.quantization_mode is not None:
+            raise ExportError(
+                f"{layer.path} is quantized ({layer.quantization_mode}), which a SavedModel does "
+                "not keep. Export the model as it was before, with dtype='bfloat16' for a smaller "
+                "one."
+            )
 
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:

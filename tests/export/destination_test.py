@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports appear whole or not at all."""
+
+import stat
+
+import pytest
+
+from keras_bert.export.destination import new_destination
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_a_failed_export_leaves_the_old_one_and_nothing_else(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "old").touch()
+
+    def export() -> None:
+        with new_destination(tmp_path / "1", overwrite=True) as folder:
+            (folder / "model").mkdir()
+            raise RuntimeError("no more disk")
+
+    with pytest.raises(RuntimeError, match="no more disk"):
+        export()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["1", "1/old"]
+
+
+@pytest.mark.parametrize("old", [None, "file", "folder"])
+def test_a_new_export_is_put_in_place(tmp_path, old):
+    path = tmp_path / "models" / "sst2" / "1"
+    if old == "file":
+        path.parent.mkdir(parents=True)
+        path.touch()
+    if old == "folder":
+        path.mkdir(parents=True)
+        (path / "old").touch()
+    with new_destination(path, overwrite=old is not None) as folder:
+        (folder / "model").mkdir()
+        (folder / "model" / "new").touch()
+    assert [found.name for found in path.iterdir()] == ["new"]
+    assert list(path.parent.iterdir()) == [path]
+    assert path.stat().st_mode & stat.S_IROTH  # a server may run as another user

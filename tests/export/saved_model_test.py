@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SavedModel, as a server would use it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+
+pytestmark = pytest.mark.needs_tensorflow
+
+TEXTS = (
+    "",
+    "a",
+    "naïve café, ÉTÉ?",
+    "the cat sat on the mat",
+    "unbelievable " * 9,
+    "many words " * 60,
+)
+
+FRESH_PROCESS = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+folder, texts = sys.argv[1], json.loads(sys.argv[2])
+signature = tf.saved_model.load(folder).signatures["serving_default"]
+answers = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
+answers["label"] = [label.decode() for label in answers["label"]]
+assert "keras_bert" not in sys.modules
+print(json.dumps(answers, default=lambda value: value.tolist()))
+"""
+
+
+def probabilities_of(logits):
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    return tf.saved_model.load(str(exported.folder))
+
+
+@pytest.fixture(scope="module")
+def serve_text(loaded):
+    return lambda *texts: {
+        name: value.numpy()
+        for name, value in loaded.signatures["serving_default"](text=tf.constant(texts)).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def serve_ids(loaded):
+    return lambda ids: {
+        name: value.numpy()
+        for name, value in loaded.signatures["serve_ids"](
+            token_ids=tf.constant(ids, tf.int32)
+        ).items()
+    }
+
+
+def test_a_process_with_tensorflow_alone_gives_the_numbers_of_predict(exported, tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, str(exported.folder), json.dumps(TEXTS)],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    answers = json.loads(finished.stdout.splitlines()[-1])
+
+    expected = probabilities_of(exported.classifier.predict(list(TEXTS), verbose=0))
+    assert np.ptp(expected, axis=0).max() > 0.1  # the texts are told apart
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(answers["score"], expected.max(axis=-1), atol=1e-5)
+    best = exported.classifier.classify(list(TEXTS))
+    assert answers["label"] == [answer["label"] for answer in best]
+
+
+def test_a_row_does_not_depend_on_its_batch(serve_text):
+    together = serve_text(*TEXTS)["probabilities"]
+    alone = np.concatenate([serve_text(text)["probabilities"] for text in TEXTS])
+    np.testing.assert_allclose(alone, together, atol=1e-5)
+
+
+def test_an_empty_batch_gives_empty_outputs(loaded):
+    answers = loaded.signatures["serving_default"](text=tf.zeros([0], tf.string))
+    shapes = {name: tuple(value.shape) for name, value in answers.items()}
+    assert shapes == {"label": (0,), "score": (0,), "probabilities": (0, 3)}
+
+
+@pytest.mark.parametrize(
+    ("strange", "plain"),
+    [
+        (b"\xff\xfethe \xc3cat\x80", b"the cat"),
+        (b"the\x00 cat", b"the cat"),
+        (b"the cat sat " * 8500, b"the cat sat " * 50),  # 100 kB, cut to 48 tokens
+        ("the\u200b cat".encode(), b"the cat"),
+    ],
+    ids=["invalid UTF-8", "NUL", "100 kB", "zero-width space"],
+)
+def test_strange_texts_are_read_as_the_plain_ones(serve_text, strange, plain):
+    np.testing.assert_allclose(
+        serve_text(strange)["probabilities"], serve_text(plain)["probabilities"], atol=1e-5
+    )
+
+
+def test_a_scalar_is_refused(exported):
+    """By the graph itself: a server feeds it without the checks of Python's functions."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(exported.folder))
+        signature = meta_graph.signature_def["serving_default"]
+        feed, fetch = signature.inputs["text"].name, signature.outputs["score"].name
+        assert session.run(fetch, {feed: ["the cat"]}).shape == (1,)
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=r"shape|Shape"):
+            session.run(fetch, {feed: "the cat"})
+
+
+def test_ids_give_the_same_numbers_however_a_server_pads_them(exported, serve_ids, serve_text):
+    texts = ["the cat", "unbelievable cat"]
+    features = exported.classifier.preprocessor(texts)
+    ids, mask = features["token_ids"].numpy(), features["padding_mask"].numpy()
+    assert not mask.all()
+    expected = serve_text(*texts)["probabilities"]
+    padded_by_server = np.where(mask, ids, ids[0, 0])  # a batch's first id, [CLS]
+    for padded in (ids, padded_by_server, np.pad(ids, ((0, 0), (0, 9)), constant_values=2)):
+        answers = serve_ids(padded)
+        np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+        np.testing.assert_allclose(probabilities_of(answers["logits"]), expected, atol=1e-5)
+    assert answers["label"].dtype == object
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([[2, 9999, 3]], "token_ids must be at least 0 and below 73"),
+        ([[2, -1, 3]], "token_ids must be at least 0 and below 73"),
+        ([[2] * 65], "longer than the 64 positions"),
+        ([2, 3], "hape"),
+    ],
+)
+def test_ids_that_the_model_cannot_take_are_refused(serve_ids, ids, message):
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
+        serve_ids(ids)
+
+
+def test_weights_are_stored_once_and_exactly(exported):
+    reader = tf.train.load_checkpoint(str(exported.folder / "variables" / "variables"))
+    names = [name for name in reader.get_variable_to_shape_map() if name.startswith("weights/")]
+    stored = sorted(reader.get_tensor(name).tobytes() for name in names)
+    weights = [np.asarray(w, "float32") for w in exported.classifier.trainable_weights]
+    assert stored == sorted(weight.tobytes() for weight in weights)
+
+    data = exported.folder / "variables" / "variables.data-00000-of-00001"
+    assert data.stat().st_size < sum(weight.nbytes for weight in weights) + 4000
+
+
+def test_no_file_names_a_path_of_this_machine(exported):
+    paths = {
+        os.fsencode(path)
+        for path in (
+            exported.folder.parent,
+            Path.cwd(),
+            Path.home(),
+            sys.prefix,
+            Path(tf.__file__).parent,
+        )
+        if str(path) != "/"
+    }
+    files = [path for path in exported.folder.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"saved_model.pb", "variables.index"}
+    found = [(path.name, name) for path in files for name in paths if name in path.read_bytes()]
+    assert found == []
+    assert not (exported.folder / "assets").is_dir() or not any(
+        (exported.folder / "assets").iterdir()
+    )
+
+
+def test_loads_twice_in_one_process(exported, serve_text):
+    again = tf.saved_model.load(str(exported.folder)).signatures["serving_default"]
+    answers = again(text=tf.constant(["the cat"]))
+    np.testing.assert_array_equal(answers["score"], serve_text("the cat")["score"])
+
+
+def test_warm_up_requests_are_real_and_replay(exported, loaded):
+    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    path = exported.folder / "assets.extra" / "tf_serving_warmup_requests"
+    sizes = []
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        request = log.predict_log.request
+        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        signature = loaded.signatures[request.model_spec.signature_name]
+        answers = signature(**{name: tf.constant(value) for name, value in inputs.items()})
+        sizes.append(int(answers["score"].shape[0]))
+    assert sizes == [1, 2, 4, 8, 16, 32, 1]
+
+
+def test_batching_parameters_end_in_the_largest_batch(exported):
+    lines = (exported.folder / "batching_params.pbtxt").read_text().splitlines()
+    assert "max_batch_size { value: 32 }" in lines
+    allowed = [int(line.split(": ")[1]) for line in lines if line.startswith("allowed_")]
+    assert allowed == [1, 2, 4, 8, 16, 32]

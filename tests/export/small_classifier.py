@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small classifier with weights that matter."""
+
+import string
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import keras_bert
+
+
+def vocabulary() -> list[str]:
+    pieces = [*string.ascii_lowercase, *string.digits, "the", "cat", "mat", "##able"]
+    continued = [f"##{letter}" for letter in string.ascii_lowercase]
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces, *continued, ",", "?", "中"]
+
+
+def make_classifier(vocabulary_file: Path, **arguments: Any) -> Any:
+    """A classifier of two layers whose answers differ between texts."""
+    # Imports TensorFlow, which a run may lack; its tests are then left out after being collected
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+    keras.utils.set_random_seed(0)
+    vocabulary_file.write_text("\n".join(vocabulary()), encoding="utf-8")
+    tokenizer = keras_bert.WordPieceTokenizer(vocabulary_file)
+    config = keras_bert.BertConfig(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=2,
+        hidden_dim=16,
+        num_heads=4,
+        intermediate_dim=32,
+        max_sequence_length=64,
+    )
+    classifier = keras_bert.TextClassifier(
+        keras_bert.Backbone(config),
+        preprocessor=TextClassifierPreprocessor(tokenizer, sequence_length=48),
+        **arguments,
+    )
+    generator = np.random.default_rng(0)
+    for weight in classifier.trainable_weights:
+        weight.assign(weight + generator.normal(0, 0.3, weight.shape))
+    return classifier

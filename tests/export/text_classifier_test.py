@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the export refuses, and what it warns of."""
+
+import sys
+
+import pytest
+
+import keras_bert
+from keras_bert.export import ExportError
+from tests.export.small_classifier import make_classifier
+
+pytest.importorskip("tensorflow")
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    vocabulary_file = tmp_path_factory.mktemp("classifier") / "vocab.txt"
+    return make_classifier(vocabulary_file, class_names=["no", "yes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"format": "pickle"}, "format is 'pickle'; it must be one of tf_saved_model"),
+        ({"dtype": "float16"}, "dtype is 'float16'; it must be one of float32, bfloat16"),
+        ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
+        ({"class_names": "no"}, "must be a list of strings; received 'no'"),
+        ({"max_batch_size": 0}, "max_batch_size is 0"),
+    ],
+)
+def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        classifier.export(tmp_path / "1", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_is_refused(classifier):
+    with pytest.raises(ValueError, match="must be local"):
+        classifier.export("gs://bucket/model/1")
+
+
+def test_a_regression_has_no_class_names(tmp_path):
+    regression = make_classifier(tmp_path / "vocab.txt", num_classes=1)
+    with pytest.raises(ValueError, match="A regression has no classes"):
+        regression.export(tmp_path / "1", class_names=["one"])
+
+
+def test_a_task_without_preprocessor_is_refused(classifier, tmp_path):
+    bare = keras_bert.TextClassifier(classifier.backbone, num_classes=2)
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        bare.export(tmp_path / "1")
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+def test_quantized_weights_are_refused(tmp_path):
+    quantized = make_classifier(tmp_path / "vocab.txt", num_classes=2)
+    quantized.backbone.quantize("int8")
+    with pytest.raises(ExportError, match=r"quantized.*before"):
+        quantized.export(tmp_path / "1")
+
+
+def test_an_export_is_not_overwritten_unasked(exported):
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        exported.classifier.export(exported.folder)
+
+
+def test_overwrites_warns_of_no_version_number_and_of_no_warm_up(
+    classifier, tmp_path, monkeypatch
+):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "old").touch()
+    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
+    with pytest.warns(UserWarning) as warned:
+        classifier.export(folder, overwrite=True)
+    messages = " ".join(str(warning.message) for warning in warned)
+    assert "pip install tensorflow-serving-api" in messages
+    assert "'model' is none" in messages
+    assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
+    assert not (folder / "old").exists()
+    assert not (folder / "assets.extra").exists()
+    assert list(tmp_path.iterdir()) == [folder]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs, regressions and other precisions. One backend will do: they share the export's road."""
+
+import numpy as np
+import pytest
+
+from tests.export.small_classifier import make_classifier
+
+tf = pytest.importorskip("tensorflow")
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+FIRST = ["the cat", "", "many words " * 60, "a"]
+SECOND = ["sat on the mat", "a", "unbelievable " * 9, ""]
+
+
+def size_of_weights(folder):
+    return sum(path.stat().st_size for path in (folder / "variables").glob("variables.data-*"))
+
+
+def test_pairs_and_a_regression(tmp_path):
+    regression = make_classifier(tmp_path / "vocab.txt", num_classes=1)
+    regression.export(tmp_path / "1", pair=True)
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+
+    answers = signatures["serving_default"](
+        text=tf.constant(FIRST), text_pair=tf.constant(SECOND)
+    )
+    expected = regression.predict((FIRST, SECOND), verbose=0)[:, 0]
+    assert np.ptp(expected) > 0.1
+    assert answers.keys() == {"score"}
+    np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
+
+    features = regression.preprocessor(FIRST, SECOND)
+    answers = signatures["serve_ids"](
+        token_ids=features["token_ids"], segment_ids=features["segment_ids"]
+    )
+    assert answers.keys() == {"score", "logits"}
+    np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differ in number"):
+        signatures["serving_default"](text=tf.constant(FIRST), text_pair=tf.constant(["one"]))
+
+
+def test_bfloat16_is_close_at_half_the_size(exported, tmp_path):
+    exported.classifier.export(tmp_path / "1", dtype="bfloat16")
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    answers = signature(text=tf.constant(FIRST))
+    expected = exported.classifier.predict(FIRST, verbose=0)
+    exponentials = np.exp(expected - expected.max(axis=-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    assert answers["probabilities"].dtype == tf.float32
+    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=0.03)
+    assert size_of_weights(tmp_path / "1") < 0.6 * size_of_weights(exported.folder)
+
+
+def test_a_low_rank_update_is_merged(tmp_path):
+    classifier = make_classifier(tmp_path / "vocab.txt", num_classes=2)
+    features = classifier.preprocessor(FIRST)
+    before = classifier(features)
+    classifier.backbone.enable_lora(2)
+    for weight in classifier.backbone.trainable_weights:
+        weight.assign(weight + 0.3)
+    logits = classifier(features).numpy()
+    assert np.abs(logits - before).max() > 0.1
+
+    classifier.export(tmp_path / "1")
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    answers = signatures["serve_ids"](token_ids=features["token_ids"])
+    np.testing.assert_allclose(answers["logits"], logits, atol=1e-4)
+    labels = [label.decode() for label in answers["label"].numpy()]
+    assert labels == [str(index) for index in logits.argmax(axis=-1)]
