@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads BUILD as the Python it is, and says what it should be from the files' imports.
 
-`python -m tests.build_file` mends wrong `deps`, and appends the stanzas of new files.
+`python -m tests.build_file` mends wrong `deps`, appends new files and drops those that are gone.
 """
 
 import ast
@@ -93,6 +93,12 @@ def declared_distributions() -> set[str]:
     return names - {project["name"]}
 
 
+def used_distributions(targets: list[Target]) -> set[str]:
+    """The names that BUILD's targets ask of pip."""
+    labels = {dep for target in targets for dep in target.deps if not dep.startswith(":")}
+    return {label.split('"')[1] for label in labels}
+
+
 def expected_deps(target: Target, owners: dict[str, str]) -> tuple[str, ...]:
     """The labels that a target's imports ask for, local ones first.
 
@@ -108,10 +114,16 @@ def expected_deps(target: Target, owners: dict[str, str]) -> tuple[str, ...]:
             for imported in imports_of(modules[module].read_text(), module, modules):
                 wanted |= _label(imported.module, owners)
     if target.rule == "py_test":
-        wanted |= {":conftest", requirement("pytest")}
+        wanted |= _brought_by_pytest(target.srcs[0], owners)
     own = f":{target.name}"
     wanted -= {own} | {other for room, other in BROKEN_CYCLES if room == own}
     return tuple(sorted(wanted, key=lambda label: (not label.startswith(":"), label)))
+
+
+def _brought_by_pytest(path: str, owners: dict[str, str]) -> set[str]:
+    """What a test has without importing it: pytest, and the conftest of each folder above."""
+    conftests = [module_name(folder / "conftest.py") for folder in Path(path).parents]
+    return {requirement("pytest")} | {owners[name] for name in conftests if name in owners}
 
 
 def _label(module: str, owners: dict[str, str]) -> set[str]:
@@ -142,11 +154,15 @@ def missing_targets(targets: list[Target]) -> list[Target]:
 
 def _target_for(path: str) -> Target:
     name = path.removesuffix(".py").removesuffix("/__init__").removeprefix("tests/")
-    name = name.replace("/", "_")
+    return Target(rule_for(path), name.replace("/", "_"), (path,), ())
+
+
+def rule_for(path: str) -> str:
+    """The rule that fits a file alone: a test, a program, or a part of one."""
     if path.endswith("_test.py"):
-        return Target("py_test", name, (path,), ())
+        return "py_test"
     is_program = '__name__ == "__main__"' in (ROOT / path).read_text()
-    return Target("py_binary" if is_program else "py_library", name, (path,), ())
+    return "py_binary" if is_program else "py_library"
 
 
 def stanza(target: Target, deps: tuple[str, ...]) -> str:
@@ -179,21 +195,30 @@ def _quoted(label: str) -> str:
 
 
 def corrections(targets: list[Target]) -> list[tuple[str, str]]:
-    """The stanzas that BUILD has wrong or lacks: as they are ("" for none), as they should be."""
+    """What BUILD has wrong: each stanza as it is, and as it should be.
+
+    The first is "" for a file that BUILD lacks, the second for a target whose files are gone.
+    """
     new = missing_targets(targets)
     owners = owners_of(targets + new)
     wanted = [(target, expected_deps(target, owners)) for target in targets + new]
     return [
-        (target.source, stanza(target, deps))
+        (target.source, "" if _is_gone(target) else stanza(target, deps))
         for target, deps in wanted
-        if deps != target.deps or not target.source
+        if deps != target.deps or not target.source or _is_gone(target)
     ]
+
+
+def _is_gone(target: Target) -> bool:
+    return not any((ROOT / source).exists() for source in target.srcs)
 
 
 def mended(text: str) -> str:
     """BUILD with every stanza as it should be, those of new files at the end."""
     for old, new in corrections(read_targets(text)):
-        text = text.replace(old, new) if old else f"{text}\n{new}\n"
+        text = (
+            text.replace(f"\n{old}\n", f"\n{new}\n" if new else "") if old else f"{text}\n{new}\n"
+        )
     return text
 
 
