@@ -35,17 +35,12 @@ LIBRARIES = {
     "losses": {"keras"},
     "metrics": {"keras"},
     "optimizers": {"keras"},
-    "text": {"numpy", "tensorflow", "tensorflow_text", "tokenizers"},
+    "text": {"numpy", "tensorflow", "tensorflow_text"},
     "data": {"numpy", "tensorflow", "tensorflow_text"},
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
-    "checkpoints": {
-        "keras", "numpy", "safetensors", "huggingface_hub", "keras_hub", "tensorflow",
-    },
-    "export": {
-        "keras", "numpy", "tensorflow", "tensorflow_text",
-        "onnxruntime", "openvino", "tensorflow_serving",
-    },
+    "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
+    "export": {"keras", "numpy", "tensorflow", "tensorflow_text", "tensorflow_serving"},
     "tasks": {"keras", "numpy", "tensorflow"},
 }  # fmt: skip
 
