@@ -130,7 +130,7 @@ class Checkpoint:
 
         Raises:
             CheckpointError: If weights are missing, or one has another shape than the encoder
-                needs. Nothing is set then.
+                needs (nothing is set then), or a tensor cannot be read.
         """
         targets = weights.backbone_weights(backbone)
         layout = self._found(self.backbone_layout)

@@ -129,7 +129,13 @@ class TensorFlowCheckpoint:
     def __init__(self, prefix: Path) -> None:
         tf = import_tensorflow()
         self._prefix = prefix
-        self._errors: tuple[type[Exception], ...] = (tf.errors.OpError, ValueError, RuntimeError)
+        # What TensorFlow's reader raises depends on what is wrong with the files.
+        self._errors: tuple[type[Exception], ...] = (
+            tf.errors.OpError,
+            IndexError,
+            RuntimeError,
+            ValueError,
+        )
         try:
             self._reader = tf.train.load_checkpoint(str(prefix))
         except self._errors as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -102,16 +103,17 @@ def download(name: str, *, weights: bool = True) -> Path:
         CheckpointError: If the files cannot be fetched.
     """
     import_keras_hub()
-    from keras_hub.src.utils.preset_utils import check_file_exists, get_file
+    from keras_hub.src.utils.preset_utils import get_file
 
     try:
         config = Path(get_file(name, CONFIG_FILE))
         if weights:
             get_file(name, WEIGHTS_FILE)
-            if check_file_exists(name, TASK_FILE):
-                get_file(name, TASK_WEIGHTS_FILE)
-        if check_file_exists(name, TOKENIZER_FILE):
-            get_file(name, VOCABULARY_FILE)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"KerasHub could not fetch the preset {name!r}: {error}") from error
+    optional = [TOKENIZER_FILE, VOCABULARY_FILE]
+    for file in [*optional, TASK_FILE, TASK_WEIGHTS_FILE] if weights else optional:
+        # Not every preset has them; without a connection, what the cache holds is all there is.
+        with contextlib.suppress(OSError, ValueError):
+            get_file(name, file)
     return config.parent

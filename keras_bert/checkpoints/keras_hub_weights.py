@@ -171,7 +171,11 @@ def _read(load: Callable[[str], None], path: Path) -> None:
     if not path.exists():
         raise CheckpointError(f"{path}: the file is missing.")
     try:
-        load(str(path))
+        with warnings.catch_warnings():
+            # Keras warns of what its older versions did not write, and of nothing that is lost:
+            # a weight that is missing is an error.
+            warnings.filterwarnings("ignore", "Skipping nested container", UserWarning)
+            load(str(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path}: the weights cannot be read: {error}") from error
 

@@ -126,9 +126,14 @@ def _wordpiece_vocabulary(tokenizer: Mapping[str, Any], path: Path) -> list[str]
             f"{path}: model.type is {model.get('type')!r}; it must be 'WordPiece', with a "
             "dictionary model.vocab."
         )
-    pieces = {index: piece for piece, index in model["vocab"].items()}
-    for token in tokenizer.get("added_tokens") or ():
-        pieces[token["id"]] = token["content"]
+    try:
+        pieces = {index: piece for piece, index in model["vocab"].items()}
+        pieces |= {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or ()}
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path}: model.vocab must give each word piece an id, and added_tokens hold objects "
+            f"with id and content; the file is malformed ({error!r})."
+        ) from error
     gaps = [index for index in range(len(pieces)) if index not in pieces]
     if gaps or not pieces:
         raise CheckpointError(

@@ -180,7 +180,7 @@ def test_unused_and_missing_variables_are_named(tmp_path):
         Backbone.from_preset(tmp_path)
     del variables["bert/encoder/layer_0/output/dense/bias"]
     save_with_tf1_saver(variables, tmp_path / "bert_model.ckpt")
-    with pytest.raises(CheckpointError, match="lacks 1 of the 39.*bert/encoder/layer_0/output"):
+    with pytest.raises(CheckpointError, match=r"lacks 1 of the 39.*bert/encoder/layer_0/output"):
         Backbone.from_preset(tmp_path)
 
 

@@ -29,10 +29,13 @@ CONFIG = {
     "num_attention_heads": 2,
     "intermediate_size": 16,
     "max_position_embeddings": 12,
-    "num_labels": 3,
     "hidden_act": "gelu_new",
     "layer_norm_eps": 1e-5,
     "type_vocab_size": 3,
+}
+LABELS = {
+    "BertForSequenceClassification": {"num_labels": 3},
+    "BertForTokenClassification": {"num_labels": 3},
 }
 HEADS = {
     "BertModel": (),
@@ -69,7 +72,7 @@ def _load(folder, names):
 
 @pytest.mark.parametrize("cls", HEADS)
 def test_from_transformers_to_our_preset_and_back_is_bit_exact(cls, tmp_path):
-    model = getattr(transformers, cls)(transformers.BertConfig(**CONFIG))
+    model = getattr(transformers, cls)(transformers.BertConfig(**{**CONFIG, **LABELS.get(cls, {})}))
     model.save_pretrained(tmp_path / "theirs")
     backbone, heads = _load(tmp_path / "theirs", HEADS[cls])
     checkpoints.save_preset(backbone, tmp_path / "ours", heads=heads)
