@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer's update on TensorFlow: under `tf.distribute`, and in one pass on a CPU."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.ops.optimizer_updates import Coefficients, Rule, Update
+
+
+def global_norm(gradients: Sequence[Any]) -> Any:
+    """The norm in one pass over each gradient, its squares never in memory."""
+    half_squares = [tf.nn.l2_loss(gradient) for gradient in gradients]
+    return tf.sqrt(2 * tf.add_n(half_squares))
+
+
+def dense_gradient(gradient: Any) -> Any:
+    """An embedding table's gradient comes as rows with their indices, some of them repeated."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    num_rows = gradient.dense_shape[0]
+    return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, num_rows)
+
+
+def num_replicas() -> int:
+    """1 outside `tf.distribute`."""
+    return int(tf.distribute.get_strategy().num_replicas_in_sync)
+
+
+def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
+    """Keras would sum after clipping; the norm to clip by is that of the sum."""
+    replica = tf.distribute.get_replica_context()
+    if replica is None or not tf.distribute.has_strategy():
+        return gradients
+    summed: Sequence[Any] = replica.all_reduce(tf.distribute.ReduceOp.SUM, list(gradients))
+    return summed
+
+
+def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
+    """Adds in place."""
+    for accumulator, gradient in zip(accumulators, gradients, strict=True):
+        accumulator.value.assign_add(gradient)
+
+
+def update_variables(updates: Sequence[Update]) -> None:
+    """Updates every replica's copy of each variable."""
+    native = [
+        update._replace(
+            weight=update.weight.value,
+            momentum=update.momentum.value,
+            velocity=update.velocity.value,
+        )
+        for update in updates
+    ]
+    tf.__internal__.distribute.interim.maybe_merge_call(
+        _update_every_copy, tf.distribute.get_strategy(), native
+    )
+
+
+def _update_every_copy(strategy: Any, updates: Sequence[Update]) -> None:
+    for update in updates:
+        strategy.extended.update(
+            update.weight,
+            _update_copy,
+            args=(
+                update.rule,
+                update.momentum,
+                update.velocity,
+                update.gradient,
+                update.coefficients,
+            ),
+            group=False,
+        )
+
+
+@tf.autograph.experimental.do_not_convert
+def _update_copy(
+    weight: Any,
+    rule: Rule,
+    momentum: Any,
+    velocity: Any,
+    gradient: Any,
+    coefficients: Coefficients,
+) -> None:
+    # As tensors, the scalars are arguments of the compiled code: it serves every step and layer.
+    scalars = {
+        name: tf.cast(value, "float32")
+        for name in ("rate", "decay", "gradient_scale", "step")
+        if (value := getattr(coefficients, name)) is not None
+    }
+    update = _update_function(
+        rule,
+        tuple(weight.shape),
+        (weight.dtype, momentum.dtype, velocity.dtype),
+        compiled=_runs_on_cpu_alone(),
+    )
+    # Handles, not variables: a trace that has seen a variable dies with it.
+    handles = (weight.handle, momentum.handle, velocity.handle)
+    update(handles, gradient, coefficients._replace(**scalars))
+
+
+@functools.cache
+def _runs_on_cpu_alone() -> bool:
+    return all(device.device_type == "CPU" for device in tf.config.get_visible_devices())
+
+
+@functools.cache
+def _update_function(
+    rule: Rule, shape: tuple[int, ...], dtypes: tuple[Any, ...], *, compiled: bool
+) -> Any:
+    """The rule on three variables, given by their handles; compiled, one loop that works in place.
+
+    All variables of one shape share the code. Where the whole step is compiled, it becomes a part
+    of that; with an accelerator this is how it gets compiled, so here it is left alone.
+    """
+
+    def update(handles: Sequence[Any], gradient: Any, coefficients: Coefficients) -> None:
+        weight, momentum, velocity = (
+            tf.ensure_shape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype), shape)
+            for handle, dtype in zip(handles, dtypes, strict=True)
+        )
+        values = rule(weight, gradient, momentum, velocity, coefficients)
+        for handle, value, dtype in zip(handles, values, dtypes, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cast(value, dtype))
+
+    return tf.function(update, jit_compile=True) if compiled else update

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer's update on PyTorch: its fused AdamW, for all variables in one call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from keras.src.backend.common.stateless_scope import in_stateless_scope
+
+from keras_bert.ops.optimizer_updates import Update, adam_update, portable_update_variables
+
+
+def global_norm(gradients: Sequence[Any]) -> Any:
+    """The norm in one call for all gradients."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
+
+
+def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
+    """Adds in place: Keras makes two tensors on the way, and new memory costs more than sums."""
+    if in_stateless_scope():
+        for accumulator, gradient in zip(accumulators, gradients, strict=True):
+            accumulator.assign(accumulator + gradient)
+        return
+    with torch.no_grad():
+        torch._foreach_add_([accumulator.value for accumulator in accumulators], list(gradients))
+
+
+def update_variables(updates: Sequence[Update]) -> None:
+    """Updates in place what PyTorch's fused AdamW can take, the rest by the portable rule."""
+    others: list[Update] = []
+    groups: dict[Any, list[Update]] = {}
+    for update in updates:
+        if _fits_fused_adamw(update) and not in_stateless_scope():
+            key = (id(update.coefficients.rate), update.coefficients.decay, update.weight.dtype)
+            groups.setdefault(key, []).append(update)
+        else:
+            others.append(update)
+    with torch.no_grad():
+        portable_update_variables(others)
+        for group in groups.values():
+            _fused_adamw(group)
+
+
+def _fits_fused_adamw(update: Update) -> bool:
+    """PyTorch's kernel walks through memory: all four must lie there alike."""
+    weight = update.weight.value
+    state = (update.momentum.value, update.velocity.value)
+    return (
+        update.rule is adam_update
+        and weight.device.type in ("cpu", "cuda")
+        and all(tensor.dtype == weight.dtype for tensor in (update.gradient, *state))
+        and all(tensor.is_contiguous() for tensor in (weight, *state))
+    )
+
+
+def _fused_adamw(updates: Sequence[Update]) -> None:
+    """`adam_update` on many variables of one rate and decay, in one pass over memory."""
+    weights = [update.weight.value for update in updates]
+    gradients = [update.gradient.contiguous() for update in updates]
+    shared = updates[0].coefficients
+    divisor = None
+    if shared.gradient_scale is not None:
+        if all(g is weight.grad for g, weight in zip(gradients, weights, strict=True)):
+            divisor = torch.reciprocal(shared.gradient_scale)  # written back into the gradient
+        else:
+            gradients = list(torch._foreach_mul(gradients, shared.gradient_scale))
+    # The kernel always corrects the bias: an infinite step makes the correction 1.
+    step = math.inf if shared.step is None else shared.step
+    step = torch.as_tensor(step, dtype=torch.float32, device=weights[0].device)
+    torch._fused_adamw_(
+        weights,
+        gradients,
+        [update.momentum.value for update in updates],
+        [update.velocity.value for update in updates],
+        [],
+        [step] * len(updates),
+        lr=shared.rate,
+        beta1=shared.beta_1,
+        beta2=shared.beta_2,
+        weight_decay=shared.decay,
+        eps=shared.epsilon,
+        amsgrad=False,
+        maximize=False,
+        grad_scale=divisor,
+        found_inf=None,
+    )

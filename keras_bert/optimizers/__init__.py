@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimizers of BERT and its descendants, and their learning rates."""
+
+from keras_bert.optimizers.adam import AdamW, AdamWeightDecay
+from keras_bert.optimizers.lamb import LAMB
+from keras_bert.optimizers.layer_decay import layer_depth
+from keras_bert.optimizers.schedules import BertWarmupDecay, ElectraWarmupDecay, LinearWarmupDecay
+
+__all__ = [
+    "LAMB",
+    "AdamW",
+    "AdamWeightDecay",
+    "BertWarmupDecay",
+    "ElectraWarmupDecay",
+    "LinearWarmupDecay",
+    "layer_depth",
+]

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the optimizers of this package share: everything but the rule of the update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+from keras_bert.ops import optimizer_updates
+from keras_bert.ops.optimizer_updates import Coefficients, Rule, Update
+from keras_bert.optimizers.layer_decay import count_layers, layer_depth
+from keras_bert.optimizers.schedules import BertWarmupDecay, LinearWarmupDecay
+
+NOT_DECAYED = ("bias", "gamma", "beta")
+
+
+class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
+    """Two moments, clipping by the global norm, and weight decay that survives saving.
+
+    In one step, in this order: gradients are summed over replicas, and averaged over
+    micro-batches; all of them are scaled by `min(1, global_clipnorm / norm of all)`; every weight
+    is updated by its rule. Moments and accumulated gradients are float32 or wider. A weight that is
+    itself bfloat16 or float16 is rounded after each update, and changes smaller than half its last
+    place are lost: train under a mixed policy instead.
+
+    Subclasses say which rule applies, whether the moments' bias is corrected, and which schedule
+    `num_train_steps` stands for. The methods with a leading underscore that are overridden here
+    are hooks of Keras' own optimizer.
+    """
+
+    rule: ClassVar[Rule] = staticmethod(optimizer_updates.adam_update)
+    rule_without_decay: ClassVar[Rule] = staticmethod(optimizer_updates.adam_update)
+    corrects_bias: ClassVar[bool]
+    schedule_class: ClassVar[type[LinearWarmupDecay] | type[BertWarmupDecay]]
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        num_train_steps: int | None = None,
+        num_warmup_steps: int = 0,
+        *,
+        epsilon: float,
+        weight_decay: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        global_clipnorm: float | None = 1.0,
+        exclude_from_weight_decay: Iterable[str] = NOT_DECAYED,
+        layer_decay: float | None = None,
+        num_layers: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            self._scheduled(learning_rate, num_train_steps, num_warmup_steps),
+            weight_decay=weight_decay,
+            global_clipnorm=global_clipnorm,
+            **kwargs,
+        )
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.not_decayed = tuple(exclude_from_weight_decay)
+        self.layer_decay = layer_decay
+        self.num_layers = num_layers
+
+    @classmethod
+    def _scheduled(cls, learning_rate: Any, num_train_steps: int | None, warmup: int) -> Any:
+        if num_train_steps is None:
+            if warmup:
+                raise ValueError(
+                    "num_warmup_steps needs num_train_steps, for the decay that follows. "
+                    f"Received: num_warmup_steps={warmup}, num_train_steps=None"
+                )
+            return learning_rate
+        if not isinstance(learning_rate, (int, float)):
+            raise ValueError(
+                "With num_train_steps, learning_rate must be the peak of the schedule, a number. "
+                f"Received: learning_rate={learning_rate}, num_train_steps={num_train_steps}"
+            )
+        return cls.schedule_class(float(learning_rate), num_train_steps, warmup)
+
+    def build(self, variables: Sequence[Any]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+        self._decayed = tuple(self.decays(variable) for variable in variables)
+        self._rate_factors = self._layer_wise_factors([variable.path for variable in variables])
+
+    def _layer_wise_factors(self, paths: Sequence[str]) -> tuple[float, ...]:
+        if self.layer_decay is None:
+            return (1.0,) * len(paths)
+        num_layers = self.num_layers or count_layers(paths)
+        if not num_layers:
+            raise ValueError(
+                "layer_decay needs variables of encoder layers, with `layer_0` and so on in their "
+                f"paths. Received: layer_decay={self.layer_decay} and the paths {list(paths)}"
+            )
+        depths = [layer_depth(path, num_layers) for path in paths]
+        return tuple(self.layer_decay ** (num_layers + 2 - depth) for depth in depths)
+
+    def decays(self, variable: Any) -> bool:
+        """Whether weight decay applies to a variable: its name, or what follows the name's last
+        underscore, is none of `exclude_from_weight_decay`."""
+        name = variable.name
+        return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
+
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Refused: Keras would forget what is excluded this way when the model is saved."""
+        raise ValueError(
+            f"Give {type(self).__name__} the names at construction, which a saved model keeps: "
+            f"exclude_from_weight_decay=(...). Received: var_list={var_list}, "
+            f"var_names={var_names}"
+        )
+
+    def add_variable(
+        self, shape: Any, initializer: Any = "zeros", dtype: Any = None, **kwargs: Any
+    ) -> Any:
+        dtype = "float32" if dtype in ("bfloat16", "float16") else dtype
+        return super().add_variable(shape, initializer, dtype, **kwargs)
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        grads = [None if g is None else optimizer_updates.dense_gradient(g) for g in grads]
+        if self.gradient_accumulation_steps:
+            self._refuse_replicas()
+            grads = [None if g is None else optimizer_updates.widened(g) for g in grads]
+        super().apply(grads, trainable_variables)
+
+    def _refuse_replicas(self) -> None:
+        replicas = optimizer_updates.num_replicas()
+        if replicas > 1:
+            raise ValueError(
+                "gradient_accumulation_steps works on one replica: TensorFlow cannot exchange "
+                "gradients in the branch of a condition. Received: gradient_accumulation_steps="
+                f"{self.gradient_accumulation_steps} under a strategy of {replicas} replicas"
+            )
+
+    def _get_current_learning_rate(self) -> Any:
+        # Keras hands schedules the number of micro-batches; `iterations` counts updates.
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate(self.iterations)
+        return super()._get_current_learning_rate()
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
+        # The global norm is taken in `_backend_update_step`: Keras would take each replica's.
+        return grads if self.global_clipnorm else super()._clip_gradients(grads)
+
+    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+        """Nothing: decay is a part of the rule."""
+
+    def _backend_increment_gradient_accumulators(
+        self, grads: Sequence[Any], acc_grads: Sequence[Any]
+    ) -> None:
+        optimizer_updates.accumulate(acc_grads, grads)
+
+    def _backend_update_step(
+        self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any
+    ) -> None:
+        gradients = optimizer_updates.sum_over_replicas(grads)
+        rate = ops.cast(learning_rate, "float32")
+        rates = {factor: rate * factor for factor in set(self._rate_factors)}
+        shared = Coefficients(
+            rate=rate,
+            decay=0.0,
+            gradient_scale=self._gradient_scale(gradients),
+            step=ops.cast(self.iterations, "float32") + 1 if self.corrects_bias else None,
+            beta_1=self.beta_1,
+            beta_2=self.beta_2,
+            epsilon=self.epsilon,
+        )
+        updates = []
+        for gradient, variable in zip(gradients, trainable_variables, strict=True):
+            index = self._get_variable_index(variable)
+            own = shared._replace(rate=rates[self._rate_factors[index]])
+            rule = self.rule_without_decay
+            if self._decayed[index]:
+                own, rule = own._replace(decay=self.weight_decay), self.rule
+            moments = self._momentums[index], self._velocities[index]
+            updates.append(Update(rule, variable, gradient, *moments, own))
+        optimizer_updates.update_variables(updates)
+
+    def _gradient_scale(self, gradients: Sequence[Any]) -> Any:
+        if not self.global_clipnorm:
+            return None
+        norm = optimizer_updates.global_norm(gradients)
+        scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
+        return scale + (norm - norm)  # NaN, not 0, where a gradient is infinite
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "exclude_from_weight_decay": list(self.not_decayed),
+            "layer_decay": self.layer_decay,
+            "num_layers": self.num_layers,
+        }
