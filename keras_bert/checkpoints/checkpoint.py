@@ -163,6 +163,10 @@ class Checkpoint:
         self._load(targets, self._found(self.head_layouts[name]), f"{name} head")
         return True
 
+    def leave_head(self, name: str) -> None:
+        """Keeps a head that is knowingly not loaded out of `unused`."""
+        self._used |= _names(self._found(self.head_layouts[name]))
+
     def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """A head's weights as float32 arrays by name, kernels as `(input, output)`.
 

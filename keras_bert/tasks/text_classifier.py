@@ -148,6 +148,7 @@ class TextClassifier(Task):
             if fits or head_classes is None:
                 checkpoint.load_head("classifier", task.head)
             else:
+                checkpoint.leave_head("classifier")
                 warnings.warn(
                     f"{preset} has a classifier for {head_classes} classes and {wanted} are "
                     "wanted; the classifier head is freshly initialised.",

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data.batching import (  # noqa: E402
+    WINDOW_BATCHES,
+    bucket_lengths,
+    length_bucketed_batches,
+    pad_to_bucket,
+)
+
+BUCKETS = (4, 8, 16)
+
+
+def ragged_rows(indices):
+    """Row i holds the id i, 1 + i % 13 times."""
+    token_ids = tf.RaggedTensor.from_row_lengths(
+        tf.repeat(indices, 1 + indices % 13), 1 + indices % 13
+    )
+    return {"token_ids": tf.cast(token_ids, tf.int32)}, (indices,)
+
+
+def batches_of(num_rows, **options):
+    rows = tf.data.Dataset.range(1, num_rows + 1).map(lambda i: (i,))
+    options = {"batch_size": 4, "buckets": BUCKETS, **options}
+    return length_bucketed_batches(rows, ragged_rows, **options)
+
+
+def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
+    lengths = bucket_lengths(512)
+    assert lengths[0] == 8
+    assert lengths[-1] == 512
+    steps = np.diff(lengths) / lengths[:-1]
+    assert steps[8:].max() <= 0.25
+    assert bucket_lengths(100, coarse=True) == (16, 32, 64, 100)
+    assert bucket_lengths(5) == (5,)
+
+
+def test_a_length_below_one_is_refused():
+    with pytest.raises(ValueError, match="sequence_length is 0"):
+        bucket_lengths(0)
+
+
+@pytest.mark.parametrize("num_rows", [1, 7, 8, 4 * WINDOW_BATCHES + 5])
+def test_every_row_comes_once_in_as_many_batches_as_promised(num_rows):
+    batches = list(batches_of(num_rows).as_numpy_iterator())
+    assert len(batches) == int(batches_of(num_rows).cardinality()) == -(-num_rows // 4)
+    seen = np.concatenate([index for _, (index,) in batches])
+    assert sorted(seen) == list(range(1, num_rows + 1))
+    assert all(len(index) == 4 for _, (index,) in batches[:-1]) or num_rows > 4 * WINDOW_BATCHES
+
+
+def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
+    for features, (index,) in batches_of(50).as_numpy_iterator():
+        lengths = 1 + index % 13
+        assert features["token_ids"].shape[1] == min(b for b in BUCKETS if b >= lengths.max())
+        expected = np.where(
+            np.arange(features["token_ids"].shape[1]) < lengths[:, None], index[:, None], 0
+        )
+        np.testing.assert_array_equal(features["token_ids"], expected)
+        np.testing.assert_array_equal(features["padding_mask"], expected != 0)
+
+
+def test_a_batch_holds_rows_of_like_length():
+    batches = list(batches_of(200, buckets=range(1, 17)).as_numpy_iterator())
+    padded = sum(features["token_ids"].size for features, _ in batches)
+    needed = sum(1 + i % 13 for i in range(1, 201))
+    assert padded < 1.05 * needed
+
+
+def test_shuffling_is_seeded_and_differs_between_epochs():
+    def order(dataset):
+        return [tuple(index) for _, (index,) in dataset.as_numpy_iterator()]
+
+    first, second = batches_of(60, shuffle_seed=1), batches_of(60, shuffle_seed=1)
+    epochs = [order(first), order(first)]
+    assert epochs[0] != epochs[1]
+    assert epochs == [order(second), order(second)]
+    assert order(batches_of(60, shuffle_seed=2)) != epochs[0]
+
+
+def test_a_padded_last_batch_has_static_shape_and_says_which_rows_are_real():
+    dataset = batches_of(10, pad_last_batch=True)
+    features, (_, is_real) = dataset.element_spec
+    assert features["token_ids"].shape[0] == is_real.shape[0] == 4
+    batches = list(dataset.as_numpy_iterator())
+    real = np.concatenate([index[is_real == 1] for _, (index, is_real) in batches])
+    assert sorted(real) == list(range(1, 11))
+    assert sum(is_real.sum() for _, (_, is_real) in batches) == 10
+
+
+def test_no_rows_give_no_batches():
+    assert list(batches_of(0)) == []
+
+
+def test_a_row_longer_than_the_last_bucket_is_an_error_and_not_cut():
+    features = {"token_ids": tf.ragged.constant([[1] * 17])}
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        pad_to_bucket(features, tf.constant(BUCKETS, tf.int64))

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "very"]
+
+
+def make_classifier(**arguments):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=32,
+    )
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=32)
+    arguments = {"class_names": ["negative", "positive"], **arguments}
+    return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)
+
+
+@pytest.fixture
+def classifier():
+    classifier = make_classifier()
+    classifier.compile(AdamW(1e-2))
+    return classifier
+
+
+def reviews(count=70):
+    """Texts of many lengths whose label one word decides."""
+    labels = np.arange(count) % 2
+    texts = [
+        "a " * (index % 11) + ("good" if label else "bad") + " film" * (index % 5)
+        for index, label in enumerate(labels)
+    ]
+    return texts, labels
+
+
+@pytest.fixture(scope="module")
+def trained():
+    keras.utils.set_random_seed(1)
+    classifier = make_classifier()
+    classifier.compile(AdamW(1e-2))
+    texts, labels = reviews()
+    history = classifier.fit(
+        texts, labels, epochs=6, batch_size=16, validation_split=0.2, verbose=0
+    )
+    return classifier, history.history
+
+
+def test_fit_on_strings_learns(trained):
+    classifier, history = trained
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    assert history["val_accuracy"][-1] == 1.0
+    texts, labels = reviews()
+    loss, accuracy = classifier.evaluate(texts, labels, verbose=0)
+    assert accuracy == 1.0
+    assert loss < 0.3
+
+
+def test_predict_keeps_the_order_and_ignores_the_neighbours(trained):
+    classifier, _ = trained
+    texts, _ = reviews(37)
+    together = classifier.predict(texts, batch_size=8, verbose=0)
+    assert together.dtype == np.float32
+    alone = np.concatenate([classifier.predict([text], verbose=0) for text in texts[:6]])
+    np.testing.assert_allclose(together[:6], alone, atol=1e-5)
+    dataset = tf.data.Dataset.from_tensor_slices(texts)
+    labelled = tf.data.Dataset.from_tensor_slices((texts, np.zeros(37, int)))
+    for same in (dataset, dataset.batch(5), labelled, np.array(texts)):
+        np.testing.assert_allclose(classifier.predict(same, verbose=0), together, atol=1e-5)
+
+
+def test_text_and_its_features_give_the_same_logits(trained):
+    classifier, _ = trained
+    texts, _ = reviews(9)
+    features = {k: v.numpy() for k, v in classifier.preprocessor(texts).items()}
+    np.testing.assert_allclose(
+        classifier.predict(texts, verbose=0), classifier.predict(features, verbose=0), atol=1e-5
+    )
+
+
+def test_classify_answers_with_names_and_probabilities(trained):
+    classifier, _ = trained
+    answers = classifier.classify(["a very good film", "bad"])
+    assert [answer["label"] for answer in answers] == ["positive", "negative"]
+    assert all(0.5 < answer["score"] <= 1 for answer in answers)
+    assert classifier.classify("bad") == pytest.approx(answers[1], abs=1e-5)
+
+
+def test_no_text_gives_no_answers(trained):
+    assert trained[0].predict([], verbose=0).shape == (0, 2)
+    assert trained[0].classify([]) == []
+
+
+def test_a_saved_classifier_answers_and_trains_on(trained, tmp_path):
+    classifier, _ = trained
+    texts, labels = reviews(16)
+    classifier.save(tmp_path / "classifier.keras")
+    same = keras.models.load_model(tmp_path / "classifier.keras")
+    assert same.class_names == ("negative", "positive")
+    np.testing.assert_allclose(
+        same.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
+    )
+    assert isinstance(same.optimizer, AdamW)
+    assert int(same.optimizer.iterations) == int(classifier.optimizer.iterations)
+    same.fit(texts, labels, verbose=0)
+
+
+def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
+    classifier, _ = trained
+    texts, _ = reviews(5)
+    classifier.save_to_preset(tmp_path / "preset")
+    same = TextClassifier.from_preset(tmp_path / "preset")
+    assert same.class_names == ("negative", "positive")
+    assert same.preprocessor.sequence_length == 32
+    np.testing.assert_allclose(
+        same.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
+    )
+
+
+def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_path):
+    trained[0].save_to_preset(tmp_path / "preset")
+    with pytest.warns(UserWarning, match="for 2 classes and 3 are wanted"):
+        other = TextClassifier.from_preset(tmp_path / "preset", num_classes=3)
+    assert other.predict(["good"], verbose=0).shape == (1, 3)
+
+
+def test_labels_may_be_names(classifier):
+    texts, labels = reviews(20)
+    names = [classifier.class_names[label] for label in labels]
+    keras.utils.set_random_seed(3)
+    by_name = classifier.evaluate(texts, names, verbose=0)
+    assert by_name == pytest.approx(classifier.evaluate(texts, labels, verbose=0))
+    with pytest.raises(ValueError, match="'neutral'; the classes are negative, positive"):
+        classifier.fit(["good"], ["neutral"])
+
+
+def test_pairs_train_in_every_form(trained):
+    classifier, _ = trained
+    pairs = [("good", "film"), ("bad", "a film"), ("a", "very bad film")]
+    columns = tuple(zip(*pairs, strict=True))
+    forms = [pairs, (list(columns[0]), list(columns[1]))]
+    forms.append({"text": list(columns[0]), "text_pair": list(columns[1])})
+    logits = [classifier.predict(form, verbose=0) for form in forms]
+    for other in logits[1:]:
+        np.testing.assert_allclose(other, logits[0], atol=1e-6)
+    single = classifier.predict(list(columns[0]), verbose=0)
+    assert np.abs(single - logits[0]).max() > 1e-3
+
+
+def test_pairs_are_fitted(classifier):
+    columns = (["good", "bad", "a"], ["film", "a film", "very bad film"])
+    classifier.fit(columns, [1, 0, 0], verbose=0)
+    dataset = tf.data.Dataset.from_tensor_slices((columns, [1, 0, 0]))
+    classifier.fit(dataset, verbose=0, validation_data=dataset.batch(2))
+
+
+def test_a_regression_learns_a_score():
+    keras.utils.set_random_seed(1)
+    regressor = make_classifier(num_classes=1, class_names=None)
+    regressor.compile(AdamW(1e-2))
+    texts, labels = reviews(64)
+    regressor.fit(texts, 4.0 * labels, epochs=12, batch_size=16, verbose=0)
+    good, bad = regressor.classify(["good", "bad"])
+    assert good["score"] - bad["score"] > 2
+
+
+def test_sample_weights_count(classifier):
+    texts = ["good", "bad", "good", "bad"]
+    ignored = classifier.evaluate(texts, [1, 0, 0, 1], sample_weight=[1, 1, 0, 0], verbose=0)
+    kept = classifier.evaluate(texts[:2], [1, 0], verbose=0)
+    assert ignored == pytest.approx(kept, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.fit(["good"], [0, 1]), "1 texts and 2 labels"),
+        (lambda c: c.fit(np.array([[99]]), np.array([0])), "token_ids holds 99"),
+        (lambda c: c.predict(np.array([[99]])), "token_ids holds 99"),
+        (lambda c: c.fit(["good"], [0], validation_data=["bad"]), "validation_data must be"),
+        (
+            lambda c: c.predict(tf.data.Dataset.from_tensor_slices((["a"], ["b"]))),
+            "pair of texts or a text and its label",
+        ),
+    ],
+)
+def test_misuse_is_explained(classifier, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(classifier)
+
+
+def test_a_task_without_a_preprocessor_says_what_to_do():
+    backbone = make_classifier().backbone
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        TextClassifier(backbone, 2).predict(["good"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"class_names": None}, "num_classes"),
+        ({"num_classes": 0, "class_names": None}, "num_classes is 0"),
+        ({"num_classes": 3}, "num_classes is 3, but class_names has 2"),
+    ],
+)
+def test_wrong_classes_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_classifier(**arguments)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch compiles differently")
+def test_one_trace_for_each_bucket_with_jit_compile():
+    classifier = make_classifier()
+    classifier.compile(AdamW(1e-3), jit_compile=True)
+    traced = []
+    original = classifier.backbone.call
+
+    def noting_call(inputs, **kwargs):
+        traced.append(tuple(inputs["token_ids"].shape))
+        return original(inputs, **kwargs)
+
+    classifier.backbone.call = noting_call
+    texts = ["good " * (1 + index % 30) for index in range(45)]
+    classifier.fit(texts, np.arange(45) % 2, batch_size=8, epochs=2, verbose=0)
+    static = [shape for shape in traced if None not in shape]
+    assert set(static) <= {(8, 16), (8, 32)}
+    assert len(static) == len(set(static))
