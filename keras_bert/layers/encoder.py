@@ -32,7 +32,9 @@ class BiasActivation(keras.layers.Layer):
         self.activation = activation
 
     def build(self, input_shape: Any) -> None:
-        self.bias = self.add_weight(name="bias", shape=input_shape[-1:], initializer="zeros")
+        self.bias = self.add_weight(
+            name="bias", shape=input_shape[-1:], initializer="zeros", autocast=False
+        )
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         return bias_activation(inputs, self.bias, self.activation, training=training)
@@ -69,7 +71,7 @@ class BiasResidualNorm(keras.layers.Layer):
 
     def build(self, inputs_shape: Any, residual_shape: Any = None) -> None:
         shape = inputs_shape[-1:]
-        self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros")
+        self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros", autocast=False)
         # LayerNorm computes in float32, so its weights are not cast down for it.
         self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)

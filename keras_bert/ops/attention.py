@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaled dot-product attention, fused by the backend whenever nothing has to look inside."""
+"""Scaled dot-product self-attention, fused by the backend whenever nothing has to look inside."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ import keras
 from keras import ops
 
 from keras_bert.ops import dispatch
-
-# Added to the scores of masked keys: far below any score, finite in every float dtype, so that
-# a row without a single key gives an even average instead of NaN.
-MASKED_SCORE = -1e9
+from keras_bert.ops.masked_score import masked_score
 
 
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query_key_value: Any,
     mask: Any = None,
     *,
     dropout: float = 0.0,
@@ -29,17 +24,15 @@ def attention(
     """`softmax(Q K^T / sqrt(d)) V`, with dropout on the probabilities while training.
 
     Args:
-        query: `(batch, length, heads, head_dim)`.
-        key: `(batch, source, heads, head_dim)`.
-        value: `(batch, source, heads, head_dim)`.
-        mask: Boolean, broadcastable to `(batch, heads, length, source)`, True where a query may
+        query_key_value: `(batch, length, 3, heads, head_dim)`, as one product gives the three.
+        mask: Boolean, broadcastable to `(batch, heads, length, length)`, True where a query may
             look; `None` where it may look everywhere.
         dropout: Rate; applied only when `training`.
         seed: A `keras.random.SeedGenerator`, needed where dropout is active.
         training: Whether dropout is active and gradients will be wanted.
 
     Returns:
-        `(batch, length, heads, head_dim)` in the dtype of `query`.
+        `(batch, length, heads, head_dim)` in the dtype of the input.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1.
@@ -47,16 +40,18 @@ def attention(
     rate = dropout if training else 0.0
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
-        return kernels.attention(query, key, value, mask, dropout=rate, seed=seed)
-    if rate == 0.0:
-        return ops.dot_product_attention(query, key, value, mask=mask)
-    return attention_with_scores(query, key, value, mask, dropout=rate, seed=seed)[0]
+        return kernels.attention(query_key_value, mask, dropout=rate, seed=seed)
+    if rate:
+        return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
+    plain = dispatch.tensorflow_plain()
+    if plain is not None:
+        return plain.attention(query_key_value, mask)
+    query, key, value = _split(query_key_value)
+    return ops.dot_product_attention(query, key, value, mask=mask)
 
 
 def attention_with_scores(
-    query: Any,
-    key: Any,
-    value: Any,
+    query_key_value: Any,
     mask: Any = None,
     *,
     dropout: float = 0.0,
@@ -66,13 +61,18 @@ def attention_with_scores(
 
     Returns:
         The output `(batch, length, heads, head_dim)`, and the probabilities before dropout
-        `(batch, heads, length, source)`, in the dtype of `query`.
+        `(batch, heads, length, length)`, in the dtype of the input.
     """
-    dtype = query.dtype
+    query, key, value = _split(query_key_value)
     scores = ops.einsum("btnh,bsnh->bnts", query, key)
     scores = ops.cast(scores, "float32") / math.sqrt(query.shape[-1])
     if mask is not None:
-        scores = ops.where(mask, scores, MASKED_SCORE)
-    probabilities = ops.cast(ops.softmax(scores, axis=-1), dtype)
+        scores = ops.where(mask, scores, masked_score("float32"))
+    probabilities = ops.cast(ops.softmax(scores, axis=-1), query.dtype)
     kept = keras.random.dropout(probabilities, dropout, seed=seed) if dropout else probabilities
     return ops.einsum("bnts,bsnh->btnh", kept, value), probabilities
+
+
+def _split(query_key_value: Any) -> tuple[Any, Any, Any]:
+    """Query, key and value, each `(batch, length, heads, head_dim)`."""
+    return query_key_value[:, :, 0], query_key_value[:, :, 1], query_key_value[:, :, 2]

@@ -15,11 +15,20 @@ def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
     With a GPU or TPU, XLA compiles the whole step and fuses by itself. At inference the plain
     operations are kept: stock TensorFlow Serving refuses graphs that ask for XLA.
     """
-    if True or not training or not _tensorflow_without_accelerator():
+    if not training or not _tensorflow_without_accelerator():
         return None
     from keras_bert.ops import tensorflow_cpu
 
     return tensorflow_cpu
+
+
+def tensorflow_plain() -> ModuleType | None:
+    """TensorFlow's own operations in a good order, or `None` on the other backends."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    from keras_bert.ops import tensorflow_plain
+
+    return tensorflow_plain
 
 
 @functools.cache

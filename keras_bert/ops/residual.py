@@ -26,6 +26,9 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     Reference:
         [Layer Normalization](https://arxiv.org/abs/1607.06450), equation 4.
     """
+    plain = dispatch.tensorflow_plain()
+    if plain is not None:
+        return plain.layer_norm(x, gamma, beta, epsilon)
     return ops.layer_normalization(x, gamma, beta, axis=-1, epsilon=epsilon)
 
 

@@ -1,2 +1,246 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training computations for TensorFlow on a CPU: fused forward and backward passes."""
+"""Training computations for TensorFlow on a CPU: forward and backward passes written by hand.
+
+Matrix products stay with oneDNN, which is the fastest at them. What lies between them is a chain of
+element-wise operations, each a pass over memory for TensorFlow: here every chain is one small
+function that XLA compiles to one or two passes, in float32 inside. Kept for the backward pass is
+what is there anyhow; the rest is computed again.
+
+Every tensor is an argument: a gradient function that closes over one would not differentiate it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.ops.tensorflow_dropout import dropout as dropped
+from keras_bert.ops.tensorflow_dropout import make_key
+from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
+
+_compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
+
+
+def bias_activation(x: Any, bias: Any, activation: str) -> Any:
+    """`keras_bert.ops.bias_activation`, for an activation that `knows_activation`."""
+
+    @tf.custom_gradient
+    def compute(x: Any, bias: Any) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Any) -> tuple[Any, Any]:
+            along_x = _activation_gradient(activation)(x, bias, upstream)
+            return along_x, tf.cast(_sum_rows(along_x), bias.dtype)
+
+        return _activation(activation)(x, bias), gradient
+
+    return compute(x, tf.convert_to_tensor(bias))
+
+
+def knows_activation(name: str) -> bool:
+    """Whether `bias_activation` has the activation's derivative."""
+    return name in _ACTIVATIONS
+
+
+def bias_dropout_residual_layer_norm(
+    x: Any,
+    residual: Any,
+    bias: Any,
+    gamma: Any,
+    beta: Any,
+    *,
+    epsilon: float,
+    dropout: float,
+    seed: Any,
+) -> Any:
+    """`keras_bert.ops.bias_dropout_residual_layer_norm` while training."""
+
+    @tf.custom_gradient
+    def compute(
+        x: Any, residual: Any, bias: Any, gamma: Any, beta: Any, key: Any
+    ) -> tuple[Any, Callable[[Any], Any]]:
+        y, mean, scale = _norm(epsilon, dropout)(x, residual, bias, gamma, beta, key)
+
+        def gradient(upstream: Any) -> tuple[Any, ...]:
+            arguments = (x, residual, bias, gamma, mean, scale, upstream, key)
+            along_x, along_residual, *rows = _norm_gradient(dropout)(*arguments)
+            along_weights = (
+                tf.cast(row, weight.dtype)
+                for row, weight in zip(rows, (bias, gamma, beta), strict=True)
+            )
+            return along_x, along_residual, *along_weights, None
+
+        return y, gradient
+
+    rows = (-1, x.shape[-1])
+    weights = (tf.convert_to_tensor(weight) for weight in (bias, gamma, beta))
+    y = compute(tf.reshape(x, rows), tf.reshape(residual, rows), *weights, make_key(dropout, seed))
+    return tf.reshape(y, tf.shape(x))
+
+
+def attention(query_key_value: Any, mask: Any, *, dropout: float, seed: Any) -> Any:
+    """`keras_bert.ops.attention` while training."""
+
+    @tf.custom_gradient
+    def compute(query_key_value: Any, key: Any) -> tuple[Any, Callable[[Any], Any]]:
+        queries, keys, values = split_heads(query_key_value)
+        probabilities = attention_probabilities(queries, keys, mask)
+        kept = _dropped(dropout)(probabilities, key) if dropout else probabilities
+
+        def gradient(upstream: Any) -> tuple[Any, None]:
+            upstream = tf.transpose(upstream, (0, 2, 1, 3))
+            along_kept = tf.matmul(upstream, values, transpose_b=True)
+            scale = 1 / math.sqrt(queries.shape[-1])
+            along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, key)
+            along_three = (
+                tf.matmul(along_scores, keys),
+                tf.matmul(along_scores, queries, transpose_a=True),
+                tf.matmul(kept, upstream, transpose_a=True),
+            )
+            # (3, batch, heads, length, head_dim) -> (batch, length, 3, heads, head_dim)
+            return tf.transpose(tf.stack(along_three), (1, 3, 0, 2, 4)), None
+
+        return tf.transpose(tf.matmul(kept, values), (0, 2, 1, 3)), gradient
+
+    return compute(query_key_value, make_key(dropout, seed))
+
+
+# === Activations: the value and the derivative, from the same float32 argument ===
+
+
+def _gelu_erf(u: Any) -> Any:
+    return u * _normal_below(u)
+
+
+def _gelu_erf_derivative(u: Any) -> Any:
+    return _normal_below(u) + u * tf.exp(-0.5 * u * u) * (1 / math.sqrt(2 * math.pi))
+
+
+def _normal_below(u: Any) -> Any:
+    return 0.5 + 0.5 * tf.math.erf(u * math.sqrt(0.5))
+
+
+def _gelu_tanh(u: Any) -> Any:
+    return 0.5 * u * (1 + _gelu_tanh_inner(u))
+
+
+def _gelu_tanh_derivative(u: Any) -> Any:
+    inner = _gelu_tanh_inner(u)
+    slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * u * u)
+    return 0.5 * (1 + inner) + 0.5 * u * (1 - inner * inner) * slope
+
+
+def _gelu_tanh_inner(u: Any) -> Any:
+    return tf.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u * u * u))
+
+
+_ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "gelu_erf": (_gelu_erf, _gelu_erf_derivative),
+    "gelu_tanh": (_gelu_tanh, _gelu_tanh_derivative),
+}
+
+
+# === The compiled functions ===
+
+
+@functools.cache
+def _activation(name: str) -> Callable[..., Any]:
+    function, _ = _ACTIVATIONS[name]
+
+    @_compiled
+    def activation(x: Any, bias: Any) -> Any:
+        return tf.cast(function(_wide(x) + _wide(bias)), x.dtype)
+
+    return activation
+
+
+@functools.cache
+def _activation_gradient(name: str) -> Callable[..., Any]:
+    _, derivative = _ACTIVATIONS[name]
+
+    @_compiled
+    def activation_gradient(x: Any, bias: Any, upstream: Any) -> Any:
+        return tf.cast(_wide(upstream) * derivative(_wide(x) + _wide(bias)), x.dtype)
+
+    return activation_gradient
+
+
+@_compiled
+def _sum_rows(x: Any) -> Any:
+    # On its own: fused with what computes `x`, XLA would compute that once more for the sum.
+    return tf.reduce_sum(_wide(x), 0)
+
+
+@functools.cache
+def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
+    @_compiled
+    def norm(
+        x: Any, residual: Any, bias: Any, gamma: Any, beta: Any, key: Any
+    ) -> tuple[Any, Any, Any]:
+        total = _wide(residual) + dropped(_wide(x) + _wide(bias), rate, key)
+        mean = tf.reduce_mean(total, -1, keepdims=True)
+        centred = total - mean
+        scale = tf.math.rsqrt(tf.reduce_mean(centred * centred, -1, keepdims=True) + epsilon)
+        return tf.cast(centred * scale * _wide(gamma) + _wide(beta), x.dtype), mean, scale
+
+    return norm
+
+
+@functools.cache
+def _norm_gradient(rate: float) -> Callable[..., Any]:
+    @_compiled
+    def norm_gradient(
+        x: Any,
+        residual: Any,
+        bias: Any,
+        gamma: Any,
+        mean: Any,
+        scale: Any,
+        upstream: Any,
+        key: Any,
+    ) -> tuple[Any, ...]:
+        total = _wide(residual) + dropped(_wide(x) + _wide(bias), rate, key)
+        normal, upstream = (total - mean) * scale, _wide(upstream)
+        along_normal = upstream * _wide(gamma)
+        along_total = scale * (
+            along_normal
+            - tf.reduce_mean(along_normal, -1, keepdims=True)
+            - normal * tf.reduce_mean(along_normal * normal, -1, keepdims=True)
+        )
+        along_x = dropped(along_total, rate, key)
+        along_weights = (along_x, upstream * normal, upstream)
+        return (
+            tf.cast(along_x, x.dtype),
+            tf.cast(along_total, residual.dtype),
+            *(tf.reduce_sum(rows, 0) for rows in along_weights),
+        )
+
+    return norm_gradient
+
+
+@functools.cache
+def _dropped(rate: float) -> Callable[..., Any]:
+    @_compiled
+    def apply_dropout(x: Any, key: Any) -> Any:
+        return tf.cast(dropped(_wide(x), rate, key), x.dtype)
+
+    return apply_dropout
+
+
+@functools.cache
+def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
+    @_compiled
+    def softmax_gradient(probabilities: Any, upstream: Any, key: Any) -> Any:
+        wide = _wide(probabilities)
+        product = wide * dropped(_wide(upstream), rate, key)
+        total = tf.reduce_sum(product, -1, keepdims=True)
+        return tf.cast((product - wide * total) * scale, probabilities.dtype)
+
+    return softmax_gradient
+
+
+def _wide(x: Any) -> Any:
+    """In float32, or float64 where it already is."""
+    return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
