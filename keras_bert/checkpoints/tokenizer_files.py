@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from keras_bert.checkpoints.folders import read_json, read_text, write_json
 VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
+
+_SPECIAL = re.compile(r"\[.+\]|<.+>")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +79,12 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
-    """Whether no word piece, special tokens like `[CLS]` aside, has an uppercase letter.
+    """Whether no word piece, special ones like `[CLS]` and `<S>` aside, has an uppercase letter.
 
     For folders that do not say, the TF1 release's above all: of its vocabularies the cased ones
-    have thousands of such pieces, and the uncased ones none.
+    have thousands of such pieces, and the uncased ones and the Chinese one none.
     """
-    words = (piece for piece in vocabulary if not (piece.startswith("[") and piece.endswith("]")))
-    return all(word == word.lower() for word in words)
+    return all(word == word.lower() for word in vocabulary if not _SPECIAL.fullmatch(word))
 
 
 def write_tokenizer(

@@ -11,55 +11,64 @@ import keras_hub
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import CheckpointError
+from keras_bert.checkpoints import CheckpointError, hub
 from keras_bert.models import Backbone
 from tests.checkpoints.small_models import VOCABULARY, small_backbone
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
-# A process of its own: both libraries read their environment when they are imported.
+# A process of its own, for the libraries read their environment when they are imported; and one
+# for all, for it takes long to start.
 LOAD = """
 import sys
 import keras_bert
-checkpoint = keras_bert.checkpoints.open_checkpoint(sys.argv[1])
-backbone = keras_bert.Backbone.from_preset(sys.argv[1])
-print("layers:", backbone.config.num_layers, checkpoint.format)
+for source in sys.argv[1:]:
+    try:
+        backbone = keras_bert.Backbone.from_preset(source)
+        print("loaded:", source, backbone.config.num_layers)
+    except keras_bert.checkpoints.CheckpointError as error:
+        print("error:", error)
 """
 
 
-def load_in_a_process(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", LOAD, source],
+def test_addresses_and_names_are_found_in_the_caches_of_those_who_download_them(tmp_path):
+    hub_cache, kaggle_cache = tmp_path / "hub", tmp_path / "kaggle"
+    _fill_hub_cache(hub_cache)
+    _fill_kaggle_cache(kaggle_cache)
+    environment = {
+        "HF_HUB_CACHE": str(hub_cache),
+        "HF_HUB_OFFLINE": "1",
+        "KAGGLEHUB_CACHE": str(kaggle_cache),
+        "HTTPS_PROXY": "http://127.0.0.1:9",  # nobody listens: no file comes from elsewhere
+    }
+    sources = ("hf://org/tiny", f"hf://org/tiny@{COMMIT}", "hf://org/b", "bert_tiny_en_uncased")
+    run = subprocess.run(
+        [sys.executable, "-c", LOAD, *sources],
         env=os.environ | environment,
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,
     )
+    assert "loaded: hf://org/tiny 2\n" in run.stdout, run.stderr
+    assert f"loaded: hf://org/tiny@{COMMIT} 2\n" in run.stdout
+    assert "error: hf://org/b could not be fetched: " in run.stdout
+    assert "loaded: bert_tiny_en_uncased 3\n" in run.stdout
 
 
-def hub_cache_with(write, root: Path) -> None:
+def _fill_hub_cache(root: Path) -> None:
     """A model in the layout of Hugging Face's cache, as a download leaves it."""
     model = root / "models--org--tiny"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text(COMMIT)
-    write(model / "snapshots" / COMMIT)
+    checkpoints.save_hugging_face(small_backbone(), model / "snapshots" / COMMIT)
 
 
-def test_an_address_of_the_hub_is_found_in_its_cache(tmp_path):
-    hub_cache_with(lambda path: checkpoints.save_hugging_face(small_backbone(), path), tmp_path)
-    run = load_in_a_process("hf://org/tiny", HF_HUB_CACHE=str(tmp_path), HF_HUB_OFFLINE="1")
-    assert "layers: 2 hugging_face" in run.stdout, run.stderr
-    run = load_in_a_process("hf://org/other", HF_HUB_CACHE=str(tmp_path), HF_HUB_OFFLINE="1")
-    assert "CheckpointError: hf://org/other could not be fetched" in run.stderr
-
-
-def test_a_name_that_keras_hub_knows_is_found_in_its_cache(tmp_path):
-    handle = keras_hub.src.utils.preset_utils.BUILTIN_PRESETS["bert_tiny_en_uncased"][
-        "kaggle_handle"
-    ]
-    organisation, model, *variant = handle.removeprefix("kaggle://").split("/")
-    files = tmp_path / "models" / "/".join([organisation, model, *variant])
+def _fill_kaggle_cache(root: Path) -> None:
+    """A preset in the layout of kagglehub's cache, as a download leaves it."""
+    presets = keras_hub.models.BertBackbone.presets
+    handle = presets["bert_tiny_en_uncased"]["kaggle_handle"].removeprefix("kaggle://")
+    files = root / "models" / handle
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=20,
         num_layers=3,
@@ -70,15 +79,10 @@ def test_a_name_that_keras_hub_knows_is_found_in_its_cache(tmp_path):
     )
     backbone.save_to_preset(str(files))
     keras_hub.models.BertTokenizer(VOCABULARY).save_to_preset(str(files))
-    markers = files.parent / ".complete" / files.name
     for path in [path for path in files.rglob("*") if path.is_file()]:
-        marker = markers / f"{path.relative_to(files)}.complete"
+        marker = files.parent / ".complete" / files.name / f"{path.relative_to(files)}.complete"
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
-    run = load_in_a_process(
-        "bert_tiny_en_uncased", KAGGLEHUB_CACHE=str(tmp_path), HTTPS_PROXY="http://127.0.0.1:9"
-    )
-    assert "layers: 3 keras_hub" in run.stdout, run.stderr
 
 
 def test_a_malformed_address_is_an_error():
@@ -87,8 +91,6 @@ def test_a_malformed_address_is_an_error():
 
 
 def test_the_downloads_name_no_pickle():
-    from keras_bert.checkpoints import hub
-
     patterns = (*hub._SMALL_FILES, *hub._WEIGHT_FILES)
     files = ["model.safetensors", "pytorch_model.bin", "a.pt", "a.pkl", "config.json", "vocab.txt"]
     kept = huggingface_hub.utils.filter_repo_objects(files, allow_patterns=patterns)

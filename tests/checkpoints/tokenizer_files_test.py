@@ -32,13 +32,14 @@ def test_what_is_written_is_read(lowercase, tmp_path):
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_tokenizer_of_transformers_is_read_without_vocab_txt(lowercase, tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    vocabulary = [piece for piece in VOCABULARY if piece != "\u2028"]  # which it splits lines at
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
     tokenizer = transformers.BertTokenizer.from_pretrained(tmp_path, do_lower_case=lowercase)
     tokenizer.save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "vocab.txt").unlink(missing_ok=True)
     assert (tmp_path / "saved" / "tokenizer.json").exists()
     found = read_tokenizer(tmp_path / "saved")
-    assert found.vocabulary == VOCABULARY
+    assert found.vocabulary == vocabulary
     assert found.lowercase is lowercase
     (tmp_path / "saved" / "tokenizer_config.json").unlink()
     assert read_tokenizer(tmp_path / "saved").lowercase is lowercase
@@ -95,7 +96,7 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
         (["[PAD]", "film"], True),
         (["[PAD]", "Film"], False),
         (["##É"], False),
-        (["[unused1]"], True),
+        (["[unused1]", "<T>"], True),
     ],
 )
 def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncased, tmp_path):
