@@ -14,7 +14,7 @@ ERROR_FILE = "error.txt"
 
 
 def export_in_child_process(folder: Path) -> None:
-    """Runs `saved_model.export_job` in a process of its own.
+    """Runs `run_job` in a process of its own.
 
     Args:
         folder: The job's.

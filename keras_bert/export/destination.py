@@ -6,16 +6,18 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+NEW, _REPLACED = "new", "replaced"
 
 
 @contextlib.contextmanager
-def new_destination(filepath: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """A working folder beside `filepath`; what is in it as `model` at the end is put there.
+def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterator[Path]:
+    """A working folder beside `paths`; what its folder `new` holds of their names is put there.
 
     Args:
-        filepath: The file or folder to make.
+        paths: The files or folders to make, all in one folder.
         overwrite: Whether to replace what is there.
 
     Yields:
@@ -23,19 +25,18 @@ def new_destination(filepath: str | os.PathLike[str], *, overwrite: bool = False
 
     Raises:
         FileExistsError: If there is something, and not `overwrite`.
-        ValueError: If `filepath` is a URL.
     """
-    if "://" in os.fspath(filepath):
-        raise ValueError(
-            f"filepath is {os.fspath(filepath)!r}; it must be local. Export to a folder, and copy "
-            "that."
-        )
-    path = Path(filepath).absolute()
-    if os.path.lexists(path) and not overwrite:
-        raise FileExistsError(f"{path} exists already; pass overwrite=True to replace it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        yield Path(folder)
-        if os.path.lexists(path):
-            os.rename(path, Path(folder, "replaced"))
-        os.rename(Path(folder, "model"), path)
+    existing = [path for path in paths if os.path.lexists(path)]
+    if existing and not overwrite:
+        raise FileExistsError(f"{existing[0]} exists already; pass overwrite=True to replace it.")
+    parent = paths[0].absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{paths[0].name}.", dir=parent) as name:
+        folder = Path(name)
+        (folder / NEW).mkdir()
+        (folder / _REPLACED).mkdir()
+        yield folder
+        for path in existing:
+            os.rename(path, folder / _REPLACED / path.name)
+        for path in paths:
+            os.rename(folder / NEW / path.name, path)

@@ -13,22 +13,28 @@ import keras
 
 
 @dataclasses.dataclass(frozen=True)
-class SavedModelOptions:
-    """What a text SavedModel shall be.
+class ExportOptions:
+    """What shall be written.
 
     Args:
+        name: The file's or folder's name.
+        format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
         class_names: The labels to return; `None` for a regression.
+        dtype: Of the encoder's weights and products: `float32` or `bfloat16`.
         pair: Whether the signatures take two texts.
-        dtype: `float32` or `bfloat16`.
         max_batch_size: The largest batch that a server forms.
         warm_up: Whether to add requests that a server runs before it answers any.
+        sequence_length: The one length that a LiteRT model takes, in tokens.
     """
 
+    name: str
+    format: str
     class_names: tuple[str, ...] | None
-    pair: bool
     dtype: str
+    pair: bool
     max_batch_size: int
     warm_up: bool
+    sequence_length: int
 
 
 def write_task(task: Any, folder: Path) -> None:
@@ -57,13 +63,13 @@ def read_task(folder: Path, dtype: str) -> Any:
     return task
 
 
-def write_options(options: SavedModelOptions, folder: Path) -> None:
+def write_options(options: ExportOptions, folder: Path) -> None:
     """Writes what `read_options` reads."""
     (folder / "options.json").write_text(json.dumps(dataclasses.asdict(options)))
 
 
-def read_options(folder: Path) -> SavedModelOptions:
+def read_options(folder: Path) -> ExportOptions:
     """The options of `write_options`."""
     fields = json.loads((folder / "options.json").read_text())
     names = fields.pop("class_names")
-    return SavedModelOptions(class_names=None if names is None else tuple(names), **fields)
+    return ExportOptions(class_names=None if names is None else tuple(names), **fields)

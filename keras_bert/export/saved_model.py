@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.export.job import SavedModelOptions, read_options, read_task
+from keras_bert.export.job import ExportOptions
 from keras_bert.export.serving_files import write_batching_parameters, write_warm_up_requests
 from keras_bert.export.serving_ops import check_serving_ops
 
@@ -17,21 +17,7 @@ TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
 
 
-def export_job(folder: Path) -> None:
-    """Exports the task in a job's folder to the folder `model` within.
-
-    Args:
-        folder: Holds what `write_task` and `write_options` wrote.
-
-    Raises:
-        ExportError: If a server could not run the model.
-    """
-    options = read_options(folder)
-    task = read_task(folder, options.dtype)
-    write_saved_model(task, folder / "model", options)
-
-
-def write_saved_model(task: Any, folder: Path, options: SavedModelOptions) -> None:
+def write_saved_model(task: Any, folder: Path, options: ExportOptions) -> None:
     """Writes signatures, weights and the server's own files.
 
     Args:
@@ -46,12 +32,7 @@ def write_saved_model(task: Any, folder: Path, options: SavedModelOptions) -> No
         TEXT_SIGNATURE: _text_signature(task, options).get_concrete_function(),
         IDS_SIGNATURE: _ids_signature(task, options).get_concrete_function(),
     }
-    # Only the variables that the graphs read. To track the model itself would store each weight
-    # a second time, and the states of its random generators.
-    variables = {id(v): v for graph in signatures.values() for v in graph.variables}
-    root = tf.Module()
-    root.weights = list(variables.values())
-    tf.saved_model.save(root, str(folder), signatures=signatures)
+    save_signatures(signatures, folder)
     check_serving_ops(folder)
     write_batching_parameters(folder, options.max_batch_size)
     if options.warm_up:
@@ -64,11 +45,21 @@ def write_saved_model(task: Any, folder: Path, options: SavedModelOptions) -> No
         )
 
 
-def _text_inputs(options: SavedModelOptions) -> tuple[str, ...]:
+def save_signatures(signatures: dict[str, Any], folder: Path) -> None:
+    """Writes concrete functions, and the variables that they read, as a SavedModel."""
+    # To track the model itself would store each weight a second time, and the states of its
+    # random generators.
+    variables = {id(v): v for function in signatures.values() for v in function.variables}
+    root = tf.Module()
+    root.weights = list(variables.values())
+    tf.saved_model.save(root, str(folder), signatures=signatures)
+
+
+def _text_inputs(options: ExportOptions) -> tuple[str, ...]:
     return ("text", "text_pair") if options.pair else ("text",)
 
 
-def _text_signature(task: Any, options: SavedModelOptions) -> Any:
+def _text_signature(task: Any, options: ExportOptions) -> Any:
     preprocessor = task.preprocessor
     answers = _answers(options.class_names)
 
@@ -87,7 +78,7 @@ def _text_signature(task: Any, options: SavedModelOptions) -> Any:
     return tf.function(serve_text, input_signature=specs, autograph=False)
 
 
-def _ids_signature(task: Any, options: SavedModelOptions) -> Any:
+def _ids_signature(task: Any, options: ExportOptions) -> Any:
     answers = _answers(options.class_names)
     names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
 

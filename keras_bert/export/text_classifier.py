@@ -15,9 +15,16 @@ import keras
 from keras_bert.export.child_process import export_in_child_process
 from keras_bert.export.destination import new_destination
 from keras_bert.export.errors import ExportError
-from keras_bert.export.job import SavedModelOptions, write_options, write_task
+from keras_bert.export.job import ExportOptions, write_options, write_task
 
-FORMATS = ("tf_saved_model",)
+# What the names of the files end in, the one asked for first; a SavedModel is a folder.
+SUFFIXES = {
+    "tf_saved_model": ("",),
+    "onnx": (".onnx",),
+    "openvino": (".xml", ".bin"),
+    "litert": (".tflite",),
+}
+_NEEDED_PACKAGE = {"onnx": "tf2onnx", "openvino": "openvino"}
 DTYPES = ("float32", "bfloat16")
 
 
@@ -31,13 +38,14 @@ def export_text_classifier(
     pair: bool = False,
     max_batch_size: int = 32,
     warm_up: bool = True,
+    sequence_length: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Writes a text classifier, or a regression, for serving.
+    """Writes a text classifier, or a regression, for serving, from every backend.
 
-    `tf_saved_model`, from every backend: a folder that TensorFlow Serving loads, or
-    `tf.saved_model.load` where `tensorflow_text` has been imported. Vocabulary and weights are
-    inside; a batch is padded to its longest row. Its signatures:
+    `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` where
+    `tensorflow_text` has been imported. Vocabulary and weights are inside; a batch is padded to
+    its longest row. Its signatures:
 
     - `serving_default`: `text`, string `(batch,)`, and with `pair` also `text_pair`. Returns
       `label`, string `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and
@@ -48,58 +56,69 @@ def export_text_classifier(
     Beside it lie `batching_params.pbtxt` and, with the package `tensorflow-serving-api`,
     requests to warm up with.
 
+    `onnx`, `openvino`, `litert`: the network without text, in float32. Inputs `token_ids`,
+    `segment_ids` and `padding_mask`, int32 `(batch, length)`; output `logits`, float32
+    `(batch, classes)`.
+
     Args:
         task: A `TextClassifier`.
         filepath: Where to. TensorFlow Serving wants a number as the last folder, the model's
-            version: `export/sst2/1`.
-        format: `tf_saved_model`.
+            version: `export/sst2/1`. The other formats are files, which end in `.onnx`, `.xml`
+            (a `.bin` is written beside it) and `.tflite`.
+        format: One of the above.
         class_names: Labels in the order of the class ids; `None` takes the task's own, or the
             ids if it has none.
         dtype: `float32`, or `bfloat16` for weights and matrix products at half the size; then
             LayerNorm, softmax and the logits still are float32.
-        pair: Whether the model takes two texts.
+        pair: Whether a SavedModel takes two texts.
         max_batch_size: The largest batch that a server forms of waiting requests.
         warm_up: Whether to add requests that a server runs before it answers any.
+        sequence_length: The one length that a LiteRT model takes, in tokens; `None` takes the
+            longest possible. The other formats take any.
         overwrite: Whether to replace what is at `filepath`. It is replaced whole, at the end.
 
     Raises:
         ValueError: If an argument is not one of the above, or the task has no preprocessor.
         FileExistsError: If there is something at `filepath`, and not `overwrite`.
-        ExportError: If the graph holds what the oldest supported server cannot run, or the
-            child process that exports from JAX or PyTorch fails.
+        ExportError: If the graph holds what the oldest supported server cannot run, a package
+            is missing, or the child process that exports has failed.
     """
-    _check_choice("format", format, FORMATS)
+    _check_choice("format", format, tuple(SUFFIXES))
     _check_choice("dtype", dtype, DTYPES)
-    if max_batch_size < 1:
-        raise ValueError(f"max_batch_size is {max_batch_size}; it must be at least 1.")
-    options = SavedModelOptions(
+    paths = _paths(filepath, format)
+    _check_exportable(task, format, dtype, pair)
+    options = ExportOptions(
+        name=paths[0].name,
+        format=format,
         class_names=_labels(task, class_names),
-        pair=pair,
         dtype=dtype,
-        max_batch_size=max_batch_size,
-        warm_up=warm_up and _can_warm_up(),
+        pair=pair,
+        max_batch_size=_at_least_one("max_batch_size", max_batch_size),
+        warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
+        sequence_length=_at_least_one(
+            "sequence_length", sequence_length or task.config.max_sequence_length
+        ),
     )
-    _ = task.preprocessor  # Raises where there is none
-    _check_not_quantized(task)
-    with new_destination(filepath, overwrite=overwrite) as folder:
+    with new_destination(paths, overwrite=overwrite) as folder:
         write_task(task, folder)
         write_options(options, folder)
-        _run(folder)
-    if not Path(filepath).name.isdecimal():
+        _run(folder, format)
+    if format == "tf_saved_model" and not paths[0].name.isdecimal():
         warnings.warn(
-            f"TensorFlow Serving looks for folders that are version numbers; "
-            f"{Path(filepath).name!r} is none. Export to {os.fspath(filepath)}/1 to serve it.",
+            f"TensorFlow Serving looks for folders that are version numbers; {paths[0].name!r} "
+            f"is none. Export to {paths[0] / '1'} to serve it.",
             stacklevel=3,
         )
 
 
-def _run(folder: Path) -> None:
-    if keras.backend.backend() != "tensorflow":
+def _run(folder: Path, format: str) -> None:
+    # The other converters change TensorFlow's global state: not in a process that goes on.
+    if keras.backend.backend() != "tensorflow" or format != "tf_saved_model":
         export_in_child_process(folder)
         return
-    from keras_bert.export.saved_model import export_job
+    from keras_bert.export.run_job import run_job
 
-    export_job(folder)
+    run_job(folder)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -107,13 +126,39 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
 
 
-def _check_not_quantized(task: Any) -> None:
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name} is {value}; it must be at least 1.")
+    return value
+
+
+def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
+    name, suffixes = os.fspath(filepath), SUFFIXES[format]
+    if "://" in name:
+        raise ValueError(f"filepath is {name!r}; it must be local. Copy the export from there.")
+    if not name.endswith(suffixes[0]):
+        raise ValueError(f"filepath is {name!r}; for format={format!r} it ends in {suffixes[0]}.")
+    path = Path(name).absolute()
+    return [path, *(path.with_suffix(suffix) for suffix in suffixes[1:])]
+
+
+def _check_exportable(task: Any, format: str, dtype: str, pair: bool) -> None:
+    package = _NEEDED_PACKAGE.get(format)
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise ExportError(
+            f"format={format!r} needs the package {package}: `pip install {package}`."
+        )
+    if format == "tf_saved_model":
+        _ = task.preprocessor  # Raises where there is none
+    elif dtype != "float32" or pair:
+        raise ValueError(
+            f"dtype is {dtype!r} and pair {pair}; format={format!r} takes ids, in float32 alone."
+        )
     for layer in task._flatten_layers(include_self=False):
         if layer.quantization_mode is not None:
             raise ExportError(
-                f"{layer.path} is quantized ({layer.quantization_mode}), which a SavedModel does "
-                "not keep. Export the model as it was before, with dtype='bfloat16' for a smaller "
-                "one."
+                f"{layer.path} is quantized ({layer.quantization_mode}), which an export does not "
+                "keep. Export the model as it was before, with dtype='bfloat16' for a smaller one."
             )
 
 

@@ -12,9 +12,9 @@ from keras_bert.export.child_process import ERROR_FILE
 def main() -> None:
     folder = Path(sys.argv[1])
     try:
-        from keras_bert.export.saved_model import export_job
+        from keras_bert.export.run_job import run_job
 
-        export_job(folder)
+        run_job(folder)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         (folder / ERROR_FILE).write_text(message, encoding="utf-8")

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from keras_bert.export.destination import new_destination
+from keras_bert.export.destination import NEW, new_destination
 
 pytestmark = pytest.mark.backend_independent
 
@@ -15,8 +15,8 @@ def test_a_failed_export_leaves_the_old_one_and_nothing_else(tmp_path):
     (tmp_path / "1" / "old").touch()
 
     def export() -> None:
-        with new_destination(tmp_path / "1", overwrite=True) as folder:
-            (folder / "model").mkdir()
+        with new_destination([tmp_path / "1"], overwrite=True) as folder:
+            (folder / NEW / "1").mkdir()
             raise RuntimeError("no more disk")
 
     with pytest.raises(RuntimeError, match="no more disk"):
@@ -33,9 +33,9 @@ def test_a_new_export_is_put_in_place(tmp_path, old):
     if old == "folder":
         path.mkdir(parents=True)
         (path / "old").touch()
-    with new_destination(path, overwrite=old is not None) as folder:
-        (folder / "model").mkdir()
-        (folder / "model" / "new").touch()
+    with new_destination([path], overwrite=old is not None) as folder:
+        (folder / NEW / "1").mkdir()
+        (folder / NEW / "1" / "new").touch()
     assert [found.name for found in path.iterdir()] == ["new"]
     assert list(path.parent.iterdir()) == [path]
     assert path.stat().st_mode & stat.S_IROTH  # a server may run as another user

@@ -23,7 +23,8 @@ def classifier(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "pickle"}, "format is 'pickle'; it must be one of tf_saved_model"),
+        ({"format": "pickle"}, "format is 'pickle'; it must be one of tf_saved_model, onnx"),
+        ({"format": "onnx"}, r"for format='onnx' it ends in \.onnx"),
         ({"dtype": "float16"}, "dtype is 'float16'; it must be one of float32, bfloat16"),
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
         ({"class_names": "no"}, "must be a list of strings; received 'no'"),
@@ -34,6 +35,12 @@ def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         classifier.export(tmp_path / "1", **arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
+    pytest.importorskip("openvino")
+    with pytest.raises(ValueError, match="takes ids, in float32 alone"):
+        classifier.export(tmp_path / "model.xml", "openvino", dtype="bfloat16")
 
 
 def test_a_url_is_refused(classifier):
@@ -66,18 +73,16 @@ def test_an_export_is_not_overwritten_unasked(exported):
         exported.classifier.export(exported.folder)
 
 
-def test_overwrites_warns_of_no_version_number_and_of_no_warm_up(
-    classifier, tmp_path, monkeypatch
-):
+def test_overwrites_warns_of_no_version_number_and_of_no_warm_up(classifier, tmp_path, monkeypatch):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "old").touch()
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
-    with pytest.warns(UserWarning) as warned:
+    with (
+        pytest.warns(UserWarning, match="pip install tensorflow-serving-api"),
+        pytest.warns(UserWarning, match="'model' is none"),
+    ):
         classifier.export(folder, overwrite=True)
-    messages = " ".join(str(warning.message) for warning in warned)
-    assert "pip install tensorflow-serving-api" in messages
-    assert "'model' is none" in messages
     assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
     assert not (folder / "old").exists()
     assert not (folder / "assets.extra").exists()

@@ -23,9 +23,7 @@ def test_pairs_and_a_regression(tmp_path):
     regression.export(tmp_path / "1", pair=True)
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
 
-    answers = signatures["serving_default"](
-        text=tf.constant(FIRST), text_pair=tf.constant(SECOND)
-    )
+    answers = signatures["serving_default"](text=tf.constant(FIRST), text_pair=tf.constant(SECOND))
     expected = regression.predict((FIRST, SECOND), verbose=0)[:, 0]
     assert np.ptp(expected) > 0.1
     assert answers.keys() == {"score"}

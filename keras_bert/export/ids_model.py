@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ids in, logits out, for runtimes that know no text: ONNX, OpenVINO, LiteRT."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.job import ExportOptions
+from keras_bert.export.saved_model import save_signatures
+from keras_bert.models.inputs import INPUT_NAMES
+
+ONNX_OPSET = 18
+
+
+def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
+    """Writes a model with the inputs `token_ids`, `segment_ids` and `padding_mask`.
+
+    Args:
+        task: A text classifier on the TensorFlow backend, in float32.
+        path: The file.
+        options: Which format.
+    """
+    # LiteRT knows no new axis on a tensor whose shape it does not know.
+    length = options.sequence_length if options.format == "litert" else None
+    specs = [tf.TensorSpec([None, length], tf.int32, name) for name in INPUT_NAMES]
+
+    def logits(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = dict(zip(INPUT_NAMES, inputs, strict=True))
+        features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
+        return {"logits": task(features, training=False)}
+
+    function = tf.function(logits, input_signature=specs, autograph=False)
+    _WRITERS[options.format](function, specs, path)
+
+
+def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
+    import tf2onnx
+
+    tf2onnx.convert.from_function(
+        function, input_signature=specs, opset=ONNX_OPSET, output_path=str(path)
+    )
+
+
+def _write_openvino(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
+    import openvino
+
+    model = openvino.convert_model(function.get_concrete_function())
+    openvino.save_model(model, path, compress_to_fp16=False)
+
+
+def _write_litert(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        # By way of a SavedModel, for otherwise its inputs and outputs have no names.
+        save_signatures({"logits": function.get_concrete_function()}, Path(folder))
+        path.write_bytes(tf.lite.TFLiteConverter.from_saved_model(folder).convert())
+
+
+_WRITERS = {"onnx": _write_onnx, "openvino": _write_openvino, "litert": _write_litert}

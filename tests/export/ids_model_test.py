@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX, OpenVINO and LiteRT, each run by its own runtime."""
+
+import numpy as np
+import pytest
+
+from tests.export.small_classifier import make_classifier
+
+tf = pytest.importorskip("tensorflow")
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return make_classifier(tmp_path_factory.mktemp("ids") / "vocab.txt", num_classes=3)
+
+
+def features(batch, length):
+    generator = np.random.default_rng(batch)
+    ids = generator.integers(4, 70, (batch, length), dtype="int32")
+    segments = generator.integers(0, 2, (batch, length), dtype="int32")
+    mask = np.arange(length) < np.linspace(1, length, batch)[:, None]
+    return {"token_ids": ids, "segment_ids": segments, "padding_mask": mask.astype("int32")}
+
+
+def test_onnx(classifier, tmp_path):
+    pytest.importorskip("tf2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    classifier.export(tmp_path / "model.onnx", "onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    for inputs in (features(3, 7), features(1, 64), features(5, 1)):
+        (logits,) = session.run(["logits"], inputs)
+        expected = classifier.predict(inputs, verbose=0)
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_openvino(classifier, tmp_path):
+    openvino = pytest.importorskip("openvino")
+    classifier.export(tmp_path / "model.xml", "openvino")
+    assert {path.name for path in tmp_path.iterdir()} == {"model.xml", "model.bin"}
+    model = openvino.compile_model(
+        tmp_path / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
+    for inputs in (features(3, 7), features(1, 64), features(5, 1)):
+        expected = classifier.predict(inputs, verbose=0)
+        np.testing.assert_allclose(model(inputs)["logits"], expected, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
+def test_litert_takes_one_length(classifier, tmp_path):
+    classifier.export(tmp_path / "model.tflite", "litert", sequence_length=16)
+    runner = tf.lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
+    for inputs in (features(1, 16), features(3, 16)):
+        expected = classifier.predict(inputs, verbose=0)
+        np.testing.assert_allclose(runner(**inputs)["logits"], expected, atol=1e-4)
