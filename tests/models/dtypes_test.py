@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder and its heads under Keras' dtype policies."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.models import Backbone, PretrainingModel
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+# A policy, its variables' dtype, its outputs' dtype, and how far outputs may be from float32's:
+# LayerNorm makes them about 1, and a rounding to eight or eleven bits comes after every step.
+POLICIES = [
+    ("float32", "float32", "float32", 0.0),
+    ("bfloat16", "bfloat16", "bfloat16", 0.08),
+    ("mixed_bfloat16", "float32", "bfloat16", 0.05),
+    ("mixed_float16", "float32", "float16", 0.01),
+]
+each_policy = pytest.mark.parametrize(("policy", "variables", "outputs", "atol"), POLICIES)
+
+
+def dtype_of(tensor) -> str:
+    return keras.backend.standardize_dtype(tensor.dtype)
+
+
+@pytest.fixture(scope="module")
+def reference() -> PretrainingModel:
+    model = PretrainingModel(Backbone(SMALL, dtype="float32"))
+    random_weights(model, stddev=0.1)
+    return model
+
+
+@each_policy
+def test_dtypes_and_closeness(reference, policy, variables, outputs, atol):
+    model = PretrainingModel(Backbone(SMALL, dtype=policy))
+    model.set_weights(reference.get_weights())
+    inputs = features()
+    encoded, expected = model.backbone(inputs), reference.backbone(inputs)
+    assert {dtype_of(v) for v in model.backbone.weights} == {variables}
+    for name, tensor in encoded.items():
+        assert dtype_of(tensor) == outputs
+        difference = abs(to_numpy(tensor) - to_numpy(expected[name]))
+        assert difference.max() <= 4 * atol
+        assert difference.mean() <= atol / 4
+
+    inputs["mask_positions"] = np.array([[0, 3], [1, 2], [0, 0]])
+    logits, expected = model(inputs), reference(inputs)
+    for name, tensor in logits.items():
+        assert dtype_of(tensor) == "float32"
+        np.testing.assert_allclose(to_numpy(tensor), to_numpy(expected[name]), atol=4 * atol)
+
+
+@each_policy
+def test_hidden_states_and_scores_have_the_outputs_dtype(policy, variables, outputs, atol):
+    model = Backbone(SMALL, output_hidden_states=True, output_attention_scores=True, dtype=policy)
+    returned = model(features())
+    tensors = returned["hidden_states"] + returned["attention_scores"]
+    assert {dtype_of(x) for x in tensors} == {outputs}
+    assert {dtype_of(x) for x in model.output["hidden_states"]} == {outputs}
+
+
+def test_the_global_policy_is_the_default():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    backbone = Backbone(SMALL)
+    assert backbone.dtype_policy.name == "mixed_bfloat16"
+    assert {block.dtype_policy.name for block in backbone.blocks} == {"mixed_bfloat16"}
+    assert Backbone(SMALL, dtype="float32").blocks[0].dtype_policy.name == "float32"
+
+
+def test_the_global_policy_does_not_reach_the_logits():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = PretrainingModel(Backbone(SMALL))
+    random_weights(model)
+    # To the last bit: not computed in half precision and cast up
+    head = model.get_layer("next_sentence")
+    pooled = to_numpy(model.backbone(features())["pooled_output"])
+    kernel, bias = head.get_weights()
+    inputs = {**features(), "mask_positions": np.zeros((3, 1), "int32")}
+    logits = to_numpy(model(inputs)["next_sentence_logits"])
+    np.testing.assert_allclose(logits, pooled @ kernel + bias, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "mixed_bfloat16",
+        pytest.param(
+            "mixed_float16",
+            marks=pytest.mark.skipif(
+                keras.backend.backend() == "jax",
+                reason="JAX' compiler for CPUs lacks the float16 product of its own attention",
+            ),
+        ),
+    ],
+)
+def test_training_in_mixed_precision_learns(policy):
+    backbone = Backbone(WITHOUT_DROPOUT.replace(num_layers=1), dtype=policy)
+    backbone.compile(keras.optimizers.Adam(1e-2), loss={"pooled_output": "mse"})
+    targets = {"pooled_output": np.sign(np.random.default_rng(0).normal(size=(3, 16)))}
+    first = backbone.train_on_batch(features(), targets)
+    for _ in range(8):
+        last = backbone.train_on_batch(features(), targets)
+    assert last < 0.7 * first
+    assert {dtype_of(v) for v in backbone.weights} == {"float32"}

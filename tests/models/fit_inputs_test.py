@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Keras' own loops take: arrays, dicts with and without the optional inputs, datasets."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.models import Backbone
+from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights, token_ids
+
+IDS = token_ids(batch=4)
+EXPLICIT = {
+    "token_ids": IDS,
+    "segment_ids": np.zeros_like(IDS),
+    "padding_mask": np.ones_like(IDS, dtype="bool"),
+}
+TARGETS = {"pooled_output": np.ones((4, 16), "float32")}
+# The same input said in different ways
+FORMS = {
+    "array": IDS,
+    "ids": {"token_ids": IDS},
+    "int64": {"token_ids": IDS.astype("int64")},
+    "none": {"token_ids": IDS, "segment_ids": None, "padding_mask": None},
+    "mask": {"token_ids": IDS, "padding_mask": np.ones_like(IDS)},
+    "segments": {"token_ids": IDS, "segment_ids": np.zeros_like(IDS)},
+}
+
+
+@pytest.fixture(scope="module")
+def backbone() -> Backbone:
+    model = Backbone(WITHOUT_DROPOUT.replace(num_layers=1))
+    random_weights(model)
+    model.compile(keras.optimizers.SGD(0.0), loss={"pooled_output": "mse"})
+    return model
+
+
+@pytest.fixture(scope="module")
+def expected(backbone) -> dict[str, np.ndarray]:
+    return backbone.predict(EXPLICIT, verbose=0)
+
+
+def assert_close(outputs, expected):
+    for name in expected:
+        np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_predict(backbone, expected, form):
+    assert_close(backbone.predict(FORMS[form], batch_size=2, verbose=0), expected)
+
+
+@pytest.mark.parametrize("form", ["array", "ids", "mask"])
+def test_fit_and_evaluate(backbone, expected, form):
+    loss = np.square(expected["pooled_output"] - 1).mean()
+    history = backbone.fit(FORMS[form], TARGETS, batch_size=2, verbose=0)
+    np.testing.assert_allclose(history.history["loss"], loss, rtol=1e-5)
+    evaluated = backbone.evaluate(FORMS[form], TARGETS, batch_size=2, verbose=0)
+    np.testing.assert_allclose(evaluated, loss, rtol=1e-5)
+
+
+def test_one_batch_at_a_time(backbone, expected):
+    assert_close(backbone.predict_on_batch(FORMS["ids"]), expected)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("form", ["array", "ids", "mask"])
+def test_datasets(backbone, expected, form):
+    tf = pytest.importorskip("tensorflow")
+    dataset = tf.data.Dataset.from_tensor_slices((FORMS[form], TARGETS)).batch(2)
+    assert_close(backbone.predict(dataset.map(lambda x, y: x), verbose=0), expected)
+    loss = np.square(expected["pooled_output"] - 1).mean()
+    np.testing.assert_allclose(backbone.evaluate(dataset, verbose=0), loss, rtol=1e-5)
+    history = backbone.fit(dataset, shuffle=False, verbose=0).history
+    np.testing.assert_allclose(history["loss"], loss, rtol=1e-5)
+
+
+def test_too_long_an_input_to_predict():
+    with pytest.raises(ValueError, match="13 tokens long"):
+        Backbone(WITHOUT_DROPOUT).predict(np.zeros((2, 13), "int32"), verbose=0)
+
+
+def test_a_dict_without_token_ids():
+    with pytest.raises(ValueError, match="`token_ids` is missing"):
+        Backbone(WITHOUT_DROPOUT).predict({"segment_ids": IDS}, verbose=0)

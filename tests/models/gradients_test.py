@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient of every variable, through Keras' own training step, against finite differences."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.models import Backbone, PretrainingModel
+from tests.models import numpy_bert
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights
+
+POSITIONS = np.array([[0, 6, 3], [1, 2, 0], [1, 0, 0]], "int32")
+INPUTS = {**features(), "mask_positions": POSITIONS}
+# The loss is a fixed random combination of all logits: no output is without influence on it.
+COMBINATION = {
+    "masked_lm_logits": np.random.default_rng(1).normal(size=(3, 3, 50)).astype("float32") / 50,
+    "next_sentence_logits": np.random.default_rng(2).normal(size=(3, 2)).astype("float32"),
+}
+
+
+def combine(coefficients, logits):
+    return ops.sum(coefficients * logits)
+
+
+def gradients(model: PretrainingModel, inputs=INPUTS) -> dict[str, np.ndarray]:
+    """By one step of gradient descent at rate 1."""
+    before = numpy_bert.weights_of(model)
+    if not model.compiled:
+        model.compile(keras.optimizers.SGD(1.0), loss=dict.fromkeys(COMBINATION, combine))
+    model.train_on_batch(inputs, COMBINATION)
+    after = numpy_bert.weights_of(model)
+    model.set_weights(list(before.values()))
+    return {path: before[path] - after[path] for path in before}
+
+
+def numpy_loss(weights: numpy_bert.Weights) -> float:
+    encoded = numpy_bert.encoder(weights, WITHOUT_DROPOUT, INPUTS)
+    masked_lm = numpy_bert.masked_lm_logits(
+        weights, WITHOUT_DROPOUT, encoded["sequence_output"], POSITIONS
+    )
+    next_sentence = numpy_bert.next_sentence_logits(weights, encoded["pooled_output"])
+    return (COMBINATION["masked_lm_logits"] * masked_lm).sum() + (
+        COMBINATION["next_sentence_logits"] * next_sentence
+    ).sum()
+
+
+@pytest.fixture(scope="module")
+def model() -> PretrainingModel:
+    model = PretrainingModel(Backbone(WITHOUT_DROPOUT))
+    random_weights(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def its_gradients(model) -> dict[str, np.ndarray]:
+    return gradients(model)
+
+
+def without_key_bias(path: str, values: np.ndarray) -> np.ndarray:
+    """A bias on all keys alike moves all scores of a query alike, which softmax does not see."""
+    query, key, value = np.split(values, 3)
+    np.testing.assert_allclose(key, 0, atol=1e-5, err_msg=path)
+    return np.concatenate([query, value])
+
+
+def test_every_variable_has_its_gradient(model, its_gradients):
+    weights = numpy_bert.weights_of(model)
+    random = np.random.default_rng(0)
+    for path, gradient in its_gradients.items():
+        direction = random.normal(size=gradient.shape)
+        losses = [
+            numpy_loss({**weights, path: weights[path] + step * direction})
+            for step in (1e-5, -1e-5)
+        ]
+        expected = (losses[0] - losses[1]) / 2e-5
+        scale = np.linalg.norm(gradient)
+        np.testing.assert_allclose(
+            (gradient * direction).sum(), expected, atol=1e-4 * max(1, scale), err_msg=path
+        )
+
+
+def test_no_gradient_is_zero(its_gradients):
+    for path, gradient in its_gradients.items():
+        if path.endswith("query_key_value/bias"):
+            gradient = without_key_bias(path, gradient)
+        if path == "token_embedding/embeddings":
+            used = np.unique(INPUTS["token_ids"][INPUTS["padding_mask"]])
+            gradient = gradient[used]
+        if path == "embeddings/position_embeddings":
+            np.testing.assert_array_equal(gradient[7:], 0)
+            gradient = gradient[:7]
+        assert (abs(gradient) > 1e-7).mean() > 0.9, path
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_with_dropout_every_variable_still_moves(policy):
+    model = PretrainingModel(Backbone(SMALL.replace(num_layers=1), dtype=policy))
+    random_weights(model, stddev=0.1)
+    for path, gradient in gradients(model).items():
+        assert np.isfinite(gradient).all(), path
+        assert abs(gradient).max() > 1e-6, path
+
+
+def test_a_row_of_padding_alone_gives_finite_gradients(model):
+    empty_row = INPUTS["padding_mask"] & (np.arange(3) != 1)[:, None]
+    for path, gradient in gradients(model, {**INPUTS, "padding_mask": empty_row}).items():
+        assert np.isfinite(gradient).all(), path

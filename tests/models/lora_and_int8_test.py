@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Low-rank updates and eight-bit kernels."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.layers import ClassificationHead
+from keras_bert.models import Backbone
+from keras_bert.models.inputs import token_inputs
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+
+def sequence_output(model) -> np.ndarray:
+    return to_numpy(model(features())["sequence_output"])
+
+
+def backbone_with_lora(rank: int = 2, **arguments) -> Backbone:
+    backbone = Backbone(WITHOUT_DROPOUT)
+    random_weights(backbone)
+    backbone.enable_lora(rank, **arguments)
+    return backbone
+
+
+def train(model: keras.Model, steps: int = 3) -> list[float]:
+    model.compile(keras.optimizers.SGD(1.0), loss={"pooled_output": "mse"})
+    targets = {"pooled_output": np.zeros((3, 16), "float32")}
+    return [model.train_on_batch(features(), targets) for _ in range(steps)]
+
+
+def test_lora_trains_two_small_matrices_a_block():
+    backbone = backbone_with_lora(rank=2)
+    assert [v.path for v in backbone.trainable_variables] == [
+        f"layer_{block}/attention/query_key_value/lora_kernel_{side}"
+        for block in range(2)
+        for side in "ab"
+    ]
+    # A is (hidden, rank), B is (rank, 3 * hidden)
+    assert sum(v.numpy().size for v in backbone.trainable_variables) == 2 * (2 * 16 + 2 * 48)
+
+
+def test_lora_starts_from_the_same_outputs():
+    backbone = Backbone(SMALL)
+    random_weights(backbone)
+    before = sequence_output(backbone)
+    backbone.enable_lora(4, lora_alpha=8)
+    np.testing.assert_allclose(sequence_output(backbone), before, atol=1e-6)
+
+
+def test_lora_changes_the_updates_and_nothing_else():
+    backbone = backbone_with_lora()
+    before = {v.path: v.numpy().copy() for v in backbone.weights}
+    losses = train(backbone)
+    assert losses[-1] < losses[0]
+    changed = {v.path for v in backbone.weights if (v.numpy() != before[v.path]).any()}
+    assert changed == {v.path for v in backbone.trainable_variables}
+
+
+def test_a_head_trains_beside_lora():
+    backbone = backbone_with_lora()
+    inputs = token_inputs()
+    logits = ClassificationHead(2, name="classifier")(backbone(inputs)["pooled_output"])
+    model = keras.Model(inputs, logits)
+    assert {v.path.split("/")[-1] for v in model.trainable_variables} == {
+        "lora_kernel_a", "lora_kernel_b", "kernel", "bias"
+    }  # fmt: skip
+    assert len(model.trainable_variables) == 6
+
+
+def test_lora_alpha_scales_the_update():
+    outputs = {}
+    for alpha in (None, 2, 4):
+        backbone = backbone_with_lora(rank=2, lora_alpha=alpha)
+        for variable in backbone.trainable_variables:
+            variable.assign(np.full(variable.shape, 0.05))
+        outputs[alpha] = sequence_output(backbone)
+    np.testing.assert_array_equal(outputs[None], outputs[2])
+    assert abs(outputs[4] - outputs[2]).max() > 1e-3
+
+
+def test_saving_merges_lora_into_an_ordinary_encoder(tmp_path):
+    backbone = backbone_with_lora()
+    train(backbone)
+    backbone.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras", compile=False)
+    np.testing.assert_allclose(sequence_output(loaded), sequence_output(backbone), atol=1e-5)
+    assert len(loaded.trainable_variables) == len(Backbone(SMALL).weights)
+
+
+def test_lora_is_enabled_once():
+    with pytest.raises(ValueError, match="already enabled"):
+        backbone_with_lora().enable_lora(2)
+
+
+@pytest.fixture(scope="module")
+def quantized() -> tuple[Backbone, np.ndarray]:
+    backbone = Backbone(SMALL)
+    random_weights(backbone, stddev=0.1)
+    before = sequence_output(backbone)
+    with pytest.warns(UserWarning, match="does not have a `quantize` method"):
+        backbone.quantize("int8")
+    return backbone, before
+
+
+def test_int8_holds_every_product_in_bytes(quantized):
+    backbone, before = quantized
+    # Four in a block, and the pooler's
+    kernels = [v for v in backbone.weights if v.name == "kernel"]
+    assert len(kernels) == 2 * 4 + 1
+    assert {v.dtype for v in kernels} == {"int8"}
+    assert abs(sequence_output(backbone) - before).max() < 0.1
+
+
+def test_int8_stays_after_a_reload(quantized, tmp_path):
+    backbone, _ = quantized
+    backbone.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    np.testing.assert_allclose(sequence_output(loaded), sequence_output(backbone), atol=1e-6)
+    assert loaded.blocks[0].intermediate.kernel.dtype == "int8"
+    again = Backbone.from_config(loaded.get_config())
+    assert again.blocks[0].intermediate.kernel.dtype == "int8"

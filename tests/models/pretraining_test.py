@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masked-LM and next-sentence logits, and the table that input and output share."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.models import Backbone, PretrainingModel, pretraining_model
+from tests.models import numpy_bert
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+POSITIONS = np.array([[0, 6, 3], [1, 2, 0], [1, 0, 0]], "int32")
+
+
+def inputs() -> dict[str, np.ndarray]:
+    return {**features(), "mask_positions": POSITIONS}
+
+
+def model_with_random_weights(config=WITHOUT_DROPOUT, **arguments) -> PretrainingModel:
+    model = pretraining_model(Backbone(config), **arguments)
+    random_weights(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> PretrainingModel:
+    return model_with_random_weights()
+
+
+def test_shapes(model):
+    logits = model(inputs())
+    assert {name: tuple(x.shape) for name, x in logits.items()} == {
+        "masked_lm_logits": (3, 3, 50),
+        "next_sentence_logits": (3, 2),
+    }
+
+
+def test_without_next_sentences():
+    model = pretraining_model(Backbone(SMALL), next_sentence=False)
+    assert set(model(inputs())) == {"masked_lm_logits"}
+    assert not [v.path for v in model.weights if "next_sentence" in v.path]
+
+
+@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh"])
+def test_agrees_with_numpy(activation):
+    config = WITHOUT_DROPOUT.replace(activation=activation)
+    model = model_with_random_weights(config)
+    weights, x = numpy_bert.weights_of(model), inputs()
+    encoded = numpy_bert.encoder(weights, config, x)
+    expected = {
+        "masked_lm_logits": numpy_bert.masked_lm_logits(
+            weights, config, encoded["sequence_output"], POSITIONS
+        ),
+        "next_sentence_logits": numpy_bert.next_sentence_logits(weights, encoded["pooled_output"]),
+    }
+    for name, logits in model(x).items():
+        np.testing.assert_allclose(to_numpy(logits), expected[name], atol=5e-5, rtol=1e-5)
+
+
+def test_optional_inputs_may_be_left_out(model):
+    x = inputs()
+    short = {name: x[name] for name in ("token_ids", "mask_positions")}
+    whole = {**x, "segment_ids": x["segment_ids"] * 0, "padding_mask": x["padding_mask"] | True}
+    expected, outputs = model(whole), model(short)
+    predicted = model.predict(short, verbose=0)
+    for name in expected:
+        np.testing.assert_allclose(to_numpy(outputs[name]), to_numpy(expected[name]), atol=1e-4)
+        np.testing.assert_allclose(predicted[name], to_numpy(expected[name]), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (features(), "'mask_positions' is not optional"),
+        ({**inputs(), "token_ids": np.full((3, 7), 50)}, "token_ids holds 50"),
+        ({**inputs(), "labels": np.zeros(3)}, "no input 'labels'"),
+    ],
+)
+def test_wrong_inputs_are_named(model, x, message):
+    with pytest.raises(ValueError, match=message):
+        model(x)
+
+
+def test_the_table_is_one_variable(model):
+    table = model.backbone.token_embedding_table
+    of_its_size = [v for v in model.weights if tuple(v.shape) == tuple(table.shape)]
+    assert len(of_its_size) == 1
+    assert of_its_size[0] is table
+
+
+def test_changing_the_table_changes_the_logits_it_gives():
+    model = model_with_random_weights()
+    before = to_numpy(model(inputs())["masked_lm_logits"])
+    table = model.backbone.token_embedding_table
+    changed = table.numpy()
+    changed[0] *= -1  # the padding's row: at no real position of the input
+    table.assign(changed)
+    difference = to_numpy(model(inputs())["masked_lm_logits"]) - before
+    assert abs(difference[..., 0]).max() > 0.1
+    np.testing.assert_allclose(difference[..., 1:], 0, atol=1e-4)
+
+
+def test_the_gradient_reaches_the_table_from_both_sides():
+    used = set(inputs()["token_ids"][inputs()["padding_mask"]])
+    predicted, *others = sorted(set(range(1, 50)) - used)
+    model = model_with_random_weights()
+    table = model.backbone.token_embedding_table
+    before = table.numpy().copy()
+    losses = {
+        "masked_lm_logits": lambda _, logits: ops.sum(logits[..., predicted]),
+        "next_sentence_logits": lambda _, logits: 0.0 * ops.sum(logits),
+    }
+    model.compile(keras.optimizers.SGD(1.0), loss=losses)
+    model.train_on_batch(inputs(), {name: np.zeros((3, 1)) for name in losses})
+    update = abs(table.numpy() - before).max(axis=-1)
+    assert update[predicted] > 1e-4  # as an output
+    assert all(update[row] > 1e-6 for row in used)  # as inputs
+    assert (update[others] == 0).all()
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_keras_file_round_trip(next_sentence, tmp_path):
+    model = model_with_random_weights(next_sentence=next_sentence)
+    model.backbone.blocks[0].trainable = False
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert isinstance(loaded, PretrainingModel)
+    assert loaded.get_config() == model.get_config()
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+    # Tied again: one table, and the head's product goes through it
+    assert loaded.get_layer("token_embedding") is loaded.backbone.token_embedding
+    assert loaded.count_params() == model.count_params()
+    expected, outputs = model(inputs()), loaded(inputs())
+    for name in expected:
+        np.testing.assert_array_equal(to_numpy(outputs[name]), to_numpy(expected[name]))
+
+
+def test_weights_round_trip(model, tmp_path):
+    model.save_weights(tmp_path / "model.weights.h5")
+    other = pretraining_model(Backbone(WITHOUT_DROPOUT))
+    other.load_weights(tmp_path / "model.weights.h5")
+    for expected, loaded in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(loaded, expected)

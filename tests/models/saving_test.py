@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An encoder that comes back as it was."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.models import Backbone
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+
+def assert_same_outputs(loaded: Backbone, backbone: Backbone) -> None:
+    expected, outputs = backbone(features()), loaded(features())
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_array_equal(to_numpy(outputs[name]), to_numpy(expected[name]))
+
+
+def trainable_paths(model: keras.Model) -> list[str]:
+    return [variable.path for variable in model.trainable_variables]
+
+
+def test_config_round_trip_through_json():
+    backbone = Backbone(SMALL, output_hidden_states=True, dtype="mixed_bfloat16", name="encoder")
+    fields = json.loads(json.dumps(backbone.get_config()))
+    again = Backbone.from_config(fields)
+    assert again.config == backbone.config
+    assert (again.name, again.dtype_policy.name) == ("encoder", "mixed_bfloat16")
+    assert again.get_config() == backbone.get_config()
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "bfloat16"])
+def test_keras_file_round_trip(policy, tmp_path):
+    backbone = Backbone(SMALL.replace(activation="gelu_tanh"), dtype=policy, name="encoder")
+    random_weights(backbone)
+    backbone.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    assert type(loaded) is Backbone
+    assert (loaded.name, loaded.config) == ("encoder", backbone.config)
+    assert loaded.dtype_policy.name == policy
+    assert {block.dtype_policy.name for block in loaded.blocks} == {policy}
+    assert_same_outputs(loaded, backbone)
+
+
+def test_the_dtype_does_not_follow_the_global_policy_of_the_loader(tmp_path):
+    Backbone(SMALL, dtype="float32").save(tmp_path / "encoder.keras")
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    assert {block.dtype_policy.name for block in loaded.blocks} == {"float32"}
+
+
+def freeze_all(backbone):
+    backbone.trainable = False
+
+
+def freeze_some(backbone):
+    backbone.embeddings.trainable = False
+    backbone.token_embedding.trainable = False
+    backbone.blocks[0].trainable = False
+    backbone.blocks[1].attention.trainable = False
+
+
+@pytest.mark.parametrize("freeze", [freeze_all, freeze_some])
+def test_frozen_stays_frozen(freeze, tmp_path):
+    backbone = Backbone(SMALL)
+    freeze(backbone)
+    backbone.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    assert loaded.trainable == backbone.trainable
+    assert trainable_paths(loaded) == trainable_paths(backbone)
+    if freeze is freeze_some:
+        assert any("layer_1/intermediate" in path for path in trainable_paths(loaded))
+
+
+def test_weights_round_trip(tmp_path):
+    backbone = Backbone(SMALL)
+    random_weights(backbone)
+    backbone.save_weights(tmp_path / "encoder.weights.h5")
+    loaded = Backbone(SMALL)
+    loaded.load_weights(tmp_path / "encoder.weights.h5")
+    assert_same_outputs(loaded, backbone)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping nested container:UserWarning")
+def test_weights_of_another_size_are_refused(tmp_path):
+    Backbone(SMALL).save_weights(tmp_path / "encoder.weights.h5")
+    with pytest.raises(ValueError, match=r"expected|shape"):
+        Backbone(SMALL.replace(hidden_dim=8)).load_weights(tmp_path / "encoder.weights.h5")
+
+
+def test_training_goes_on_after_a_reload(tmp_path):
+    targets = {"pooled_output": np.ones((3, 16), "float32")}
+    backbone = Backbone(WITHOUT_DROPOUT.replace(num_layers=1))
+    backbone.compile(keras.optimizers.Adam(1e-3), loss={"pooled_output": "mse"})
+    backbone.train_on_batch(features(), targets)
+    backbone.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    losses = [
+        [model.train_on_batch(features(), targets) for _ in range(3)]
+        for model in (backbone, loaded)
+    ]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_copy_is_made_by_its_config_or_by_clone_model():
+    """`keras.models.clone_model` copies the graph: what comes back is a plain functional model."""
+    backbone = Backbone(SMALL, dtype="mixed_bfloat16")
+    random_weights(backbone)
+    copy, clone = Backbone.from_config(backbone.get_config()), keras.models.clone_model(backbone)
+    assert not isinstance(clone, Backbone)
+    inputs = {name: keras.ops.convert_to_tensor(value) for name, value in features().items()}
+    for model in (copy, clone):
+        model.set_weights(backbone.get_weights())
+        np.testing.assert_array_equal(
+            to_numpy(model(inputs)["sequence_output"]),
+            to_numpy(backbone(inputs)["sequence_output"]),
+        )
