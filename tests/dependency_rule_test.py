@@ -40,7 +40,10 @@ LIBRARIES = {
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
-    "export": {"keras", "numpy", "tensorflow", "tensorflow_text", "tensorflow_serving"},
+    "export": {
+        "keras", "numpy", "tensorflow", "tensorflow_text",
+        "openvino", "tensorflow_serving", "tf2onnx",
+    },
     "tasks": {"keras", "numpy", "tensorflow"},
 }  # fmt: skip
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the whole suite, or the legs that are named.
 
-Each backend is a process of its own, for Keras picks its backend at import. A leg's output is
-printed when the leg ends; the exit status is 1 if any failed.
+Each backend is a process of its own, for Keras picks its backend at import. With more than one leg
+at a time, a leg's output is printed when it ends. The exit status is 1 if any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
@@ -44,27 +44,30 @@ LEGS = {
 }
 
 
-def run_leg(name: str) -> bool:
-    """Runs one leg to its end, prints what it printed, and says whether it passed."""
+def run_leg(name: str, show_at_once: bool) -> bool:
+    """Runs one leg to its end, shows what it printed, and says whether it passed."""
     leg = LEGS[name]
     started = time.monotonic()
-    output, passed = "", True
-    for command in leg.commands:
-        finished = subprocess.run(
+    if show_at_once:
+        print(f"===== {name}", flush=True)
+    finished = [
+        subprocess.run(
             (sys.executable, *command),
             cwd=ROOT,
             env=os.environ | leg.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=None if show_at_once else subprocess.PIPE,
+            stderr=None if show_at_once else subprocess.STDOUT,
             text=True,
             check=False,
         )
-        output += finished.stdout
-        passed = passed and finished.returncode == 0
-    verdict = "passed" if passed else "FAILED"
-    seconds = time.monotonic() - started
-    print(f"===== {name}\n{output}===== {name} {verdict} in {seconds:.0f} s", flush=True)
-    return passed
+        for command in leg.commands
+    ]
+    if not show_at_once:
+        print(f"===== {name}", *(command.stdout for command in finished), sep="\n", flush=True)
+    statuses = [command.returncode for command in finished]
+    verdict = f"FAILED with exit status {statuses}" if any(statuses) else "passed"
+    print(f"===== {name} {verdict} in {time.monotonic() - started:.0f} s", flush=True)
+    return not any(statuses)
 
 
 def main() -> int:
@@ -77,7 +80,8 @@ def main() -> int:
         parser.error(f"no such leg: {', '.join(unknown)}; there are {', '.join(LEGS)}")
     names = arguments.legs or list(LEGS)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        passed = dict(zip(names, pool.map(run_leg, names), strict=True))
+        results = pool.map(lambda name: run_leg(name, show_at_once=arguments.jobs == 1), names)
+        passed = dict(zip(names, results, strict=True))
     print("\n".join(f"{'passed' if ok else 'FAILED'}  {name}" for name, ok in passed.items()))
     return 0 if all(passed.values()) else 1
 
