@@ -69,7 +69,7 @@ def export_text_classifier(
         class_names: Labels in the order of the class ids; `None` takes the task's own, or the
             ids if it has none.
         dtype: `float32`, or `bfloat16` for weights and matrix products at half the size; then
-            LayerNorm, softmax and the logits still are float32.
+            LayerNorm, the head and the answers still are computed in float32.
         pair: Whether a SavedModel takes two texts.
         max_batch_size: The largest batch that a server forms of waiting requests.
         warm_up: Whether to add requests that a server runs before it answers any.
