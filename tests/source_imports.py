@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("keras_bert", "training", "tests")
+IMPORTING_CALLS = ("import_module", "importorskip")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _imported_names(node: ast.AST, package: str, modules: dict[str, Path]) -> li
         base = _absolute(node, package)
         submodules = [f"{base}.{alias.name}" for alias in node.names]
         return sorted({name if name in modules else base for name in submodules})
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(IMPORTING_CALLS):
         return [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
     return []
 
