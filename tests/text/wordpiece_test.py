@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tokenizer takes, gives, stores and refuses."""
+
+import copy
+import json
+import os
+import random
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.text import WordPieceTokenizer  # noqa: E402
+from tests.text import vocabularies  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+TOKENS = [
+    *vocabularies.SPECIAL_TOKENS,
+    "the",
+    "caf",
+    "##e",
+    "##s",
+    "sat",
+    "mask",
+    "[",
+    "]",
+    "!",
+    "i",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordPieceTokenizer(TOKENS)
+
+
+def tokens_of(tokenizer, ids):
+    return [tokenizer.id_to_token(token_id) for token_id in ids.numpy().tolist()]
+
+
+@pytest.mark.parametrize("text", ["The cafés", "The cafés".encode(), np.str_("The cafés")])
+def test_a_string_gives_a_vector(tokenizer, text):
+    ids = tokenizer(text)
+    assert ids.dtype == tf.int32
+    assert tokens_of(tokenizer, ids) == ["the", "caf", "##e", "##s"]
+
+
+@pytest.mark.parametrize("make", [list, tuple, np.array, tf.constant])
+def test_a_batch_gives_ragged_rows(tokenizer, make):
+    ids = tokenizer(make(["the", "", "the sat!"]))
+    assert isinstance(ids, tf.RaggedTensor)
+    assert ids.dtype == tf.int32
+    assert ids.to_list() == [[5], [], [5, 9, 13]]
+
+
+def test_batches_of_batches_keep_their_shape(tokenizer):
+    rectangular = tokenizer([["the", "sat sat"], ["!", ""]])
+    assert rectangular.to_list() == [[[5], [9, 9]], [[13], []]]
+    ragged = tokenizer(tf.ragged.constant([["the"], [], ["sat", "!"]], row_splits_dtype=tf.int32))
+    assert ragged.to_list() == [[[5]], [], [[9], [13]]]
+    assert tokenizer([["the"], ["sat", "!"]]).to_list() == [[[5]], [[9], [13]]]
+
+
+def test_an_empty_batch(tokenizer):
+    assert tokenizer([]).to_list() == []
+    assert [part.to_list() for part in tokenizer.tokenize_with_offsets([])] == [[], [], []]
+
+
+def test_numbers_are_refused(tokenizer):
+    with pytest.raises((TypeError, ValueError)):
+        tokenizer([1, 2])
+
+
+def test_in_a_data_set_and_in_a_function_of_unknown_batch_size(tokenizer):
+    texts = ["The sat!", "Cafés", "!"]
+    dataset = tf.data.Dataset.from_tensor_slices(texts)
+    by_one = [ids.numpy().tolist() for ids in dataset.map(tokenizer)]
+    batches = dataset.batch(2).map(tokenizer, num_parallel_calls=2)
+    by_two = [row for batch in batches for row in batch.to_list()]
+    function = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert by_one == by_two == function(tf.constant(texts)).to_list() == tokenizer(texts).to_list()
+    with pytest.raises(ValueError, match="number of dimensions is unknown"):
+        tf.function(tokenizer, input_signature=[tf.TensorSpec(None, tf.string)])(texts)
+
+
+def test_a_tokenizer_made_inside_a_function_works_outside():
+    made = []
+
+    @tf.function
+    def make():
+        made.append(WordPieceTokenizer(TOKENS))
+        return made[0]("the")
+
+    assert make().numpy().tolist() == [5]
+    assert made[0]("sat").numpy().tolist() == [9]
+
+
+def test_invalid_bytes_are_dropped_as_python_drops_them(tokenizer):
+    generator = random.Random(0)
+    some = (
+        b"the sat \xc3\xa9\xe4\xb8\xad\xed\xa0\x80\xf0\x9f\x98\x80\xf4\x90\xff\xc0\xe0\xef\xbb\xbf"
+    )
+    texts = [bytes(generator.choices(some, k=generator.randrange(12))) for _ in range(3000)]
+    valid = [text.decode("utf-8", "ignore") for text in texts]
+    assert tokenizer(texts).to_list() == tokenizer(valid).to_list()
+    for got, expected in zip(
+        tokenizer.tokenize_with_offsets(texts), tokenizer.tokenize_with_offsets(valid), strict=True
+    ):
+        assert got.to_list() == expected.to_list()
+
+
+def test_typed_special_tokens_are_text_unless_asked_for(tokenizer):
+    text = "The[MASK] sat [SEP][mask] [ MASK]"
+    assert tokens_of(tokenizer, tokenizer("[MASK]!")) == ["[", "mask", "]", "!"]
+    typed = WordPieceTokenizer(TOKENS, special_tokens_in_text=True)
+    ids, starts, ends = typed.tokenize_with_offsets([text, "sat", "é [PAD]"])
+    expected = ["the", "[MASK]", "sat", "[SEP]", "[", "mask", "]", "[", "mask", "]"]
+    assert tokens_of(typed, ids[0]) == expected
+    assert ids.to_list() == typed([text, "sat", "é [PAD]"]).to_list()
+    spans = zip(starts[0].numpy(), ends[0].numpy(), strict=True)
+    assert [text[start:end].lower() for start, end in spans] == [item.lower() for item in expected]
+    assert (starts[2].numpy().tolist(), ends[2].numpy().tolist()) == ([0, 2], [1, 7])
+
+
+def test_special_tokens_cannot_be_smuggled_in():
+    typed = WordPieceTokenizer(TOKENS, special_tokens_in_text=True)
+    unassigned = "".join(chr(code) for code in range(0xFAE0, 0xFB00))
+    assert set(typed(unassigned).numpy().tolist()) == {typed.unk_token_id}
+    assert typed.tokenize_with_offsets(unassigned)[2].numpy().tolist() == list(range(1, 33))
+
+
+def test_a_vocabulary_without_mask():
+    tokenizer = WordPieceTokenizer(TOKENS[:4] + ["[", "mask", "]"], special_tokens_in_text=True)
+    assert tokens_of(tokenizer, tokenizer("[MASK][SEP]")) == ["[", "mask", "]", "[SEP]"]
+    with pytest.raises(ValueError, match=r"'\[MASK\]' is none of the vocabulary's 7 tokens"):
+        _ = tokenizer.mask_token_id
+
+
+def spans_of(tokenizer, text):
+    ids, starts, ends = (part.numpy().tolist() for part in tokenizer.tokenize_with_offsets(text))
+    assert ids == tokenizer(text).numpy().tolist()
+    assert starts == sorted(starts)
+    assert ends == sorted(ends)
+    return [
+        (tokenizer.id_to_token(token_id).removeprefix("##"), text[start:end])
+        for token_id, start, end in zip(ids, starts, ends, strict=True)
+    ]
+
+
+def strip(text):
+    parts = unicodedata.normalize("NFD", text.lower())
+    return "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Cf", "Cc"))
+
+
+def test_a_span_normalized_again_is_its_piece():
+    letters = "abcασω中\u1100\u1161\u11a8"
+    tokenizer = WordPieceTokenizer(vocabularies.of_characters(letters, "ab", "##ca", "i", "##i"))
+    text = "Á\u0301b\u0327ĈA \u200bÂ\u00adB\x00C 中a각 ΣΑΩ\u0301 İi"
+    spans = [(piece, span) for piece, span in spans_of(tokenizer, text) if piece != "[UNK]"]
+    assert len(spans) == 14
+    for piece, span in spans:
+        assert piece == strip(span) or (len(span) == 1 and piece in strip(span)), (piece, span)
+
+
+def test_an_unknown_word_is_covered_whole(tokenizer):
+    assert spans_of(tokenizer, "the \u0301wörld\u0301!")[1:] == [("[UNK]", "wörld"), ("!", "!")]
+
+
+def test_marks_that_change_places_have_one_span():
+    tone, musical, mongolian = "\u302e", "\U0001d16d", "\U00016ff0"
+    tokenizer = WordPieceTokenizer(vocabularies.of_characters(("a", "b", tone, musical, mongolian)))
+    text = f"a{musical}{tone}\u0301{mongolian} b{tone} a{mongolian}"
+    for piece, span in spans_of(tokenizer, text):
+        assert piece in strip(span)
+    moved = text[1:5]
+    assert [span for _, span in spans_of(tokenizer, text)] == [
+        "a", moved, moved, moved, "b", tone, "a", mongolian,
+    ]  # fmt: skip
+    # A text's marks are not those of the text before.
+    batch = tokenizer.tokenize_with_offsets([f"a{musical}", f"{tone}{mongolian}b"])
+    assert batch[1].to_list() == [[0, 1], [0, 0, 2]]
+    assert batch[2].to_list() == [[1, 2], [2, 2, 3]]
+
+
+def test_detokenize(tokenizer):
+    ids = tokenizer(["The cafés!", "", "[MASK]"])
+    texts = tokenizer.detokenize(ids)
+    assert [text.decode() for text in texts.numpy()] == ["the cafes !", "", "[ mask ]"]
+    assert tokenizer.detokenize([5, 6, 7]).numpy() == b"the cafe"
+    assert tokenizer.detokenize([[2, 5, 9, 3], [2, 5, 3, 0]]).numpy().tolist() == [
+        b"[CLS] the sat [SEP]",
+        b"[CLS] the [SEP] [PAD]",
+    ]
+    padded = np.array([[2, 5, 9, 3], [2, 1, 3, 0]])
+    assert tokenizer.detokenize(padded, skip_special_tokens=True).numpy().tolist() == [
+        b"the sat",
+        b"",
+    ]
+    assert tokenizer.detokenize([[5, 9], [13]]).numpy().tolist() == [b"the sat", b"!"]
+
+
+def test_detokenize_refuses_what_is_no_token(tokenizer):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="99 is not in"):
+        tokenizer.detokenize([5, 99])
+    with pytest.raises(ValueError, match=r"shape \(\); expected \(tokens,\)"):
+        tokenizer.detokenize(5)
+
+
+def test_tokens_and_ids(tokenizer):
+    assert tokenizer.vocabulary == tuple(TOKENS)
+    assert tokenizer.vocabulary_size == len(TOKENS)
+    names = ("pad", "unk", "cls", "sep", "mask")
+    assert [getattr(tokenizer, f"{name}_token_id") for name in names] == [0, 1, 2, 3, 4]
+    assert tokenizer.token_to_id("##e") == 7
+    assert tokenizer.id_to_token(7) == "##e"
+    with pytest.raises(ValueError, match="'xyz' is none of the vocabulary's 15 tokens"):
+        tokenizer.token_to_id("xyz")
+    for token_id in (-1, 15):
+        with pytest.raises(ValueError, match=rf"{token_id} is not in \[0, 15\)"):
+            tokenizer.id_to_token(token_id)
+
+
+@pytest.mark.parametrize("settings", [(True, True), (False, False)])
+def test_config_is_json_and_makes_the_same_tokenizer(settings):
+    tokenizer = WordPieceTokenizer(TOKENS, *settings)
+    config = json.loads(json.dumps(tokenizer.get_config()))
+    again = WordPieceTokenizer.from_config(config)
+    assert again.get_config() == tokenizer.get_config()
+    text = "The [MASK] CAFÉS sat"
+    for twin in (again, copy.deepcopy(tokenizer)):
+        assert twin(text).numpy().tolist() == tokenizer(text).numpy().tolist()
+
+
+def test_a_file_and_a_list_make_the_same_tokenizer(tmp_path, tokenizer):
+    path = tmp_path / "vocab.txt"
+    tokenizer.save_vocabulary(path)
+    assert WordPieceTokenizer(path).vocabulary == tokenizer.vocabulary
+    assert WordPieceTokenizer(str(path)).vocabulary == tokenizer.vocabulary
+    with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist; expected a file"):
+        WordPieceTokenizer(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "message"),
+    [
+        (TOKENS[1:], r"lacks \[PAD\]"),
+        ([*TOKENS, "the"], "'the' .index 5, index 15."),
+        ([*TOKENS, "ก" * 100], "Token 15 of the vocabulary has 300 bytes"),
+    ],
+)
+def test_a_wrong_vocabulary_is_refused(vocabulary, message):
+    with pytest.raises(ValueError, match=message):
+        WordPieceTokenizer(vocabulary)
+
+
+LOAD = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+
+module = tf.saved_model.load(sys.argv[1])
+for part in module.tokenize(tf.constant(sys.argv[2:])):
+    print(part.to_list())
+print([text.decode() for text in module.detokenize(tf.constant([[5, 6, 7], [9, 13, 0]])).numpy()])
+assert not any(name.startswith("keras_bert") for name in sys.modules)
+"""
+
+
+def test_a_saved_model_needs_neither_files_nor_this_package_nor_a_locale(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(TOKENS))
+    tokenizer = WordPieceTokenizer(path, special_tokens_in_text=True)
+    module = tf.Module()
+    module.tokenize = tf.function(
+        tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    module.detokenize = tf.function(
+        tokenizer.detokenize, input_signature=[tf.TensorSpec([None, None], tf.int32)]
+    )
+    tf.saved_model.save(module, tmp_path / "model")
+    path.rename(tmp_path / "elsewhere.txt")
+    texts = ["I İ I\u0307 SAT É", "The [MASK] " + "é" * 201 + " Cafés!"]
+    # In Turkish, "I" is the capital of a dotless i.
+    environment = os.environ | {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}
+    finished = subprocess.run(
+        [sys.executable, "-c", LOAD, tmp_path / "model", *texts],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    expected = [str(part.to_list()) for part in tokenizer.tokenize_with_offsets(texts)]
+    assert tokens_of(tokenizer, tokenizer(texts[0])) == ["i", "i", "i", "sat", "[UNK]"]
+    assert finished.stdout.splitlines() == [*expected, "['the cafe', 'sat ! [PAD]']"]
+    assert not list((tmp_path / "model" / "assets").iterdir())
