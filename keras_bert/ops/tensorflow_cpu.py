@@ -22,7 +22,29 @@ from keras_bert.ops.tensorflow_dropout import dropout as dropped
 from keras_bert.ops.tensorflow_dropout import make_key
 from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
 
-_compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """XLA's version of a function of tensors: one trace for each combination of dtypes and widths.
+
+    How many rows there are is left open, so batches of all lengths share the trace; XLA compiles
+    for each number of rows when it first comes.
+    """
+
+    @functools.cache
+    def traced(*specs: Any) -> Any:
+        return tf.function(function, input_signature=specs, jit_compile=True, autograph=False)
+
+    def call(*tensors: Any) -> Any:
+        return traced(*map(_open_spec, tensors))(*tensors)
+
+    return call
+
+
+def _open_spec(tensor: Any) -> Any:
+    rank = tensor.shape.rank
+    # Of attention's four dimensions, the last is a length too
+    width = tensor.shape[-1:] if rank <= 2 else [None]
+    return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
 
 
 def bias_activation(x: Any, bias: Any, activation: str) -> Any:
@@ -36,7 +58,8 @@ def bias_activation(x: Any, bias: Any, activation: str) -> Any:
 
         return _activation(activation)(x, bias), gradient
 
-    return compute(x, tf.convert_to_tensor(bias))
+    y = compute(_as_rows(x), tf.convert_to_tensor(bias))
+    return tf.reshape(y, tf.shape(x))
 
 
 def knows_activation(name: str) -> bool:
@@ -74,9 +97,8 @@ def bias_dropout_residual_layer_norm(
 
         return y, gradient
 
-    rows = (-1, x.shape[-1])
     weights = (tf.convert_to_tensor(weight) for weight in (bias, gamma, beta))
-    y = compute(tf.reshape(x, rows), tf.reshape(residual, rows), *weights, make_key(dropout, seed))
+    y = compute(_as_rows(x), _as_rows(residual), *weights, make_key(dropout, seed))
     return tf.reshape(y, tf.shape(x))
 
 
@@ -149,7 +171,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 def _activation(name: str) -> Callable[..., Any]:
     function, _ = _ACTIVATIONS[name]
 
-    @_compiled
+    @compiled
     def activation(x: Any, bias: Any) -> Any:
         return tf.cast(function(_wide(x) + _wide(bias)), x.dtype)
 
@@ -160,14 +182,14 @@ def _activation(name: str) -> Callable[..., Any]:
 def _activation_gradient(name: str) -> Callable[..., Any]:
     _, derivative = _ACTIVATIONS[name]
 
-    @_compiled
+    @compiled
     def activation_gradient(x: Any, bias: Any, upstream: Any) -> Any:
         return tf.cast(_wide(upstream) * derivative(_wide(x) + _wide(bias)), x.dtype)
 
     return activation_gradient
 
 
-@_compiled
+@compiled
 def _sum_rows(x: Any) -> Any:
     # On its own: fused with what computes `x`, XLA would compute that once more for the sum.
     return tf.reduce_sum(_wide(x), 0)
@@ -175,7 +197,7 @@ def _sum_rows(x: Any) -> Any:
 
 @functools.cache
 def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
-    @_compiled
+    @compiled
     def norm(
         x: Any, residual: Any, bias: Any, gamma: Any, beta: Any, key: Any
     ) -> tuple[Any, Any, Any]:
@@ -190,7 +212,7 @@ def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
 
 @functools.cache
 def _norm_gradient(rate: float) -> Callable[..., Any]:
-    @_compiled
+    @compiled
     def norm_gradient(
         x: Any,
         residual: Any,
@@ -222,7 +244,7 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
 
 @functools.cache
 def _dropped(rate: float) -> Callable[..., Any]:
-    @_compiled
+    @compiled
     def apply_dropout(x: Any, key: Any) -> Any:
         return tf.cast(dropped(_wide(x), rate, key), x.dtype)
 
@@ -231,7 +253,7 @@ def _dropped(rate: float) -> Callable[..., Any]:
 
 @functools.cache
 def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
-    @_compiled
+    @compiled
     def softmax_gradient(probabilities: Any, upstream: Any, key: Any) -> Any:
         wide = _wide(probabilities)
         product = wide * dropped(_wide(upstream), rate, key)
@@ -239,6 +261,11 @@ def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
         return tf.cast((product - wide * total) * scale, probabilities.dtype)
 
     return softmax_gradient
+
+
+def _as_rows(x: Any) -> Any:
+    """`(..., dim)` to `(rows, dim)`."""
+    return tf.reshape(x, (-1, x.shape[-1]))
 
 
 def _wide(x: Any) -> Any:

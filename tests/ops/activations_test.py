@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+import keras
+import numpy as np
+import pytest
+from scipy import special
+
+from keras_bert.config import ACTIVATIONS
+from keras_bert.ops import bias_activation
+from keras_bert.ops.activations import portable_bias_activation
+from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
+
+RANDOM = np.random.default_rng(0)
+X, UPSTREAM = RANDOM.normal(size=(2, 4, 7, 5)) * 2
+BIAS = RANDOM.normal(size=5)
+
+REFERENCES = {
+    "gelu_erf": lambda u: u * special.ndtr(u),
+    "gelu_tanh": lambda u: u / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (u + 0.044715 * u**3))),
+    "relu": lambda u: np.maximum(u, 0),
+    "silu": lambda u: u * special.expit(u),
+    "tanh": np.tanh,
+}
+
+
+def test_every_activation_has_a_reference():
+    assert set(REFERENCES) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_values_agree_with_numpy(name, training):
+    x, bias = as_tensors((X, BIAS), "float32")
+    y = bias_activation(x, bias, name, training=training)
+    np.testing.assert_allclose(to_numpy(y), REFERENCES[name](X + BIAS), atol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.06)])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_training_agrees_with_the_definition(name, dtype, tolerance):
+    x, upstream = as_tensors((X, UPSTREAM), dtype)
+    (bias,) = as_tensors((BIAS,), "float32")
+    value, gradients = value_and_gradients(
+        lambda x, bias: bias_activation(x, bias, name, training=True), (x, bias), upstream
+    )
+    wide = [keras.ops.cast(tensor, "float32") for tensor in (x, bias, upstream)]
+    expected, expected_gradients = value_and_gradients(
+        lambda x, bias: portable_bias_activation(x, bias, name), wide[:2], wide[2]
+    )
+    np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["gelu_erf", "gelu_tanh"])
+def test_training_stays_finite_far_out(name):
+    x, upstream = as_tensors(([[-300.0, -60.0, 60.0, 300.0]], np.ones((1, 4))), "float32")
+    (bias,) = as_tensors((np.zeros(4),), "float32")
+    value, (along_x, _) = value_and_gradients(
+        lambda x, bias: bias_activation(x, bias, name, training=True), (x, bias), upstream
+    )
+    np.testing.assert_allclose(value, [[0, 0, 60, 300]], atol=1e-4)
+    np.testing.assert_allclose(along_x, [[0, 0, 1, 1]], atol=1e-6)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each backend's fast update, held to the portable one."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.ops import optimizer_updates
+from keras_bert.ops.optimizer_updates import Coefficients, Update, adam_update, lamb_update
+
+BACKEND = keras.backend.backend()
+SHAPES = [(40, 12), (12,), (3, 4, 5), ()]
+
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's kernel")
+on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's gradients")
+
+
+def coefficients(**changes: Any) -> Coefficients:
+    values = {
+        "rate": ops.convert_to_tensor(0.02),
+        "decay": 0.1,
+        "gradient_scale": ops.convert_to_tensor(0.5),
+        "step": ops.convert_to_tensor(3.0),
+        "beta_1": 0.9,
+        "beta_2": 0.999,
+        "epsilon": 1e-8,
+    }
+    return Coefficients(**{**values, **changes})
+
+
+def updates(rule: Any, dtype: str = "float32", **changes: Any) -> list[Update]:
+    random = np.random.default_rng(0)
+
+    def variable(value: np.ndarray, dtype: str) -> keras.Variable:
+        return keras.Variable(value, dtype=dtype)
+
+    return [
+        Update(
+            rule,
+            variable(random.standard_normal(shape), dtype),
+            ops.convert_to_tensor(random.standard_normal(shape), dtype),
+            variable(random.standard_normal(shape), "float32"),
+            variable(random.random(shape), "float32"),
+            coefficients(**changes),
+        )
+        for shape in SHAPES
+    ]
+
+
+def values_of(items: list[Update]) -> list[np.ndarray]:
+    return [
+        ops.convert_to_numpy(ops.cast(variable.value, "float32"))
+        for item in items
+        for variable in (item.weight, item.momentum, item.velocity)
+    ]
+
+
+@pytest.mark.parametrize("rule", [adam_update, lamb_update])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"gradient_scale": None}, {"step": None}, {"decay": 0.0}], ids=str
+)
+def test_the_fast_update_is_the_portable_one(rule, dtype, changes):
+    fast, portable = updates(rule, dtype, **changes), updates(rule, dtype, **changes)
+    optimizer_updates.update_variables(fast)
+    optimizer_updates.portable_update_variables(portable)
+    # A rounding more or less can move a bfloat16 to its neighbour.
+    tolerance = 1e-6 if dtype == "float32" else 2**-7
+    for a, b in zip(values_of(fast), values_of(portable), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=1e-6)
+
+
+def test_the_fast_norm_is_the_portable_one():
+    gradients = [item.gradient for item in updates(adam_update)]
+    fast = float(optimizer_updates.global_norm(gradients))
+    assert fast == pytest.approx(float(optimizer_updates.portable_global_norm(gradients)), rel=1e-6)
+    assert fast == pytest.approx(
+        np.sqrt(sum(np.sum(ops.convert_to_numpy(g) ** 2) for g in gradients)), rel=1e-6
+    )
+
+
+def test_the_norm_of_half_precision_gradients_does_not_overflow():
+    gradients = [ops.full((4,), 300.0, dtype="float16")]
+    assert float(optimizer_updates.global_norm(gradients)) == pytest.approx(600.0)
+
+
+@on_tensorflow
+def test_the_compiled_update_outlives_the_variables_it_first_saw():
+    for _ in range(2):
+        optimizer_updates.update_variables(updates(adam_update))
+
+
+@on_tensorflow
+def test_repeated_rows_of_a_sparse_gradient_are_added():
+    import tensorflow as tf
+
+    sparse = tf.IndexedSlices(
+        tf.constant([[1.0, 2.0], [10.0, 20.0], [3.0, 4.0]]),
+        tf.constant([2, 0, 2]),
+        tf.constant([4, 2]),
+    )
+    dense = ops.convert_to_numpy(optimizer_updates.dense_gradient(sparse))
+    np.testing.assert_array_equal(dense, [[10, 20], [0, 0], [4, 6], [0, 0]])
+
+
+@on_torch
+def test_only_a_variables_own_gradient_is_scaled_in_place():
+    (update,) = updates(adam_update)[:1]
+    before = update.gradient.clone()
+    optimizer_updates.update_variables([update])
+    np.testing.assert_array_equal(update.gradient.numpy(), before.numpy())
+    update.weight.value.grad = update.gradient
+    optimizer_updates.update_variables([update])
+    np.testing.assert_allclose(update.gradient.numpy(), 0.5 * before.numpy())
+
+
+@on_torch
+@pytest.mark.parametrize("transposed", ["weight", "gradient"])
+def test_memory_order_does_not_matter(transposed):
+    import torch
+
+    def update() -> Update:
+        return updates(adam_update)[0]
+
+    expected, actual = update(), update()
+    if transposed == "gradient":
+        gradient = torch.empty_strided((40, 12), (1, 40)).copy_(actual.gradient)
+        actual = actual._replace(gradient=gradient)
+    else:
+        weight = actual.weight.value
+        weight.data = torch.empty_strided((40, 12), (1, 40)).copy_(weight.data)
+        assert not weight.is_contiguous()
+    optimizer_updates.update_variables([actual])
+    optimizer_updates.portable_update_variables([expected])
+    for a, b in zip(values_of([actual]), values_of([expected]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@on_torch
+def test_a_stateless_scope_leaves_its_callers_tensors_alone():
+    (update,) = updates(adam_update)[:1]
+    variables = (update.weight, update.momentum, update.velocity)
+    given = [variable.value.detach().clone() for variable in variables]
+    kept = [tensor.clone() for tensor in given]
+    with keras.StatelessScope(state_mapping=list(zip(variables, given, strict=True))) as scope:
+        optimizer_updates.update_variables([update])
+    for variable, tensor, before in zip(variables, given, kept, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), before.numpy())
+        assert (scope.get_current_value(variable) != before).any()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import bias_dropout_residual_layer_norm, layer_norm
+from keras_bert.ops.residual import portable_bias_dropout_residual_layer_norm
+from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
+
+RANDOM = np.random.default_rng(0)
+X, RESIDUAL, UPSTREAM = RANDOM.normal(size=(3, 2, 5, 8))
+BIAS, GAMMA, BETA = RANDOM.normal(size=(3, 8))
+EPSILON = 1e-12
+
+
+def numpy_layer_norm(x, gamma, beta):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON) * gamma + beta
+
+
+def tensors_of(dtype):
+    return [*as_tensors((X, RESIDUAL), dtype), *as_tensors((BIAS, GAMMA, BETA), "float32")]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
+def test_layer_norm_agrees_with_numpy(scale):
+    # A mean far from zero is where a sloppy variance shows
+    x = X * scale + 30 * scale
+    y = layer_norm(*as_tensors((x, GAMMA, BETA), "float32"), EPSILON)
+    np.testing.assert_allclose(to_numpy(y), numpy_layer_norm(x, GAMMA, BETA), atol=1e-4)
+
+
+def test_layer_norm_computes_in_float32_and_returns_the_input_type():
+    x = keras.ops.convert_to_tensor(X + 4, dtype="bfloat16")
+    y = layer_norm(x, *as_tensors((GAMMA, BETA), "float32"), EPSILON)
+    assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
+    np.testing.assert_allclose(
+        to_numpy(y), numpy_layer_norm(to_numpy(x), GAMMA, BETA), rtol=1 / 128, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_values_agree_with_numpy(training):
+    y = bias_dropout_residual_layer_norm(*tensors_of("float32"), epsilon=EPSILON, training=training)
+    expected = numpy_layer_norm(RESIDUAL + X + BIAS, GAMMA, BETA)
+    np.testing.assert_allclose(to_numpy(y), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.05)])
+def test_training_agrees_with_the_definition(dtype, tolerance):
+    tensors = tensors_of(dtype)
+    (upstream,) = as_tensors((UPSTREAM,), dtype)
+    value, gradients = value_and_gradients(
+        lambda *tensors: bias_dropout_residual_layer_norm(*tensors, epsilon=EPSILON, training=True),
+        tensors,
+        upstream,
+    )
+    wide = [keras.ops.cast(tensor, "float32") for tensor in (*tensors, upstream)]
+    expected, expected_gradients = value_and_gradients(
+        lambda *tensors: portable_bias_dropout_residual_layer_norm(
+            *tensors, epsilon=EPSILON, dropout=0.0, seed=None
+        ),
+        wide[:-1],
+        wide[-1],
+    )
+    np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance)
+
+
+def with_dropout(rate, seed, tensors, upstream):
+    return value_and_gradients(
+        lambda *tensors: bias_dropout_residual_layer_norm(
+            *tensors,
+            epsilon=EPSILON,
+            dropout=rate,
+            seed=keras.random.SeedGenerator(seed),
+            training=True,
+        ),
+        tensors,
+        upstream,
+    )
+
+
+def test_dropout_falls_on_the_sublayer_alone_with_its_rate():
+    x, residual, upstream = np.random.default_rng(1).normal(size=(3, 400, 64))
+    tensors = as_tensors((x, residual, *np.ones((3, 64))), "float32")
+    (upstream,) = as_tensors((upstream,), "float32")
+    _, (along_x, along_residual, along_bias, *_) = with_dropout(0.2, 3, tensors, upstream)
+    factor = along_x / along_residual
+    dropped = factor < 0.5
+    np.testing.assert_allclose(factor[dropped], 0, atol=1e-6)
+    np.testing.assert_allclose(factor[~dropped], 1.25, rtol=1e-2)
+    # Four standard deviations of a mean of 25,600 draws
+    assert abs(dropped.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / dropped.size)
+    np.testing.assert_allclose(along_bias, along_x.sum(0), atol=1e-4)
+
+
+def test_forward_and_backward_drop_the_same():
+    x, residual, upstream = np.random.default_rng(1).normal(size=(3, 4, 16))
+    weights = np.stack([np.zeros(16), np.ones(16), np.zeros(16)])
+    (upstream_tensor,) = as_tensors((upstream,), "float32")
+
+    def loss(x):
+        tensors = as_tensors((x, residual, *weights), "float32")
+        value, (along_x, *_) = with_dropout(0.5, 3, tensors, upstream_tensor)
+        return (value * upstream).sum(), along_x
+
+    # One coordinate at a time, the derivative by differences: zero where the forward pass drops
+    _, along_x = loss(x)
+    step = 1e-2
+    for row, column in [(0, 0), (0, 7), (1, 3), (2, 15), (3, 4), (3, 5), (3, 6)]:
+        bump = np.zeros_like(x)
+        bump[row, column] = step
+        slope = (loss(x + bump)[0] - loss(x - bump)[0]) / (2 * step)
+        np.testing.assert_allclose(along_x[row, column], slope, atol=5e-3)
+
+
+def test_no_dropout_outside_training():
+    tensors = tensors_of("float32")
+    seed = keras.random.SeedGenerator(0)
+    y = bias_dropout_residual_layer_norm(*tensors, epsilon=EPSILON, dropout=0.5, seed=seed)
+    expected = numpy_layer_norm(RESIDUAL + X + BIAS, GAMMA, BETA)
+    np.testing.assert_allclose(to_numpy(y), expected, atol=1e-5)
