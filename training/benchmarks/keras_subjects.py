@@ -17,7 +17,8 @@ WEIGHT_DECAY = 0.01
 
 def keras_bert_work(workload: Workload) -> Callable[[int], None]:
     """keras_bert's version: a function that does a number of steps and waits for them."""
-    from keras_bert import models
+    from keras_bert import models, optimizers
+    from keras_bert.tasks.text_classifier import TextClassifier
 
     _set_up(workload)
     backbone = models.Backbone(workload.architecture)
@@ -29,11 +30,15 @@ def keras_bert_work(workload: Workload) -> Callable[[int], None]:
     }
     if workload.what == "forward":
         return _forward(backbone, inputs)
+    optimizer = optimizers.AdamW(
+        LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
+    )
     if workload.what == "classify":
-        return _fit(_classifier(backbone), inputs, workload)
+        return _fit(TextClassifier(backbone, num_classes=2), optimizer, inputs, workload)
     model = models.pretraining_model(backbone, next_sentence=False)
     logits = keras.Model(model.input, model.output["masked_lm_logits"])
-    return _fit(logits, {**inputs, "mask_positions": workload.mask_positions()}, workload)
+    inputs["mask_positions"] = workload.mask_positions()
+    return _fit(logits, optimizer, inputs, workload)
 
 
 def keras_hub_work(workload: Workload) -> Callable[[int], None]:
@@ -59,11 +64,15 @@ def keras_hub_work(workload: Workload) -> Callable[[int], None]:
     }
     if workload.what == "forward":
         return _forward(backbone, inputs)
+    optimizer = keras.optimizers.AdamW(
+        LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
+    )
     if workload.what == "classify":
         model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
-        return _fit(model, inputs, workload)
+        return _fit(model, optimizer, inputs, workload)
     model = keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
-    return _fit(model, {**inputs, "mask_positions": workload.mask_positions()}, workload)
+    inputs["mask_positions"] = workload.mask_positions()
+    return _fit(model, optimizer, inputs, workload)
 
 
 def _set_up(workload: Workload) -> None:
@@ -93,18 +102,12 @@ def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], N
     return run
 
 
-def _classifier(backbone: keras.Model) -> keras.Model:
-    from keras_bert.layers import ClassificationHead
-
-    config = backbone.config
-    head = ClassificationHead(2, config.effective_classifier_dropout, config.initializer_range)
-    return keras.Model(backbone.input, head(backbone.output["pooled_output"]))
-
-
-def _fit(model: keras.Model, inputs: dict[str, Any], workload: Workload) -> Callable[[int], None]:
-    optimizer = keras.optimizers.AdamW(
-        LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
-    )
+def _fit(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    inputs: dict[str, Any],
+    workload: Workload,
+) -> Callable[[int], None]:
     loss = keras.losses.SparseCategoricalCrossentropy(
         from_logits=_gives_logits(model), reduction="mean"
     )
