@@ -143,15 +143,18 @@ class Task(TokenModel):
         if not is_text(x):
             self._check_ids(x)
             return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+        from tensorflow.data.experimental import assert_cardinality
+
         batches = self._numbered_batches(x, batch_size)
         # Tokenized twice, which is a hundredth of the model's work: handed to Keras as one
         # dataset, batches of all lengths share one trace.
         order = [rows for _, rows in batches.as_numpy_iterator()]
         if not order:
             return np.zeros((0, *self.output_shape[1:]), "float32")
-        logits = super().predict(
-            batches.map(lambda features, rows: (features,)), verbose=verbose, **kwargs
-        )
+        features = batches.map(lambda features, rows: (features,))
+        # A dataset of unknown length is counted now, and gets its progress bar.
+        features = features.apply(assert_cardinality(len(order)))
+        logits = super().predict(features, verbose=verbose, **kwargs)
         restored = np.empty_like(logits)
         restored[np.concatenate(order)] = logits
         return restored

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fine-tuning program, from files to an exported model, at miniature size."""
+
+import dataclasses
+import json
+
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from absl import flags  # noqa: E402
+
+from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training import config_flags, finetune, recipes  # noqa: E402
+from training.finetune_config import FinetuneConfig, hold_out, read_data  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
+
+
+@pytest.fixture
+def preset(tmp_path):
+    tokenizer = WordPieceTokenizer(TOKENS)
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+    )
+    preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=16)
+    TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
+    return tmp_path / "preset"
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    path = tmp_path / "reviews.tsv"
+    rows = [("good film" if i % 2 else "a bad film") + f"\t{i % 2}" for i in range(24)]
+    path.write_text("review\tstars\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
+    config = FinetuneConfig(
+        train_file=str(reviews),
+        test_file=str(reviews),
+        text="review",
+        label="stars",
+        preset=str(preset),
+        epochs=2,
+        batch_size=8,
+        accumulation=2,
+        num_seeds=2,
+        sequence_length=16,
+        precision="float32",
+        output_dir=str(tmp_path / "run"),
+    )
+    results = finetune.finetune(config, read_data(config))
+    folder = tmp_path / "run"
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert [run["seed"] for run in results["runs"]] == [1, 2]
+    scores = results["summary"]["dev"]["accuracy"]
+    assert len(scores["seeds"]) == 2
+    assert scores["mean"] == pytest.approx(sum(scores["seeds"]) / 2, abs=0.01)
+    for seed in (1, 2):
+        assert (folder / f"seed_{seed}" / "model.keras").exists()
+        assert (folder / f"seed_{seed}" / "curves.png").read_bytes()[1:4] == b"PNG"
+    answers = (folder / "answers.tsv").read_text().splitlines()
+    assert answers[0] == "label\tscore"
+    assert len(answers) == 25
+    assert (folder / "export" / "1" / "saved_model.pb").exists()
+    assert not list(folder.rglob("*partial*"))
+
+
+def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
+    config = FinetuneConfig(
+        train_file=str(reviews),
+        text="review",
+        label="stars",
+        preset=str(preset),
+        epochs=30,
+        sequence_length=16,
+        learning_rate=0.0,
+        patience=1,
+        precision="float32",
+        output_dir=str(tmp_path / "run"),
+        export=False,
+    )
+    (run,) = finetune.finetune(config, read_data(config))["runs"]
+    assert len(run["evaluations"]) == 2
+    assert run["best_epoch"] == 1
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "either a GLUE task or a train_file"),
+        ({"task": "sst2"}, "needs data_dir"),
+        ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
+        ({"train_file": "nowhere.tsv"}, "nowhere.tsv is not there"),
+    ],
+)
+def test_bad_input_is_found_before_training(changes, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        read_data(FinetuneConfig(**changes))
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0"),
+        ({"accumulation": 5}, "divisor of the batch size, 32"),
+        ({"warmup": 1.0}, "warmup is 1.0"),
+        ({"header": "maybe"}, "header is 'maybe'"),
+    ],
+)
+def test_bad_values_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        FinetuneConfig(**changes)
+
+
+@pytest.mark.backend_independent
+def test_a_tenth_is_held_out_and_nothing_lost(reviews):
+    config = FinetuneConfig(train_file=str(reviews), text="review", label="stars")
+    data = read_data(config)
+    assert (len(data.train), len(data.dev["dev"])) == (22, 2)
+    with pytest.raises(ValueError, match="too few to hold a tenth out"):
+        hold_out(data.dev["dev"])
+
+
+@pytest.mark.backend_independent
+def test_an_unlabelled_test_file_is_read(reviews, tmp_path):
+    path = tmp_path / "new.tsv"
+    path.write_text("review\ngood film\n")
+    config = FinetuneConfig(
+        train_file=str(reviews), test_file=str(path), text="review", label="stars"
+    )
+    assert read_data(config).test.labels is None
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
+    import importlib
+
+    assert isinstance(recipes.load(name), FinetuneConfig)
+    module = importlib.import_module(f"training.recipes.{name}")
+    assert f"python -m training.finetune --recipe={name}" in module.__doc__
+
+
+@pytest.mark.backend_independent
+def test_an_unknown_recipe_names_those_there_are():
+    with pytest.raises(ValueError, match="no recipe 'x', expected one of minilm_cola"):
+        recipes.load("x")
+
+
+@pytest.mark.backend_independent
+def test_flags_change_only_what_they_name():
+    values = flags.FlagValues()
+    config_flags.define_flags(FinetuneConfig(), values)
+    values(["program", "--epochs=7", "--noexport"])
+    changes = config_flags.given_flags(FinetuneConfig, values)
+    assert changes == {"epochs": 7, "export": False}
+    recipe = recipes.load("minilm_sst2")
+    changed = dataclasses.replace(recipe, **changes)
+    assert changed.learning_rate == recipe.learning_rate

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quickstart at miniature size, with a network of random weights."""
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training.docstrings import collect_docstrings  # noqa: E402
+from training.pretrained import SHA256, check_sha256, minilm_folder  # noqa: E402
+from training.quickstart import QuickstartConfig, quickstart  # noqa: E402
+
+
+def test_it_trains_scores_exports_and_asks_a_fresh_process(tmp_path, capsys):
+    docstrings = collect_docstrings(("keras", "sklearn"), max_per_package=20)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
+    config = BertConfig(
+        vocabulary_size=len(tokens),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=128,
+    )
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(tokens), sequence_length=128)
+    TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
+    settings = QuickstartConfig(epochs=1, output_dir=str(tmp_path / "run"))
+    quickstart(settings, tmp_path / "preset", docstrings)
+    printed = capsys.readouterr().out
+    for line in ("majority", "bag of words", "fine-tuned MiniLM"):
+        assert line in printed
+    assert f"it is from {docstrings.held_out_label}" in printed
+    assert "It answered keras" in printed or "It answered sklearn" in printed
+
+
+def test_the_pretrained_weights_are_those_that_were_published(tmp_path):
+    assert {path.name for path in minilm_folder().iterdir()} >= set(SHA256)
+    other = tmp_path / "vocab.txt"
+    other.write_text("another\n")
+    with pytest.raises(ValueError, match=r"vocab\.txt has SHA-256 .*, expected 07eced"):
+        check_sha256(other, SHA256["vocab.txt"])
