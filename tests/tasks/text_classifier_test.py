@@ -237,4 +237,5 @@ def test_one_trace_for_each_bucket_with_jit_compile():
     classifier.fit(texts, np.arange(45) % 2, batch_size=8, epochs=2, verbose=0)
     static = [shape for shape in traced if None not in shape]
     assert set(static) <= {(8, 16), (8, 32)}
-    assert len(static) == len(set(static))
+    # Keras on JAX traces the first batch once more, to learn the shapes; it compiles it once.
+    assert len(static) <= len(set(static)) + (keras.backend.backend() == "jax")
