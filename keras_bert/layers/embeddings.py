@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.ops import layer_norm
+from keras_bert.ops import dropout, layer_norm
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -147,8 +147,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         x = ops.cast(token_vectors, self.variable_dtype) + self.position_embeddings[:length]
         x = x + self._segment_vectors(segment_ids)
         x = layer_norm(x, self.gamma, self.beta, self.layer_norm_epsilon)
-        if training and self.dropout:
-            x = keras.random.dropout(x, self.dropout, seed=self.seed_generator)
+        x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
 
     def _segment_vectors(self, segment_ids: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.ops import activation_function, layer_norm
+from keras_bert.ops import activation_function, dropout, layer_norm
 
 
 def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
@@ -102,9 +102,8 @@ class ClassificationHead(keras.layers.Layer):
         self.dense.build((None, input_shape[-1]))
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        if training and self.dropout:
-            inputs = keras.random.dropout(inputs, self.dropout, seed=self.seed_generator)
-        return self.dense(inputs)
+        kept = dropout(inputs, self.dropout, seed=self.seed_generator, training=training)
+        return self.dense(kept)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], self.num_classes)

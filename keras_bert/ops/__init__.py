@@ -3,6 +3,7 @@
 
 from keras_bert.ops.activations import activation_function, bias_activation
 from keras_bert.ops.attention import attention, attention_with_scores
+from keras_bert.ops.dropout import dropout
 from keras_bert.ops.residual import bias_dropout_residual_layer_norm, layer_norm
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "attention_with_scores",
     "bias_activation",
     "bias_dropout_residual_layer_norm",
+    "dropout",
     "layer_norm",
 ]

@@ -18,8 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.ops.tensorflow_dropout import dropout as dropped
-from keras_bert.ops.tensorflow_dropout import make_key
+from keras_bert.ops.tensorflow_dropout import drop, make_key
 from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
 
 
@@ -129,6 +128,20 @@ def attention(query_key_value: Any, mask: Any, *, dropout: float, seed: Any) -> 
     return compute(query_key_value, make_key(dropout, seed))
 
 
+def dropout(x: Any, rate: float, *, seed: Any) -> Any:
+    """`keras_bert.ops.dropout` while training."""
+
+    @tf.custom_gradient
+    def compute(x: Any, key: Any) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Any) -> tuple[Any, None]:
+            return _dropped(rate)(upstream, key), None
+
+        return _dropped(rate)(x, key), gradient
+
+    y = compute(_as_rows(x), make_key(rate, seed))
+    return tf.reshape(y, tf.shape(x))
+
+
 # === Activations: the value and the derivative, from the same float32 argument ===
 
 
@@ -201,7 +214,7 @@ def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
     def norm(
         x: Any, residual: Any, bias: Any, gamma: Any, beta: Any, key: Any
     ) -> tuple[Any, Any, Any]:
-        total = _wide(residual) + dropped(_wide(x) + _wide(bias), rate, key)
+        total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
         mean = tf.reduce_mean(total, -1, keepdims=True)
         centred = total - mean
         scale = tf.math.rsqrt(tf.reduce_mean(centred * centred, -1, keepdims=True) + epsilon)
@@ -223,7 +236,7 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
         upstream: Any,
         key: Any,
     ) -> tuple[Any, ...]:
-        total = _wide(residual) + dropped(_wide(x) + _wide(bias), rate, key)
+        total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
         normal, upstream = (total - mean) * scale, _wide(upstream)
         along_normal = upstream * _wide(gamma)
         along_total = scale * (
@@ -231,7 +244,7 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
             - tf.reduce_mean(along_normal, -1, keepdims=True)
             - normal * tf.reduce_mean(along_normal * normal, -1, keepdims=True)
         )
-        along_x = dropped(along_total, rate, key)
+        along_x = drop(along_total, rate, key)
         along_weights = (along_x, upstream * normal, upstream)
         return (
             tf.cast(along_x, x.dtype),
@@ -246,7 +259,7 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
 def _dropped(rate: float) -> Callable[..., Any]:
     @compiled
     def apply_dropout(x: Any, key: Any) -> Any:
-        return tf.cast(dropped(_wide(x), rate, key), x.dtype)
+        return tf.cast(drop(_wide(x), rate, key), x.dtype)
 
     return apply_dropout
 
@@ -256,7 +269,7 @@ def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
     @compiled
     def softmax_gradient(probabilities: Any, upstream: Any, key: Any) -> Any:
         wide = _wide(probabilities)
-        product = wide * dropped(_wide(upstream), rate, key)
+        product = wide * drop(_wide(upstream), rate, key)
         total = tf.reduce_sum(product, -1, keepdims=True)
         return tf.cast((product - wide * total) * scale, probabilities.dtype)
 

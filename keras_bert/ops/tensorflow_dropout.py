@@ -20,7 +20,7 @@ def make_key(rate: float, seed: Any) -> Any:
     return tf.cast(seed.next(), tf.uint32) if rate else tf.zeros((2,), tf.uint32)
 
 
-def dropout(x: Any, rate: float, key: Any) -> Any:
+def drop(x: Any, rate: float, key: Any) -> Any:
     """Sets a share `rate` of the elements to zero and scales the others up; its own gradient.
 
     Args:

@@ -14,6 +14,7 @@ from keras_bert.ops.optimizer_updates import Coefficients, Update, adam_update, 
 BACKEND = keras.backend.backend()
 SHAPES = [(40, 12), (12,), (3, 4, 5), ()]
 
+not_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="takes the portable update")
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's kernel")
 on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's gradients")
 
@@ -58,6 +59,7 @@ def values_of(items: list[Update]) -> list[np.ndarray]:
     ]
 
 
+@not_on_jax
 @pytest.mark.parametrize("rule", [adam_update, lamb_update])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(

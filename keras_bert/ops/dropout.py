@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dropout on its own, where nothing is there to fuse it with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_bert.ops import dispatch
+
+
+def dropout(x: Any, rate: float, *, seed: Any, training: bool) -> Any:
+    """Sets a share of the elements to zero and scales the others up, while training.
+
+    Args:
+        x: Any shape, any float dtype.
+        rate: The share, in [0, 1).
+        seed: A `keras.random.SeedGenerator`.
+        training: Whether dropout is active.
+
+    Returns:
+        The shape and dtype of `x`.
+
+    Reference:
+        [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), section 10 (scaled up in
+        training instead of down at test time).
+    """
+    if not training or not rate:
+        return x
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None:
+        return kernels.dropout(x, rate, seed=seed)
+    return keras.random.dropout(x, rate, seed=seed)
