@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps compiled by XLA, over buckets of a few lengths: one trace for each at most."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone, BertConfig, TextClassifier
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="XLA compiles TensorFlow and JAX"
+)
+
+BATCH_SIZE = 4
+CONFIG = BertConfig(
+    vocabulary_size=50,
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=16,
+    intermediate_dim=32,
+    max_sequence_length=12,
+)
+
+
+class Buckets(keras.utils.PyDataset):
+    """Batches of length 4 and 8 in turn; the last one's second half is filler of weight 0."""
+
+    def __init__(self, filler: int = 2) -> None:
+        super().__init__()
+        self.filler = filler
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int):
+        length = (4, 8)[index % 2]
+        random = np.random.default_rng(index)
+        shape = (BATCH_SIZE, length)
+        mask = np.arange(length) < random.integers(2, length + 1, (BATCH_SIZE, 1))
+        weights = np.ones(BATCH_SIZE, "float32")
+        features = {
+            "token_ids": random.integers(1, 50, shape).astype("int32"),
+            "padding_mask": mask,
+        }
+        if index == 3:
+            # Whatever stands in filler, even no token at all
+            features["padding_mask"] = mask & (np.arange(BATCH_SIZE) < 2)[:, None]
+            features["token_ids"][2:] = self.filler
+            weights[2:] = 0
+        return features, random.integers(0, 2, BATCH_SIZE), weights
+
+
+class TracedClassifier(TextClassifier):
+    """Notes the length of the ids each time Python, and not the compiled step, runs it."""
+
+    def call(self, inputs, training=None, mask=None):
+        if training:
+            self.traced_lengths.append(inputs["token_ids"].shape[1])
+        return super().call(inputs, training=training, mask=mask)
+
+
+def test_compiled_steps():
+    model = TracedClassifier(Backbone(CONFIG), num_classes=2)
+    model.traced_lengths = []
+    model.compile(keras.optimizers.SGD(0.5), jit_compile=True)
+    # Weights, and the state that dropout draws from
+    start = [variable.numpy().copy() for variable in model.variables]
+    kernel = model.head.dense.kernel.numpy().copy()
+    first = model.fit(Buckets(filler=2), shuffle=False, verbose=0).history
+    traced, weights = list(model.traced_lengths), model.get_weights()
+    for variable, value in zip(model.variables, start, strict=True):
+        variable.assign(value)
+    second = model.fit(Buckets(filler=7), shuffle=False, verbose=0).history
+
+    # JAX traces each length once. TensorFlow traces one graph for any length, and that twice if
+    # the first call has to make the optimizer's variables; XLA then compiles it for each length.
+    lengths = {4, 8} if keras.backend.backend() == "jax" else {None}
+    assert set(traced) == lengths
+    assert len(traced) <= 2
+    assert model.traced_lengths == traced
+
+    # Filler rows count for nothing
+    np.testing.assert_allclose(second["loss"], first["loss"], rtol=1e-5)
+    np.testing.assert_allclose(second["accuracy"], first["accuracy"])
+    for now, before in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(now, before, atol=1e-5)
+        assert np.isfinite(now).all()
+    assert (model.head.dense.kernel.numpy() != kernel).any()
