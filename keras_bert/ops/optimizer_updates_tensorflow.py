@@ -43,7 +43,7 @@ def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
 def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
     """Adds in place."""
     for accumulator, gradient in zip(accumulators, gradients, strict=True):
-        accumulator.value.assign_add(gradient)
+        accumulator.value.assign_add(tf.cast(gradient, accumulator.dtype))
 
 
 def update_variables(updates: Sequence[Update]) -> None:

@@ -31,8 +31,6 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     are hooks of Keras' own optimizer.
     """
 
-    rule: ClassVar[Rule] = staticmethod(optimizer_updates.adam_update)
-    rule_without_decay: ClassVar[Rule] = staticmethod(optimizer_updates.adam_update)
     corrects_bias: ClassVar[bool]
     schedule_class: ClassVar[type[LinearWarmupDecay] | type[BertWarmupDecay]]
 
@@ -109,6 +107,10 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         name = variable.name
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
 
+    def rule_for(self, decayed: bool) -> Rule:
+        """How a variable is updated, by whether weight decay applies to it."""
+        return optimizer_updates.adam_update
+
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
         """Refused: Keras would forget what is excluded this way when the model is saved."""
         raise ValueError(
@@ -175,12 +177,12 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         updates = []
         for gradient, variable in zip(gradients, trainable_variables, strict=True):
             index = self._get_variable_index(variable)
-            own = shared._replace(rate=rates[self._rate_factors[index]])
-            rule = self.rule_without_decay
-            if self._decayed[index]:
-                own, rule = own._replace(decay=self.weight_decay), self.rule
+            decayed = self._decayed[index]
+            own = shared._replace(
+                rate=rates[self._rate_factors[index]], decay=self.weight_decay if decayed else 0.0
+            )
             moments = self._momentums[index], self._velocities[index]
-            updates.append(Update(rule, variable, gradient, *moments, own))
+            updates.append(Update(self.rule_for(decayed), variable, gradient, *moments, own))
         optimizer_updates.update_variables(updates)
 
     def _gradient_scale(self, gradients: Sequence[Any]) -> Any:

@@ -49,7 +49,6 @@ class LAMB(DecoupledDecayOptimizer):
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1.
     """
 
-    rule = staticmethod(optimizer_updates.lamb_update)
     corrects_bias = False
     schedule_class = BertWarmupDecay
 
@@ -66,3 +65,6 @@ class LAMB(DecoupledDecayOptimizer):
         super().__init__(
             learning_rate, num_train_steps, num_warmup_steps, epsilon=epsilon, name=name, **kwargs
         )
+
+    def rule_for(self, decayed: bool) -> optimizer_updates.Rule:
+        return optimizer_updates.lamb_update if decayed else super().rule_for(decayed)

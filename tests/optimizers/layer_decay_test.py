@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layer-wise learning rates: which depth a path has, and what an update then does."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.config import BertConfig
+from keras_bert.models.backbone import Backbone
+from keras_bert.optimizers import AdamW, layer_depth
+
+
+@pytest.mark.parametrize(
+    ("path", "depth"),
+    [
+        ("token_embedding/embeddings", 0),
+        ("embeddings/position_embeddings", 0),
+        ("backbone/embeddings/gamma", 0),
+        ("embedding_projection/kernel", 0),
+        ("layer_0/attention/query_key_value/kernel", 1),
+        ("backbone/layer_3/feed_forward_norm/beta", 4),
+        ("layer_11/intermediate/kernel", 12),
+        ("pooler/dense/kernel", 13),
+        ("classifier/dense/kernel", 14),
+        ("masked_lm_transform/embeddings", 14),
+    ],
+)
+def test_depth_of_a_path(path, depth):
+    assert layer_depth(path, num_layers=12) == depth
+
+
+def test_a_layer_beyond_the_model_is_refused():
+    with pytest.raises(ValueError, match=r"num_layers=2 layers has layer_0 to layer_1"):
+        layer_depth("layer_2/kernel", num_layers=2)
+
+
+def test_every_variable_of_the_backbone_moves_by_its_layers_rate():
+    config = BertConfig(
+        vocabulary_size=5,
+        num_layers=2,
+        hidden_dim=4,
+        num_heads=2,
+        intermediate_dim=8,
+        max_sequence_length=3,
+    )
+    backbone = Backbone(config)
+    head = keras.Variable(np.zeros((4, 2), "float32"), name="kernel")
+    variables = [*backbone.trainable_variables, head]
+    before = [ops.convert_to_numpy(variable.value).copy() for variable in variables]
+    optimizer = AdamW(1e-2, layer_decay=0.5, weight_decay=0.0, global_clipnorm=None)
+    optimizer.apply([ops.ones(variable.shape) for variable in variables], variables)
+    for variable, old in zip(variables, before, strict=True):
+        moved = old - ops.convert_to_numpy(variable.value)
+        rate = 1e-2 * 0.5 ** (4 - layer_depth(variable.path, num_layers=2))
+        np.testing.assert_allclose(moved, rate, rtol=1e-4, atol=1e-7, err_msg=variable.path)
+
+
+def test_a_model_without_layers_is_refused():
+    with pytest.raises(ValueError, match=r"layer_decay=0.9 and the paths \['kernel'\]"):
+        AdamW(layer_decay=0.9).build([keras.Variable(0.0, name="kernel")])
+
+
+def test_frozen_last_layers_need_the_number_of_layers():
+    variable = keras.Variable(np.zeros(2, "float32"), name="kernel")
+    variable._path = "layer_0/kernel"
+    optimizer = AdamW(1e-2, layer_decay=0.5, num_layers=12, weight_decay=0.0)
+    optimizer.apply([ops.ones(2)], [variable])
+    np.testing.assert_allclose(ops.convert_to_numpy(variable.value), -1e-2 * 0.5**13, rtol=1e-4)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hundred steps of each optimizer, against its formula in float64."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert import optimizers
+from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay
+from tests.optimizers.compiled_apply import compiled_apply
+
+STEPS, WARMUP, PEAK, DECAY, CLIP = 100, 10, 1e-2, 0.01, 1.0
+SHAPES = {"embeddings": (40, 6), "kernel": (6, 5), "gamma": (5,), "bias": (5,), "output_bias": (7,)}
+UNDECAYED = ("gamma", "bias", "output_bias")
+
+
+def initial_weights() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {name: 0.1 * random.standard_normal(shape) for name, shape in SHAPES.items()}
+
+
+def gradients() -> list[dict[str, np.ndarray]]:
+    """Of very different sizes: some steps are clipped, some are not."""
+    random = np.random.default_rng(1)
+    return [
+        {name: size * random.standard_normal(shape) for name, shape in SHAPES.items()}
+        for size in np.exp(random.uniform(-7, 2, STEPS))
+    ]
+
+
+def variables_of(weights: dict[str, np.ndarray]) -> list[keras.Variable]:
+    return [keras.Variable(value, name=name, dtype="float32") for name, value in weights.items()]
+
+
+def train(optimizer: keras.optimizers.Optimizer) -> dict[str, np.ndarray]:
+    variables = variables_of(initial_weights())
+    optimizer.build(variables)
+    apply = compiled_apply(optimizer, variables)
+    for step in gradients():
+        apply([ops.convert_to_tensor(value, "float32") for value in step.values()])
+    return {variable.name: ops.convert_to_numpy(variable.value) for variable in variables}
+
+
+def moments(clip: float | None = CLIP):
+    """Clipped gradient's first and second moments, without correction, for each step."""
+    m = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    v = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    for step in gradients():
+        norm = np.sqrt(sum(np.sum(g**2) for g in step.values()))
+        scale = 1.0 if clip is None else min(1.0, clip / norm)
+        for name, g in step.items():
+            m[name] = 0.9 * m[name] + 0.1 * scale * g
+            v[name] = 0.999 * v[name] + 0.001 * (scale * g) ** 2
+        yield m, v
+
+
+def original_rate(step: int) -> float:
+    return PEAK * (step / WARMUP if step < WARMUP else 1 - step / STEPS)
+
+
+def adam_weight_decay_reference() -> dict[str, np.ndarray]:
+    weights = initial_weights()
+    for step, (m, v) in enumerate(moments()):
+        for name, w in weights.items():
+            u = m[name] / (np.sqrt(v[name]) + 1e-6)
+            if name not in UNDECAYED:
+                u = u + DECAY * w
+            weights[name] = w - original_rate(step) * u
+    return weights
+
+
+def lamb_reference() -> dict[str, np.ndarray]:
+    weights = initial_weights()
+    for step, (m, v) in enumerate(moments()):
+        for name, w in weights.items():
+            u = m[name] / (np.sqrt(v[name]) + 1e-6)
+            ratio = 1.0
+            if name not in UNDECAYED:
+                u = u + DECAY * w
+                ratio = np.linalg.norm(w) / np.linalg.norm(u)
+            weights[name] = w - original_rate(step) * ratio * u
+    return weights
+
+
+def adamw_reference(clip: float | None) -> dict[str, np.ndarray]:
+    weights = initial_weights()
+    for step, (m, v) in enumerate(moments(clip)):
+        rate = PEAK * min((step + 1) / WARMUP, (STEPS - step) / (STEPS - WARMUP))
+        for name, w in weights.items():
+            if name not in UNDECAYED:
+                w = w * (1 - rate * DECAY)
+            root = np.sqrt(v[name]) / np.sqrt(1 - 0.999 ** (step + 1)) + 1e-8
+            weights[name] = w - rate / (1 - 0.9 ** (step + 1)) * m[name] / root
+    return weights
+
+
+def assert_close(trained: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    for name, weight in trained.items():
+        np.testing.assert_allclose(weight, expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_adam_weight_decay_is_the_originals():
+    assert_close(train(AdamWeightDecay(PEAK, STEPS, WARMUP)), adam_weight_decay_reference())
+
+
+def test_lamb_is_the_references():
+    assert_close(train(LAMB(PEAK, STEPS, WARMUP)), lamb_reference())
+
+
+@pytest.mark.parametrize("clip", [CLIP, None])
+def test_adamw_is_the_formula(clip):
+    trained = train(AdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))
+    assert_close(trained, adamw_reference(clip))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch takes long to import")
+def test_adamw_is_pytorchs():
+    import torch
+
+    weights = {
+        name: torch.nn.Parameter(torch.tensor(value, dtype=torch.float32))
+        for name, value in initial_weights().items()
+    }
+    decayed = [weight for name, weight in weights.items() if name not in UNDECAYED]
+    others = [weight for name, weight in weights.items() if name in UNDECAYED]
+    groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+    reference = torch.optim.AdamW(groups, lr=1e-3)
+    for step in gradients():
+        for name, value in step.items():
+            weights[name].grad = torch.tensor(value, dtype=torch.float32)
+        torch.nn.utils.clip_grad_norm_(list(weights.values()), CLIP)
+        reference.step()
+    expected = {name: weight.detach().numpy() for name, weight in weights.items()}
+    assert_close(train(AdamW(1e-3)), expected)
+
+
+def test_the_first_update_of_the_original_changes_nothing():
+    variables = variables_of(initial_weights())
+    optimizer = AdamWeightDecay(PEAK, STEPS, WARMUP)
+    optimizer.apply([ops.ones(variable.shape) for variable in variables], variables)
+    for variable, before in zip(variables, initial_weights().values(), strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(variable.value), np.float32(before))
+
+
+def test_lambs_ratio_is_one_for_a_weight_of_zeros():
+    weight = keras.Variable(np.zeros((2, 2), "float32"), name="kernel")
+    LAMB(0.1, global_clipnorm=None).apply([ops.ones((2, 2))], [weight])
+    expected = -0.1 * 0.1 / (np.sqrt(0.001) + 1e-6)
+    np.testing.assert_allclose(ops.convert_to_numpy(weight.value), expected, rtol=1e-6)
+
+
+def test_lambs_ratio_is_one_for_a_step_of_zeros():
+    weight = keras.Variable(np.ones((2, 2), "float32"), name="kernel")
+    LAMB(0.1, weight_decay=0.0).apply([ops.zeros((2, 2))], [weight])
+    np.testing.assert_array_equal(ops.convert_to_numpy(weight.value), 1.0)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "AdamWeightDecay", "LAMB"])
+def test_an_infinite_gradient_is_not_passed_over(name):
+    weights = variables_of({"kernel": np.ones((2,)), "other": np.ones((3,))})
+    bad = ops.convert_to_tensor(np.array([np.inf, 1.0], "float32"))
+    getattr(optimizers, name)(0.1).apply([bad, ops.ones((3,))], weights)
+    assert np.isnan(ops.convert_to_numpy(weights[1].value)).all()
+
+
+def test_a_number_is_a_constant_rate():
+    assert float(AdamW(3e-5).learning_rate) == pytest.approx(3e-5)
+
+
+def test_a_schedule_may_be_given():
+    schedule = optimizers.ElectraWarmupDecay(1.0, 10, 2)
+    assert AdamW(schedule).get_config()["learning_rate"]["class_name"] == "ElectraWarmupDecay"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_warmup_steps": 5}, "num_warmup_steps=5, num_train_steps=None"),
+        (
+            {"learning_rate": optimizers.BertWarmupDecay(1.0, 9), "num_train_steps": 9},
+            "the peak of the schedule, a number",
+        ),
+    ],
+)
+def test_contradictory_schedules_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        AdamW(**arguments)
+
+
+def test_keras_way_of_exclusion_is_refused():
+    with pytest.raises(ValueError, match=r"exclude_from_weight_decay=\(\.\.\.\)"):
+        AdamW().exclude_from_weight_decay(var_names=["bias"])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's gradients")
+def test_sparse_gradients_with_repeated_rows_are_clipped_by_the_norm_of_their_sum():
+    import tensorflow as tf
+
+    rows, indices = tf.constant([[3.0, 0.0], [0.0, 1.0], [0.0, 4.0]]), tf.constant([1, 0, 1])
+    dense = np.array([[0.0, 1.0], [3.0, 4.0], [0.0, 0.0]], "float32")
+    trained = []
+    for gradient in (tf.IndexedSlices(rows, indices, tf.constant([3, 2])), tf.constant(dense)):
+        table = keras.Variable(np.ones((3, 2), "float32"), name="embeddings")
+        optimizer = AdamWeightDecay(0.1, weight_decay=0.0)
+        optimizer.apply([gradient], [table])
+        trained.append(ops.convert_to_numpy(table.value))
+    m = 0.1 * dense / np.sqrt(26)
+    expected = 1 - 0.1 * m / (np.sqrt(0.001 * (dense / np.sqrt(26)) ** 2) + 1e-6)
+    np.testing.assert_allclose(trained[0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(trained[0], trained[1])

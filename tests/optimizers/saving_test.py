@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A saved and reloaded model trains on as if it had never been away."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay, ElectraWarmupDecay
+from tests.optimizers.small_model import LABELS, TOKENS, fit, small_model, weights_of
+
+OPTIMIZERS = {
+    "AdamW": lambda: AdamW(1e-2, 20, 4, layer_decay=0.8, num_layers=1),
+    "AdamWeightDecay": lambda: AdamWeightDecay(1e-2, 20, 4, gradient_accumulation_steps=2),
+    "LAMB": lambda: LAMB(ElectraWarmupDecay(1e-2, 20, 4), global_clipnorm=None),
+}
+
+
+def state_of(optimizer: keras.optimizers.Optimizer) -> list[np.ndarray]:
+    return [ops.convert_to_numpy(variable.value) for variable in optimizer.variables]
+
+
+def train_three_steps(model: keras.Model) -> None:
+    for first in (0, 4, 8):
+        model.train_on_batch(TOKENS[first : first + 4], LABELS[first : first + 4])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_reloaded_model_continues_identically(name, tmp_path):
+    model = small_model(OPTIMIZERS[name]())
+    fit(model)
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    assert reloaded.optimizer.get_config() == model.optimizer.get_config()
+    for a, b in zip(state_of(model.optimizer), state_of(reloaded.optimizer), strict=True):
+        np.testing.assert_array_equal(a, b)
+    train_three_steps(model)
+    train_three_steps(reloaded)
+    assert int(reloaded.optimizer._iterations) == 7
+    for a, b in zip(weights_of(model), weights_of(reloaded), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(state_of(model.optimizer), state_of(reloaded.optimizer), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB])
+def test_a_reloaded_optimizer_leaves_layer_norm_and_biases_undecayed(optimizer, tmp_path):
+    model = small_model(optimizer(1e-2, weight_decay=0.5))
+    fit(model)
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    fresh = optimizer.from_config(reloaded.optimizer.get_config())
+    variables = [
+        keras.Variable(np.ones(2, "float32"), name=name)
+        for name in ("kernel", "embeddings", "bias", "gamma", "beta", "output_bias")
+    ]
+    fresh.apply([ops.zeros(2) for _ in variables], variables)
+    changed = {v.name for v in variables if ops.convert_to_numpy(v.value)[0] != 1}
+    assert changed == {"kernel", "embeddings"}
+
+
+def test_a_reloaded_model_decays_what_the_saved_one_decays(tmp_path):
+    model = small_model(AdamW(1e-2, exclude_from_weight_decay=("embeddings",)))
+    fit(model)
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    decayed = {
+        variable.path
+        for variable in reloaded.trainable_variables
+        if reloaded.optimizer.decays(variable)
+    }
+    assert "token_embedding/embeddings" not in decayed
+    assert len(decayed) == len(reloaded.trainable_variables) - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "decays"),
+    [
+        ("kernel", True),
+        ("embeddings", True),
+        ("position_embeddings", True),
+        ("biases_of_people", True),
+        ("bias", False),
+        ("output_bias", False),
+        ("gamma", False),
+        ("beta", False),
+    ],
+)
+def test_names_that_are_excluded_by_default(name, decays):
+    assert AdamW().decays(keras.Variable(0.0, name=name)) is decays
