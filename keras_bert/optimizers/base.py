@@ -20,8 +20,8 @@ NOT_DECAYED = ("bias", "gamma", "beta")
 class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     """Two moments, clipping by the global norm, and weight decay that survives saving.
 
-    In one step, in this order: gradients are summed over replicas, and averaged over
-    micro-batches; all of them are scaled by `min(1, global_clipnorm / norm of all)`; every weight
+    In one step, in this order: gradients are averaged over micro-batches, or summed over
+    replicas; all of them are scaled by `min(1, global_clipnorm / norm of all)`; every weight
     is updated by its rule. Moments and accumulated gradients are float32 or wider. A weight that is
     itself bfloat16 or float16 is rounded after each update, and changes smaller than half its last
     place are lost: train under a mixed policy instead.
@@ -59,6 +59,11 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
+        if isinstance(exclude_from_weight_decay, str):
+            raise ValueError(
+                "exclude_from_weight_decay must be several names, such as ('bias',). Received: "
+                f"{exclude_from_weight_decay!r}"
+            )
         self.not_decayed = tuple(exclude_from_weight_decay)
         self.layer_decay = layer_decay
         self.num_layers = num_layers

@@ -188,6 +188,11 @@ def test_contradictory_schedules_are_refused(arguments, message):
         AdamW(**arguments)
 
 
+def test_a_single_name_is_not_taken_for_its_letters():
+    with pytest.raises(ValueError, match="must be several names"):
+        AdamW(exclude_from_weight_decay="bias")
+
+
 def test_keras_way_of_exclusion_is_refused():
     with pytest.raises(ValueError, match=r"exclude_from_weight_decay=\(\.\.\.\)"):
         AdamW().exclude_from_weight_decay(var_names=["bias"])
