@@ -21,7 +21,7 @@ def attention(query_key_value: Any, mask: Any) -> Any:
     return tf.transpose(context, (0, 2, 1, 3))
 
 
-def split_heads(query_key_value: Any) -> list[Any]:
+def split_heads(query_key_value: Any) -> Any:
     """One transposition instead of three slices with one each.
 
     Args:

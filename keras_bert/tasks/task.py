@@ -300,7 +300,7 @@ def _split_off_validation(
     train = {name: column[:start] for name, column in columns.items()}
     held_out = {name: column[start:] for name, column in columns.items()}
     (train_y, held_out_y), (train_weight, held_out_weight) = parts(y), parts(sample_weight)
-    validation = (held_out, held_out_y)
+    validation: tuple[Any, ...] = (held_out, held_out_y)
     if sample_weight is not None:
         validation = (*validation, held_out_weight)
     return train, train_y, train_weight, validation

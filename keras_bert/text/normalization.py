@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's text clean-up as TensorFlow graph operations, equal to the original character by character.
+"""BERT's text clean-up as TensorFlow operations, equal to the original character by character.
 
 White space, punctuation and CJK ideographs are not touched here: `FastWordpieceTokenizer` splits
 there by itself, on the same characters as the original.
@@ -14,8 +14,8 @@ import tensorflow_text as tf_text
 MAX_WORD_LENGTH = 200
 """Words of more characters than this are unknown, as in the original."""
 
-# Every word of such a text has at most 200 characters, all ASCII and printable, so that lower-casing
-# A-Z is all there is to do. Most English text is like this, and skips the rest.
+# Every word of such a text has at most 200 characters, all ASCII and printable, so that
+# lower-casing A-Z is all there is to do. Most English text is like this, and skips the rest.
 _PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
 # Categories Cc and Cf but for tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
@@ -24,7 +24,7 @@ _CJK = (
     r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
 )
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# Only a filter: letters from `_CJK` and most punctuation end a word, the rest is counted exactly later.
+# Only a filter: letters from `_CJK` and most punctuation end a word; the rest is counted later.
 _MAYBE_LONG_WORD = (
     rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{_CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"

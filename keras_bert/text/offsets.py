@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_bert.text.normalization import normalize_intricate
 from keras_bert.text.pieces import Pieces
 
-# Canonical decomposition sorts combining marks, across characters. Of the marks that are still there
+# Canonical decomposition sorts combining marks, across characters. Of the marks still there
 # when category Mn is gone, these are all that it may move, with the characters that contain one.
 _MOVABLE = (
     r"[\x{302e}\x{302f}\x{16ff0}\x{16ff1}\x{1d15e}-\x{1d166}\x{1d16d}-\x{1d172}"

@@ -73,8 +73,8 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
     for index, token in enumerate(vocabulary):
         if "\n" in token or _parse_line(token.encode("utf-8"), str(path)) != token:
             raise ValueError(
-                f"Token {index} of the vocabulary is {token!r}; white space around a token and line "
-                "ends in it cannot be stored in a file."
+                f"Token {index} of the vocabulary is {token!r}; white space around a token and "
+                "line ends in it cannot be stored in a file."
             )
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f".{path.name}.", delete=False

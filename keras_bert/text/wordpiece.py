@@ -20,7 +20,7 @@ from keras_bert.text.vocabulary import check_vocabulary, load_vocabulary, save_v
 class WordPieceTokenizer:
     """Text to the ids of word pieces and back, with the same ids as BERT's released code.
 
-    Graph operations alone: it runs in `tf.data.Dataset.map`, in a `tf.function` and in a SavedModel,
+    Graph operations alone: it runs in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
     which then contains the vocabulary. No special tokens are added around a text. For every
     character assigned in Unicode 14 (Python 3.11) the ids are those of the original; bytes that are
     no UTF-8 are dropped, as there.
@@ -194,7 +194,7 @@ class WordPieceTokenizer:
         save_vocabulary(self.vocabulary, path)
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values, the tokens among them, from which `from_config` makes the same tokenizer."""
+        """Plain values, tokens included, from which `from_config` makes the same tokenizer."""
         return {
             "vocabulary": list(self.vocabulary),
             "lowercase": self.lowercase,

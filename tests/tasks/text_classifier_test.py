@@ -56,7 +56,7 @@ def trained():
     classifier.compile(AdamW(1e-2))
     texts, labels = reviews()
     history = classifier.fit(
-        texts, labels, epochs=15, batch_size=16, validation_split=0.2, verbose=0
+        texts, labels, epochs=25, batch_size=16, validation_split=0.2, verbose=0
     )
     return classifier, history.history
 

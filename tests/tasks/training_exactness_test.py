@@ -49,8 +49,10 @@ def test_losses_of_minilm_on_mrpc():
     expected = losses_in_transformers(folder, batches, peak=1.5e-4)
     received = losses_here(folder, batches, peak=1.5e-4)
     error = np.abs(received / expected - 1)
-    print(f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
-          f"{error.max():.1e} in all {len(error)}; loss {expected[0]:.3f} to {expected[-1]:.3f}")
+    print(
+        f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
+        f"{error.max():.1e} in all {len(error)}; loss {expected[0]:.3f} to {expected[-1]:.3f}"
+    )
     assert error[:20].max() < 1e-4
     assert error.max() < 1e-2
 

@@ -31,7 +31,7 @@ Piece = tuple[int, int, int]
 
 @functools.cache
 def kind(character: str) -> str:
-    """What the clean-up does with a character: `drop`, `space`, `alone` (an ideograph) or `keep`."""
+    """What the clean-up makes of a character: `drop`, `space`, `alone` (ideograph) or `keep`."""
     category = unicodedata.category(character)
     # What str.split() takes for white space beyond this are control characters.
     if character in " \t\n\r\u2028\u2029" or category == "Zs":

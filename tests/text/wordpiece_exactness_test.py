@@ -16,7 +16,7 @@ from tests.text.reference_wordpiece import ReferenceTokenizer  # noqa: E402
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 # The tokenizer lowers and strips accents by Unicode 14 or newer, whichever TensorFlow's copies are.
-# New characters of Unicode 16 (Python 3.14) that they do not know yet, all of them in `lowercase` only:
+# New characters of Unicode 16 (Python 3.14) that they do not know yet, all in `lowercase` only:
 # capital letters, marks, two letters with a decomposition; and U+1171E, which is no mark any more.
 UNICODE_16 = {
     0x897, 0x1C89, *range(0x10D50, 0x10D66), *range(0x10D69, 0x10D6E), 0x10EFC, 0x11385,
@@ -26,8 +26,11 @@ UNICODE_16 = {
 }  # fmt: skip
 NEWER_CHARACTERS = UNICODE_16 if sys.version_info >= (3, 14) else set()
 
-MIXED = "abAB09éÉßİıΑΣσςΩ'.-_$`~¿—…«」「、。ﬁ½①²\u00ad\u200b\u200d\ufeff\u2028\x85\x1c\t\n\r  \xa0\u3000\0\ufffd"
-MIXED += "中国\uf900\U0002f81a한국ｶﾞがガกำ่ำ\u0e49हिन्दी\u0301\u0327\u0323\u0345\u20e3#[]MASK😀👍🏽\ue000\uffff\U0010ffff"
+MIXED = (
+    "abAB09éÉßİıΑΣσςΩ'.-_$`~¿—…«」「、。ﬁ½①²\u00ad\u200b\u200d\ufeff\u2028\x85\x1c\t\n\r  \xa0"
+    "\u3000\0\ufffd中国\uf900\U0002f81a한국ｶﾞがガกำ่ำ\u0e49हिन्दी\u0301\u0327\u0323\u0345\u20e3#[]MASK"
+    "😀👍🏽\ue000\uffff\U0010ffff"
+)
 
 
 class Compared:

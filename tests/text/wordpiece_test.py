@@ -135,7 +135,7 @@ def test_special_tokens_cannot_be_smuggled_in():
 
 
 def test_a_vocabulary_without_mask():
-    tokenizer = WordPieceTokenizer(TOKENS[:4] + ["[", "mask", "]"], special_tokens_in_text=True)
+    tokenizer = WordPieceTokenizer([*TOKENS[:4], "[", "mask", "]"], special_tokens_in_text=True)
     assert tokens_of(tokenizer, tokenizer("[MASK][SEP]")) == ["[", "mask", "]", "[SEP]"]
     with pytest.raises(ValueError, match=r"'\[MASK\]' is none of the vocabulary's 7 tokens"):
         _ = tokenizer.mask_token_id
