@@ -86,7 +86,8 @@ def test_two_devices_train_as_one():
         env=os.environ
         | {
             "PYTHONPATH": str(ROOT),
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=2 "
+            "--xla_backend_optimization_level=0",
         },
         capture_output=True,
         text=True,

@@ -46,6 +46,7 @@ class Backbone(TokenModel):
         `(batch, heads, length, length)`.
 
     Raises:
+        TypeError: If `config` is no `BertConfig`.
         ValueError: If an input is longer than `config.max_sequence_length`, two inputs differ
             in shape, or an array of token ids holds one outside the vocabulary.
 
@@ -75,6 +76,11 @@ class Backbone(TokenModel):
             "output_hidden_states": output_hidden_states,
             "output_attention_scores": output_attention_scores,
         }
+        if not isinstance(config, BertConfig):
+            raise TypeError(
+                f"config must be a BertConfig, received {config!r}. "
+                "`BertConfig.from_name` knows the released sizes."
+            )
         config = config.replace(**{k: v for k, v in changes.items() if v is not None})
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 

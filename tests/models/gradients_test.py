@@ -93,9 +93,8 @@ def test_no_gradient_is_zero(its_gradients):
         assert (abs(gradient) > 1e-7).mean() > 0.9, path
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_with_dropout_every_variable_still_moves(policy):
-    model = PretrainingModel(Backbone(SMALL.replace(num_layers=1), dtype=policy))
+def test_with_dropout_and_mixed_precision_every_variable_still_moves():
+    model = PretrainingModel(Backbone(SMALL.replace(num_layers=1), dtype="mixed_bfloat16"))
     random_weights(model, stddev=0.1)
     for path, gradient in gradients(model).items():
         assert np.isfinite(gradient).all(), path
