@@ -35,7 +35,7 @@ LIBRARIES = {
     "losses": {"keras"},
     "metrics": {"keras"},
     "optimizers": {"keras"},
-    "text": {"numpy", "tensorflow", "tensorflow_text"},
+    "text": {"numpy", "tensorflow", "tensorflow_text", "tokenizers"},
     "data": {"numpy", "tensorflow", "tensorflow_text"},
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runnable recipes: `python -m training.<program>` from a checkout.
+"""Runnable programs and recipes; `keras_bert` knows nothing of them."""
 
-`keras_bert` never imports from here, and the installed package leaves it out.
-"""
+import os
+
+# What TensorFlow's native code says of itself at start drowns what a program says.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import keras
-from absl import app
+from absl import app, logging
 
 from training import config_flags, curves, finetuning, scores
 from training.docstrings import DocstringData, collect_docstrings
@@ -49,7 +49,7 @@ class QuickstartConfig:
     """
 
     max_per_package: int = 500
-    epochs: int = 2
+    epochs: int = 4
     seed: int = 1
     output_dir: str = "runs/quickstart"
 
@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
     started = time.perf_counter()
+    # TensorFlow tells of every file that it writes.
+    logging.set_verbosity(logging.WARNING)
     config = config_flags.read_flags(QuickstartConfig)
     try:
         preset = minilm_folder()
@@ -80,7 +82,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     data = FinetuneData(train, {"dev": docstrings.dev}, test, scores.metrics_for(train.num_classes))
     finetune_config = FinetuneConfig(
         epochs=config.epochs,
-        learning_rate=1.5e-4,
+        learning_rate=2e-4,
         output_dir=config.output_dir,
         sequence_length=128,
     )
@@ -95,7 +97,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     _print_scores(finetuning.score_classifier(classifier, test, data.metrics), data)
 
     export = Path(config.output_dir) / "export" / "1"
-    classifier.export(export, overwrite=True)
+    classifier.export(export, overwrite=True, warm_up=False)
     print(f"\nExported to {export}; curves in {plot}.")
     label, score = answer_in_fresh_process(export, docstrings.held_out_text)
     print(
