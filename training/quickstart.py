@@ -49,7 +49,7 @@ class QuickstartConfig:
     """
 
     max_per_package: int = 500
-    epochs: int = 4
+    epochs: int = 3
     seed: int = 1
     output_dir: str = "runs/quickstart"
 
