@@ -2,6 +2,7 @@
 """Text to ids and back: the WordPiece tokenizer and its vocabularies."""
 
 from keras_bert.text.vocabulary import load_vocabulary, save_vocabulary
+from keras_bert.text.vocabulary_training import train_vocabulary
 from keras_bert.text.wordpiece import WordPieceTokenizer
 
-__all__ = ["WordPieceTokenizer", "load_vocabulary", "save_vocabulary"]
+__all__ = ["WordPieceTokenizer", "load_vocabulary", "save_vocabulary", "train_vocabulary"]

@@ -15,9 +15,9 @@ REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Reads a `vocab.txt`: UTF-8, one token a line, a token's id being its line's number from 0.
 
-    White space around a token is dropped, as the original does; a token that would be empty without
-    (the Chinese vocabulary has U+2028) is kept as it stands. So are a byte order mark, carriage
-    returns and blank lines at the end dropped.
+    White space around a token is dropped, as the original does, and so are a byte order mark and
+    blank lines at the end. A token that is white space alone, like the U+2028 of the Chinese
+    vocabulary, is kept: no text has it once it is normalized.
 
     Args:
         path: The file.
@@ -71,10 +71,10 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
     path = Path(path)
     content = "".join(f"{token}\n" for token in vocabulary).encode("utf-8")
     for index, token in enumerate(vocabulary):
-        if "\n" in token or _parse_line(token.encode("utf-8"), str(path)) != token:
+        if not token or "\n" in token or _parse_line(token.encode("utf-8"), str(path)) != token:
             raise ValueError(
-                f"Token {index} of the vocabulary is {token!r}; white space around a token and "
-                "line ends in it cannot be stored in a file."
+                f"Token {index} of the vocabulary is {token!r}; a file cannot keep an empty token, "
+                "white space around one, or a line end in one."
             )
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f".{path.name}.", delete=False

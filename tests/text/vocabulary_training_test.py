@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies made from small corpora."""
+
+import inspect
+import sys
+import unittest
+from collections import Counter
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+
+from keras_bert.text import WordPieceTokenizer, train_vocabulary  # noqa: E402
+from keras_bert.text.normalization import split_words  # noqa: E402
+from tests.text import real_text, vocabularies  # noqa: E402
+from tests.text.reference_wordpiece import words  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+# The preamble of the Universal Declaration of Human Rights, its beginning.
+CHINESE = """
+鉴于对人类家庭所有成员的固有尊严及其平等的和不移的权利的承认,乃是世界自由、正义与和平的基础,
+鉴于对人权的无视和侮蔑已发展为野蛮暴行,这些暴行玷污了人类的良心,
+Article 1 of the UDHR: 人人生而自由,在尊严和权利上一律平等。
+"""
+
+
+def source_code():
+    """Some English with names in it: Python's own test library."""
+    return inspect.getsource(unittest.case).splitlines()
+
+
+def unknown_words(vocabulary, texts, lowercase=True):
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase)
+    return (tokenizer(texts).flat_values.numpy() == tokenizer.unk_token_id).sum()
+
+
+def test_an_english_corpus():
+    texts = source_code()
+    vocabulary = train_vocabulary(texts, 800, progress=False)
+    assert len(vocabulary) == len(set(vocabulary)) == 800
+    assert vocabulary[:5] == vocabularies.SPECIAL_TOKENS
+    letters = {letter for text in texts for letter in text.lower() if not letter.isspace()}
+    assert letters <= set(vocabulary)
+    assert unknown_words(vocabulary, texts) == 0
+    assert {"self", "test", "assert", "##ing"} <= set(vocabulary)
+    pieces = WordPieceTokenizer(vocabulary)(texts).flat_values.shape[0]
+    letters = sum(len(word) for text in texts for word in words(text, lowercase=True))
+    assert pieces < letters / 2.5
+
+
+def test_case_is_kept_on_request():
+    texts = source_code()
+    vocabulary = train_vocabulary(texts, 800, lowercase=False, progress=False)
+    assert "TestCase" in vocabulary
+    assert unknown_words(vocabulary, texts, lowercase=False) == 0
+    assert not any(
+        token.lower() != token for token in train_vocabulary(texts, 800, progress=False)[5:]
+    )
+
+
+def test_a_chinese_corpus():
+    texts = [CHINESE] * 3
+    vocabulary = train_vocabulary(texts, 400, progress=False)
+    ideographs = {letter for letter in CHINESE if letter >= "\u4e00"}
+    assert ideographs <= set(vocabulary)
+    # Ideographs and punctuation are words of their own and need no token for inside a word.
+    inside = {token.removeprefix("##") for token in vocabulary if token.startswith("##")}
+    assert not any(
+        letter in ideographs or letter in ",。、" for token in inside for letter in token
+    )
+    assert unknown_words(vocabulary, texts) == 0
+    assert "article" in vocabulary
+
+
+def test_the_alphabet_is_cut_at_its_rarest():
+    texts = ["aaaa aaaa bbbb bbbb ccc 中中中中国"]
+    vocabulary = train_vocabulary(texts, 100, alphabet_size=3, progress=False)
+    assert vocabulary[5:10] == ("a", "b", "中", "##a", "##b")
+    assert unknown_words(vocabulary, texts) == 2
+    # A word with one of the others is not learned from.
+    assert not any("c" in token for token in vocabulary[5:])
+    assert train_vocabulary(texts, 16, progress=False)[5:10] == ("a", "b", "中", "##a", "##b")
+
+
+def test_the_same_corpus_makes_the_same_vocabulary():
+    texts = [*source_code()[:400], CHINESE]
+    first = train_vocabulary(texts, 700, progress=False)
+    assert all(train_vocabulary(texts, 700, progress=False) == first for _ in range(3))
+    assert train_vocabulary(reversed(texts), 700, progress=False) == first
+
+
+def test_files_texts_and_bytes_are_one_corpus(tmp_path):
+    texts = [*source_code()[:200], "Größe «é»"]
+    path = tmp_path / "corpus.txt"
+    path.write_bytes("\r\n".join(texts).encode() + b"\xff\n")
+    expected = train_vocabulary(texts, 300, progress=False)
+    assert train_vocabulary(path, 300, progress=False) == expected
+    assert train_vocabulary(str(path), 300, progress=False) == expected
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(texts[100:]), encoding="utf-8")
+    mixed = (item for item in (texts[0].encode(), *texts[1:100], other))
+    assert train_vocabulary(mixed, 300, progress=False) == expected
+    with pytest.raises(ValueError, match=r"is the name of a file.*pathlib\.Path"):
+        train_vocabulary([str(path)], 300, progress=False)
+
+
+def test_rare_words_are_forgotten_where_there_are_too_many():
+    # A megabyte of text is counted at a time.
+    often, once = "often seldom often " * 60_000, " ".join(f"x{number}" for number in range(5000))
+    vocabulary = train_vocabulary([often, once, often], 60, max_distinct_words=1000, progress=False)
+    assert {"often", "seldom"} <= set(vocabulary)
+    assert "x" not in vocabulary
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="has no words"):
+        train_vocabulary(["", " \n"], 100, progress=False)
+    with pytest.raises(ValueError, match=r"vocabulary_size is 9.* the 3 characters.* take 11"):
+        train_vocabulary(["abc"], 9, alphabet_size=3, progress=False)
+
+
+def test_without_the_library_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r'pip install "keras3-bert\[vocabulary\]"'):
+        train_vocabulary(["the"], 100)
+
+
+def test_progress_goes_to_standard_error(capfd):
+    train_vocabulary(["the cat sat"] * 3, 40)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "Counted words: 0 MB, 3 distinct words\n" in captured.err
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_words_are_those_of_the_original(lowercase):
+    """As the pieces are learned from words that the tokenizer would never ask for otherwise."""
+    characters = vocabularies.assigned_characters()[::9]
+    texts = [f"a{character}b {character} the\t" for character in characters]
+    split = split_words(tf.constant(texts), lowercase)
+    expected = [
+        ["".join(letter for letter, _ in word) for word in words(text, lowercase)] for text in texts
+    ]
+    got = [[word.decode() for word in row] for row in split.to_list()]
+    assert [
+        text for text, *pair in zip(texts, got, expected, strict=True) if pair[0] != pair[1]
+    ] == []
+
+
+@real_text.needed
+def test_a_real_corpus_and_no_word_lost():
+    path = real_text.folder() / "pretraining" / "wikitext-2.valid.tokens"
+    vocabulary = train_vocabulary(path, 5000, progress=False)
+    assert len(vocabulary) == 5000
+    lines = path.read_text(encoding="utf-8").split("\n")
+    assert unknown_words(vocabulary, lines) == 0
+    frequent = Counter(lines and " ".join(lines).lower().split()).most_common(300)
+    assert sum(word in vocabulary for word, _ in frequent) > 270
