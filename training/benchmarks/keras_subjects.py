@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +16,8 @@ LEARNING_RATE = 2e-5
 WEIGHT_DECAY = 0.01
 
 
-def keras_bert_work(workload: Workload) -> Callable[[int], None]:
-    """keras_bert's version: a function that does a number of steps and waits for them."""
+def keras_bert_work(workload: Workload) -> Callable[[int], float]:
+    """keras_bert's version: a function that does a number of steps and says how long they took."""
     from keras_bert import models, optimizers
     from keras_bert.tasks.text_classifier import TextClassifier
 
@@ -41,7 +42,7 @@ def keras_bert_work(workload: Workload) -> Callable[[int], None]:
     return _fit(logits, optimizer, inputs, workload)
 
 
-def keras_hub_work(workload: Workload) -> Callable[[int], None]:
+def keras_hub_work(workload: Workload) -> Callable[[int], float]:
     """KerasHub's version of the same."""
     import keras_hub
 
@@ -90,16 +91,37 @@ def _has_gpu() -> bool:
     return any("gpu" in device or "cuda" in device for device in keras.distribution.list_devices())
 
 
-def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], None]:
+def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], float]:
     # The mean keeps the copy to numpy small, and every token's vector needed.
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
     model = keras.Model(backbone.input, mean(backbone.output["sequence_output"]))
 
-    def run(steps: int) -> None:
+    def run(steps: int) -> float:
+        start = time.perf_counter()
         for _ in range(steps):
             model.predict_on_batch(inputs)
+        return time.perf_counter() - start
 
     return run
+
+
+class _Stopwatch(keras.callbacks.Callback):
+    """Times an epoch, its data sets' coming and going left out.
+
+    TensorFlow's takes seconds to go when its autotuning has only just looked around: that would
+    be noise here.
+    """
+
+    seconds = 0.0
+    _start = 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if batch == 0:
+            self._start = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        # The loss is a number by now: no device is still at work.
+        self.seconds = time.perf_counter() - self._start
 
 
 def _fit(
@@ -107,25 +129,28 @@ def _fit(
     optimizer: keras.optimizers.Optimizer,
     inputs: dict[str, Any],
     workload: Workload,
-) -> Callable[[int], None]:
+) -> Callable[[int], float]:
     loss = keras.losses.SparseCategoricalCrossentropy(
         from_logits=_gives_logits(model), reduction="mean"
     )
     model.compile(optimizer, loss)
     labels = workload.labels()
 
-    def run(steps: int) -> None:
+    def run(steps: int) -> float:
         def repeated(array: Any) -> Any:
             return None if array is None else np.concatenate([array] * steps)
 
         features = {name: repeated(array) for name, array in inputs.items()}
+        stopwatch = _Stopwatch()
         model.fit(
             features,
             repeated(labels),
             batch_size=workload.batch_size,
             shuffle=False,
             verbose=0,
+            callbacks=[stopwatch],
         )
+        return stopwatch.seconds
 
     return run
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -16,8 +17,8 @@ from training.benchmarks.workload import Workload
 _ACTIVATIONS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 
-def transformers_work(workload: Workload) -> Callable[[int], None]:
-    """A function that does a number of steps and waits for them."""
+def transformers_work(workload: Workload) -> Callable[[int], float]:
+    """A function that does a number of steps and says how long they took."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = _model(workload).to(device)
@@ -58,24 +59,27 @@ def _autocast(workload: Workload, device: str) -> AbstractContextManager[Any]:
 
 def _forward(
     model: torch.nn.Module, inputs: dict[str, Any], workload: Workload, device: str
-) -> Callable[[int], None]:
-    def run(steps: int) -> None:
+) -> Callable[[int], float]:
+    def run(steps: int) -> float:
+        start = time.perf_counter()
         for _ in range(steps):
             batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.items()}
             with torch.inference_mode(), _autocast(workload, device):
                 hidden = model(**batch).last_hidden_state
             hidden.float().mean(1).cpu().numpy()
+        return time.perf_counter() - start
 
     return run
 
 
 def _train(
     model: torch.nn.Module, inputs: dict[str, Any], workload: Workload, device: str
-) -> Callable[[int], None]:
+) -> Callable[[int], float]:
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     labels = _labels(workload)
 
-    def run(steps: int) -> None:
+    def run(steps: int) -> float:
+        start = time.perf_counter()
         for _ in range(steps):
             batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.items()}
             with _autocast(workload, device):
@@ -86,6 +90,7 @@ def _train(
             optimizer.step()
             optimizer.zero_grad()
         loss.item()  # waits for the device
+        return time.perf_counter() - start
 
     return run
 
