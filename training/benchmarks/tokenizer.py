@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed of the tokenizer beside KerasHub's and the Rust one of `tokenizers`, in one run.
 
-All have the same vocabulary, the same texts in batches of the same size, and as many threads: the two
-in graph in `tf.data.Dataset.map`, the Rust one in its own `encode_batch_fast`. Each does one round in
-turn, so that whatever else the machine does falls on all alike.
+All have the same vocabulary, the same texts in batches of the same size, and as many threads: the
+two in graph in `tf.data.Dataset.map`, the Rust one in its own `encode_batch_fast`. Each does one
+round in turn, so that whatever else the machine does falls on all alike.
 """
 
 from __future__ import annotations
