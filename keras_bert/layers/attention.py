@@ -9,7 +9,21 @@ import keras
 from keras import ops
 
 from keras_bert.layers.embeddings import check_same_shape
-from keras_bert.ops import attention, attention_with_scores
+from keras_bert.ops import attention, attention_with_scores, bias_add
+
+
+class _BiasedProduct(keras.layers.Dense):
+    """A dense layer whose bias has an exact gradient.
+
+    Low-rank updates are in `kernel`; with int8 weights Keras calls `quantized_call` instead.
+    """
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return bias_add(ops.matmul(inputs, self.kernel), self.bias, training=bool(training))
+
+    def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
+        # The check is for subclasses that compute something else.
+        super().quantize(mode, type_check=False, config=config)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -57,7 +71,7 @@ class SelfAttention(keras.layers.Layer):
             raise ValueError(
                 f"num_heads is {self.num_heads}; it must divide the inputs' width, {hidden_dim}."
             )
-        self.query_key_value = keras.layers.Dense(
+        self.query_key_value = _BiasedProduct(
             3 * hidden_dim,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
             dtype=self.dtype_policy,
@@ -75,7 +89,7 @@ class SelfAttention(keras.layers.Layer):
             mask = ops.cast(padding_mask, "bool")[:, None, None, :]
 
         # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
-        projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)))
+        projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
         # -> (batch, length, 3, heads, head_dim)
         head_dim = hidden_dim // self.num_heads
         projected = ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))

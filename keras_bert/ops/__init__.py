@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The few fused computations that decide the speed."""
 
-from keras_bert.ops.activations import activation_function, bias_activation
+from keras_bert.ops.activations import activation_function, bias_activation, bias_add
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.dropout import dropout
 from keras_bert.ops.residual import bias_dropout_residual_layer_norm, layer_norm
@@ -11,6 +11,7 @@ __all__ = [
     "attention",
     "attention_with_scores",
     "bias_activation",
+    "bias_add",
     "bias_dropout_residual_layer_norm",
     "dropout",
     "layer_norm",

@@ -60,6 +60,23 @@ def bias_activation(x: Any, bias: Any, activation: str, training: bool = False) 
     return portable_bias_activation(x, bias, activation)
 
 
+def bias_add(x: Any, bias: Any, training: bool = False) -> Any:
+    """`x + bias`.
+
+    Args:
+        x: `(..., dim)`, any float dtype.
+        bias: `(dim,)`.
+        training: Whether gradients will be wanted.
+
+    Returns:
+        `(..., dim)` in the dtype of `x`.
+    """
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None:
+        return kernels.bias_add(x, bias)
+    return ops.add(x, ops.cast(bias, x.dtype))
+
+
 def portable_bias_activation(x: Any, bias: Any, activation: str) -> Any:
     """The definition that every faster version is held to."""
     return _ACTIVATIONS[activation](ops.add(x, ops.cast(bias, x.dtype)))

@@ -61,6 +61,19 @@ def bias_activation(x: Any, bias: Any, activation: str) -> Any:
     return tf.reshape(y, tf.shape(x))
 
 
+def bias_add(x: Any, bias: Any) -> Any:
+    """`x + bias`, whose gradient adds the rows up in float32 where TensorFlow would in bfloat16."""
+
+    @tf.custom_gradient
+    def compute(x: Any, bias: Any) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Any) -> tuple[Any, Any]:
+            return upstream, tf.cast(_sum_rows(_as_rows(upstream)), bias.dtype)
+
+        return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
+
+    return compute(x, tf.convert_to_tensor(bias))
+
+
 def knows_activation(name: str) -> bool:
     """Whether `bias_activation` has the activation's derivative."""
     return name in _ACTIVATIONS

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from keras_bert.config import ACTIVATIONS
-from keras_bert.ops import bias_activation
+from keras_bert.ops import bias_activation, bias_add
 from keras_bert.ops.activations import portable_bias_activation
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
@@ -60,3 +60,17 @@ def test_training_stays_finite_far_out(name):
     )
     np.testing.assert_allclose(value, [[0, 0, 60, 300]], atol=1e-4)
     np.testing.assert_allclose(along_x, [[0, 0, 1, 1]], atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_bias_gets_an_exact_gradient_over_many_rows(training):
+    # Added up in bfloat16, 3000 ones would stop at 256
+    x, upstream = as_tensors((np.zeros((3000, 2)), np.ones((3000, 2))), "bfloat16")
+    (bias,) = as_tensors(([1.0, 2.0],), "float32")
+    value, (along_x, along_bias) = value_and_gradients(
+        lambda x, bias: bias_add(x, bias, training=training), (x, bias), upstream
+    )
+    np.testing.assert_array_equal(value, np.broadcast_to([1.0, 2.0], (3000, 2)))
+    np.testing.assert_array_equal(along_x, 1)
+    if training:
+        np.testing.assert_allclose(along_bias, 3000, rtol=1 / 128)
