@@ -36,10 +36,14 @@ _NEW_CAPITALS = (
     (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
     (r"\x{10570}-\x{1057a}\x{1057c}-\x{1058a}\x{1058c}-\x{10592}\x{10594}-\x{10595}", 39),
 )
-# Valid UTF-8 (so no surrogates) without those capitals.
-_USUAL = (
-    r"[\x00-\x{2c2e}\x{2c30}-\x{a7bf}\x{a7c1}-\x{a7cf}\x{a7d1}-\x{a7d5}\x{a7d7}\x{a7d9}-\x{d7ff}"
-    r"\x{e000}-\x{1056f}\x{10596}-\x{10ffff}]*"
+# Punctuation of Unicode 13 and 14, which the TF Text of older servers does not split at.
+_NEW_PUNCTUATION = (
+    r"\x{61d}\x{1b7d}\x{1b7e}\x{2e52}-\x{2e5d}\x{10ead}\x{10f86}-\x{10f89}\x{1145a}\x{116b9}"
+    r"\x{11944}-\x{11946}\x{12ff1}\x{12ff2}"
+)
+# Valid UTF-8 (so no surrogates) without those capitals and that punctuation.
+_USUAL = "".join(
+    (r"[^\x{d800}-\x{dfff}", _NEW_PUNCTUATION, *(letters for letters, _ in _NEW_CAPITALS), "]*")
 )
 
 
@@ -75,7 +79,7 @@ def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
     """
     # Looking whether they are needed costs a tenth of what decoding all characters does.
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
-    text = tf.cond(is_usual, lambda: text, lambda: drop_invalid(text))
+    text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
     text = tf.strings.regex_replace(text, _DROPPED, "")
     if not lowercase:
         return text
@@ -112,6 +116,10 @@ def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
     alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{_CJK}])"
     text = tf.strings.regex_replace(text, alone, r" \1 ")
     return tf.strings.split(tf.strings.regex_replace(text, r"[\t\r\n\p{Z}]", " "))
+
+
+def _set_apart(text: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(text, f"([{_NEW_PUNCTUATION}])", r" \1 ")
 
 
 def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
