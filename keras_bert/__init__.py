@@ -7,9 +7,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_bert import optimizers
+    from keras_bert import metrics, optimizers
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
+    from keras_bert.tasks.masked_lm import MaskedLM
+    from keras_bert.tasks.pretrainer import Pretrainer
     from keras_bert.tasks.text_classifier import TextClassifier
     from keras_bert.text.wordpiece import WordPieceTokenizer
 
@@ -21,17 +23,24 @@ _HOMES = {
     "Backbone": "keras_bert.models.backbone",
     "BertConfig": "keras_bert.config",
     "ConfigError": "keras_bert.config",
+    "MaskedLM": "keras_bert.tasks.masked_lm",
+    "Pretrainer": "keras_bert.tasks.pretrainer",
     "TextClassifier": "keras_bert.tasks.text_classifier",
     "WordPieceTokenizer": "keras_bert.text.wordpiece",
 }
-_MODULES = ("checkpoints", "data", "export", "layers", "models", "ops", "optimizers", "text")
+_MODULES = (
+    "checkpoints", "data", "export", "layers", "metrics", "models", "ops", "optimizers", "text",
+)  # fmt: skip
 
 __all__ = [
     "Backbone",
     "BertConfig",
     "ConfigError",
+    "MaskedLM",
+    "Pretrainer",
     "TextClassifier",
     "WordPieceTokenizer",
+    "metrics",
     "optimizers",
 ]
 

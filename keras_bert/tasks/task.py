@@ -283,7 +283,8 @@ class Task(TokenModel):
         )
         task = cls(**config)
         task._preprocessor_config = preprocessor
-        task.trainable = trainable
+        if not trainable:  # True would thaw what is frozen inside
+            task.trainable = False
         return task
 
 

@@ -15,10 +15,11 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
+from keras_bert.tasks.answers import softmax
+from keras_bert.tasks.presets import preprocessor_for
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.checkpoints import Checkpoint
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 
@@ -139,7 +140,7 @@ class TextClassifier(Task):
         task = cls(
             Backbone(checkpoint.config, dtype=dtype),
             head_classes if wanted is None else wanted,
-            _preprocessor_for(checkpoint, sequence_length or saved.get("sequence_length")),
+            preprocessor_for(checkpoint, sequence_length or saved.get("sequence_length")),
             class_names=class_names,
             dropout=saved.get("dropout") if dropout is None else dropout,
         )
@@ -291,12 +292,6 @@ class TextClassifier(Task):
         }
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of logits over the last axis."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
-
-
 def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
     if num_classes is None:
         if class_names is None:
@@ -307,20 +302,6 @@ def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | N
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
     return num_classes
-
-
-def _preprocessor_for(
-    checkpoint: Checkpoint, sequence_length: int | None
-) -> TextClassifierPreprocessor:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
-    from keras_bert.text.wordpiece import WordPieceTokenizer
-
-    tokenizer = WordPieceTokenizer(
-        checkpoint.require_vocabulary(), lowercase=bool(checkpoint.lowercase)
-    )
-    return TextClassifierPreprocessor(
-        tokenizer, sequence_length or checkpoint.config.max_sequence_length
-    )
 
 
 def _check_preprocessor(preprocessor: TextClassifierPreprocessor, backbone: Backbone) -> None:

@@ -17,8 +17,9 @@ from safetensors.numpy import load_file, save_file
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.weights import to_numpy
-from keras_bert.models import Backbone, pretraining_model
+from keras_bert.models import Backbone
 from keras_bert.ops import activation_function
+from keras_bert.tasks import Pretrainer
 from tests.checkpoints.small_models import (
     classification_head,
     edit_json,
@@ -170,7 +171,7 @@ def test_pretraining_logits_equal_those_of_transformers(tmp_path):
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     assert checkpoint.heads == ("masked_lm", "next_sentence")
     backbone = Backbone(checkpoint.config)
-    ours = pretraining_model(backbone)
+    ours = Pretrainer(backbone)
     checkpoint.load_into(backbone)
     assert checkpoint.load_head(
         "masked_lm", (ours.get_layer("masked_lm_transform"), ours.get_layer("masked_lm_bias"))

@@ -10,7 +10,8 @@ import numpy as np
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.config import BertConfig
 from keras_bert.layers import ClassificationHead
-from keras_bert.models import Backbone, pretraining_model
+from keras_bert.models import Backbone
+from keras_bert.tasks import Pretrainer
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##s", "a", "gripping", "."]
 
@@ -51,7 +52,7 @@ def classification_head(hidden_dim: int, num_classes: int) -> ClassificationHead
 
 def pretraining_heads(backbone: Backbone):
     """The two heads of pre-training, and the model they belong to."""
-    model = pretraining_model(backbone)
+    model = Pretrainer(backbone)
     heads = {
         "masked_lm": (model.get_layer("masked_lm_transform"), model.get_layer("masked_lm_bias")),
         "next_sentence": model.get_layer("next_sentence"),

@@ -5,7 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.models import Backbone, PretrainingModel
+from keras_bert.models import Backbone
+from keras_bert.tasks import Pretrainer
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 # A policy, its variables' dtype, its outputs' dtype, and how far outputs may be from float32's:
@@ -24,15 +25,15 @@ def dtype_of(tensor) -> str:
 
 
 @pytest.fixture(scope="module")
-def reference() -> PretrainingModel:
-    model = PretrainingModel(Backbone(SMALL, dtype="float32"))
+def reference() -> Pretrainer:
+    model = Pretrainer(Backbone(SMALL, dtype="float32"))
     random_weights(model, stddev=0.1)
     return model
 
 
 @each_policy
 def test_dtypes_and_closeness(reference, policy, variables, outputs, atol):
-    model = PretrainingModel(Backbone(SMALL, dtype=policy))
+    model = Pretrainer(Backbone(SMALL, dtype=policy))
     model.set_weights(reference.get_weights())
     inputs = features()
     encoded, expected = model.backbone(inputs), reference.backbone(inputs)
@@ -69,7 +70,7 @@ def test_the_global_policy_is_the_default():
 
 def test_the_global_policy_does_not_reach_the_logits():
     keras.config.set_dtype_policy("mixed_bfloat16")
-    model = PretrainingModel(Backbone(SMALL))
+    model = Pretrainer(Backbone(SMALL))
     random_weights(model)
     # To the last bit: not computed in half precision and cast up
     head = model.get_layer("next_sentence")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_bert.models import Backbone, PretrainingModel
+from keras_bert.models import Backbone
+from keras_bert.tasks import Pretrainer
 from tests.models import numpy_bert
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights
 
@@ -25,7 +26,7 @@ def combine(coefficients, logits):
     return ops.sum(coefficients * ops.square(logits))
 
 
-def gradients(model: PretrainingModel, inputs=INPUTS) -> dict[str, np.ndarray]:
+def gradients(model: Pretrainer, inputs=INPUTS) -> dict[str, np.ndarray]:
     """By one step of gradient descent at rate 1."""
     before = numpy_bert.weights_of(model)
     if not model.compiled:
@@ -48,8 +49,8 @@ def numpy_loss(weights: numpy_bert.Weights) -> float:
 
 
 @pytest.fixture(scope="module")
-def model() -> PretrainingModel:
-    model = PretrainingModel(Backbone(WITHOUT_DROPOUT))
+def model() -> Pretrainer:
+    model = Pretrainer(Backbone(WITHOUT_DROPOUT))
     random_weights(model)
     return model
 
@@ -96,7 +97,7 @@ def test_no_gradient_is_zero(its_gradients):
 
 
 def test_with_dropout_and_mixed_precision_every_variable_still_moves():
-    model = PretrainingModel(Backbone(SMALL.replace(num_layers=1), dtype="mixed_bfloat16"))
+    model = Pretrainer(Backbone(SMALL.replace(num_layers=1), dtype="mixed_bfloat16"))
     random_weights(model, stddev=0.1)
     for path, gradient in gradients(model).items():
         assert np.isfinite(gradient).all(), path

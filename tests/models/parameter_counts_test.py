@@ -10,7 +10,8 @@ import keras
 import pytest
 
 from keras_bert.config import BertConfig
-from keras_bert.models import Backbone, PretrainingModel
+from keras_bert.models import Backbone
+from keras_bert.tasks import Pretrainer
 
 # Encoder and pooler
 ENCODER = {
@@ -91,8 +92,8 @@ def test_encoder(name, expected):
 def test_encoder_with_pretraining_heads(name, expected):
     with keras.StatelessScope(initialize_variables=False):
         backbone = Backbone(BertConfig.from_name(name))
-        masked_lm = PretrainingModel(backbone, next_sentence=False)
-        both = PretrainingModel(backbone)
+        masked_lm = Pretrainer(backbone, next_sentence=False)
+        both = Pretrainer(backbone)
     assert (count(masked_lm), count(both)) == expected
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_bert.models import Backbone, PretrainingModel, pretraining_model
+from keras_bert.models import Backbone
+from keras_bert.tasks import Pretrainer
 from tests.models import numpy_bert
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
 
@@ -17,14 +18,14 @@ def inputs() -> dict[str, np.ndarray]:
     return {**features(), "mask_positions": POSITIONS}
 
 
-def model_with_random_weights(config=WITHOUT_DROPOUT, **arguments) -> PretrainingModel:
-    model = pretraining_model(Backbone(config), **arguments)
+def model_with_random_weights(config=WITHOUT_DROPOUT, **arguments) -> Pretrainer:
+    model = Pretrainer(Backbone(config), **arguments)
     random_weights(model)
     return model
 
 
 @pytest.fixture(scope="module")
-def model() -> PretrainingModel:
+def model() -> Pretrainer:
     return model_with_random_weights()
 
 
@@ -37,7 +38,7 @@ def test_shapes(model):
 
 
 def test_without_next_sentences():
-    model = pretraining_model(Backbone(SMALL), next_sentence=False)
+    model = Pretrainer(Backbone(SMALL), next_sentence=False)
     assert set(model(inputs())) == {"masked_lm_logits"}
     assert not [v.path for v in model.weights if "next_sentence" in v.path]
 
@@ -111,7 +112,7 @@ def test_the_gradient_reaches_the_table_from_both_sides():
         "masked_lm_logits": lambda _, logits: ops.sum(ops.square(logits[..., predicted])),
         "next_sentence_logits": lambda _, logits: 0.0 * ops.sum(ops.square(logits)),
     }
-    model.compile(keras.optimizers.SGD(1.0), loss=losses)
+    model.compile(keras.optimizers.SGD(1.0), loss=losses, metrics=[])
     model.train_on_batch(inputs(), {name: np.zeros((3, 1)) for name in losses})
     update = abs(table.numpy() - before).max(axis=-1)
     assert update[predicted] > 1e-4  # as an output
@@ -125,7 +126,7 @@ def test_keras_file_round_trip(next_sentence, tmp_path):
     model.backbone.blocks[0].trainable = False
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert isinstance(loaded, PretrainingModel)
+    assert isinstance(loaded, Pretrainer)
     assert loaded.get_config() == model.get_config()
     assert len(loaded.trainable_variables) == len(model.trainable_variables)
     # Tied again: one table, and the head's product goes through it
@@ -138,7 +139,7 @@ def test_keras_file_round_trip(next_sentence, tmp_path):
 
 def test_weights_round_trip(model, tmp_path):
     model.save_weights(tmp_path / "model.weights.h5")
-    other = pretraining_model(Backbone(WITHOUT_DROPOUT))
+    other = Pretrainer(Backbone(WITHOUT_DROPOUT))
     other.load_weights(tmp_path / "model.weights.h5")
     for expected, loaded in zip(model.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(loaded, expected)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicting masked tokens."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+import keras
+import numpy as np
+
+from keras_bert.metrics import Perplexity
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.answers import softmax
+from keras_bert.tasks.presets import preprocessor_for
+from keras_bert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from keras_bert.checkpoints import Checkpoint
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+
+class MaskedTokenTask(Task):
+    """What the objectives with masked tokens share: inputs, head, checkpoint."""
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """The task's heads, by the names that checkpoints know them by."""
+        return {
+            "masked_lm": (self.get_layer("masked_lm_transform"), self.get_layer("masked_lm_bias"))
+        }
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        *,
+        sequence_length: int | None = None,
+        load_weights: bool = True,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """The task with the encoder, the heads and the vocabulary of a checkpoint.
+
+        A head that the checkpoint has not starts fresh, and a warning says so.
+
+        Args:
+            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
+                its files), `hf://organisation/model`, or a name that KerasHub knows.
+            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
+                saved with, otherwise the encoder's maximum.
+            load_weights: `False` gives the architecture with fresh weights.
+            dtype: A Keras dtype policy or its name.
+            **kwargs: Other arguments of the class.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+        """
+        from keras_bert import checkpoints
+
+        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+        task = cls(
+            Backbone(checkpoint.config, dtype=dtype),
+            preprocessor=_preprocessor_if_any(checkpoint, sequence_length),
+            **kwargs,
+        )
+        if load_weights:
+            checkpoint.load_into(task.backbone)
+            for name, head in task.heads.items():
+                checkpoint.load_head(name, head)
+            checkpoint.warn_unused()
+        return task
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes architecture, weights, vocabulary and heads to a folder `from_preset` reads."""
+        from keras_bert import checkpoints
+
+        preprocessor = self.preprocessor
+        checkpoints.save_preset(
+            self.backbone,
+            folder,
+            heads=self.heads,
+            vocabulary=preprocessor.tokenizer.vocabulary,
+            lowercase=preprocessor.tokenizer.lowercase,
+            task={"sequence_length": preprocessor.sequence_length},
+        )
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MaskedLM(MaskedTokenTask):
+    """BERT that predicts masked tokens.
+
+    Args:
+        backbone: The encoder.
+        preprocessor: Text to features; without one the task takes ids.
+        name: The model's name.
+
+    Call arguments:
+        inputs: The backbone's inputs, and `mask_positions`: int `(batch, slots)`, the positions
+            to predict.
+
+    Output shape:
+        Logits `(batch, slots, vocabulary)`, float32.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, MaskedLM
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> masked_lm = MaskedLM(Backbone(config))
+    >>> x = {"token_ids": np.array([[101, 103, 102]]), "mask_positions": np.array([[1]])}
+    >>> masked_lm.predict(x, verbose=0).shape
+    (1, 1, 30522)
+    >>> masked_lm.compile()
+    >>> weights = np.array([[1.0]])  # 0 for slots that only fill a row up
+    >>> history = masked_lm.fit(x, np.array([[2023]]), sample_weight=weights, verbose=0)
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        preprocessor: TextClassifierPreprocessor | None = None,
+        *,
+        name: str = "masked_lm",
+        **kwargs: Any,
+    ) -> None:
+        inputs = pretraining_inputs()
+        sequence_output = encode(backbone, inputs)["sequence_output"]
+        logits = masked_lm_logits(backbone, sequence_output, inputs["mask_positions"])
+        super().__init__(
+            inputs=inputs, outputs=logits, preprocessor=preprocessor, name=name, **kwargs
+        )
+        self.backbone = backbone
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """`keras.Model.compile` with defaults.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW(1e-4)`.
+            loss: `None` takes the cross-entropy of the masked tokens, divided by their number
+                (the sum of the sample weights, and not the number of slots).
+            metrics: As in Keras.
+            weighted_metrics: If this and `metrics` are `None`: accuracy and perplexity.
+            **kwargs: As in Keras.
+        """
+        if metrics is None and weighted_metrics is None:
+            weighted_metrics = masked_token_metrics()
+        super().compile(
+            optimizer=AdamW(1e-4) if optimizer is None else optimizer,
+            loss=masked_token_loss() if loss is None else loss,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def fill(self, text: Any, top_k: int = 5) -> Any:
+        """The likeliest tokens for each `[MASK]` that is typed in a text.
+
+        Args:
+            text: A string or a list of strings, each with one `[MASK]` or more.
+            top_k: How many tokens for each mask.
+
+        Returns:
+            For each mask a list of `top_k` dicts, the likeliest first: `token`, `score` (its
+            probability) and `text` (the text with the token in this mask's place). A text with
+            one mask gives that list, a text with more gives a list of such lists; a list of
+            texts gives a list of these.
+
+        Raises:
+            ValueError: If a text has no `[MASK]`, or none within the longest row.
+        """
+        if not isinstance(text, str):
+            return [self.fill(one, top_k) for one in text]
+        vocabulary = self.preprocessor.tokenizer.vocabulary
+        if not 1 <= top_k <= len(vocabulary):
+            raise ValueError(f"top_k is {top_k}; expected 1 to {len(vocabulary)}.")
+        features, places = self._masked_features(text)
+        (logits,) = np.asarray(self.predict_on_batch(features))
+        answers = []
+        for place, scores in zip(places, softmax(logits[:, : len(vocabulary)]), strict=True):
+            best = np.argsort(-scores, kind="stable")[:top_k]
+            answers.append(
+                [
+                    {
+                        "token": vocabulary[index],
+                        "score": float(scores[index]),
+                        "text": text[: place[0]] + vocabulary[index] + text[place[1] :],
+                    }
+                    for index in best
+                ]
+            )
+        return answers[0] if len(answers) == 1 else answers
+
+    def _masked_features(self, text: str) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
+        """One row of features, and which characters of the text each of its masks is."""
+        from keras_bert.text.wordpiece import WordPieceTokenizer
+
+        own = self.preprocessor.tokenizer
+        tokenizer = WordPieceTokenizer(own.vocabulary, own.lowercase, special_tokens_in_text=True)
+        ids, starts, ends = (part.numpy() for part in tokenizer.tokenize_with_offsets(text))
+        room = self.preprocessor.sequence_length - 2
+        masks = np.flatnonzero(ids[:room] == own.mask_token_id)
+        if not masks.size:
+            where = f" in its first {room} tokens" if own.mask_token_id in ids else ""
+            raise ValueError(f"The text has no [MASK] to fill{where}: {text!r}.")
+        row = [own.cls_token_id, *ids[:room], own.sep_token_id]
+        features = {
+            "token_ids": np.array([row], "int32"),
+            "mask_positions": (masks[None] + 1).astype("int32"),
+        }
+        return features, [(int(starts[mask]), int(ends[mask])) for mask in masks]
+
+
+def masked_token_loss() -> keras.losses.Loss:
+    """The cross-entropy of masked tokens, over the sum of their weights.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2; the released code.
+    """
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+
+
+def masked_token_metrics() -> list[keras.metrics.Metric]:
+    """Accuracy and perplexity, each token by its weight."""
+    return [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), Perplexity()]
+
+
+def _preprocessor_if_any(
+    checkpoint: Checkpoint, sequence_length: int | None
+) -> TextClassifierPreprocessor | None:
+    if checkpoint.vocabulary is None:
+        return None
+    saved = checkpoint.task or {}
+    return preprocessor_for(checkpoint, sequence_length or saved.get("sequence_length"))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's pre-training: masked tokens and next sentences at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.pretraining import (
+    encode,
+    masked_lm_logits,
+    next_sentence_logits,
+    pretraining_inputs,
+)
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_loss, masked_token_metrics
+
+if TYPE_CHECKING:
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Pretrainer(MaskedTokenTask):
+    """BERT with both heads of its pre-training.
+
+    The second objective is about two segments, and has two classes: whether the second one
+    follows the first (0) or comes from elsewhere (1), or whether their order is right (0) or
+    swapped (1). Which of them is the data's matter.
+
+    Args:
+        backbone: The encoder.
+        preprocessor: Text to features; without one the task takes ids.
+        next_sentence: Whether the second objective is there.
+        name: The model's name.
+
+    Call arguments:
+        inputs: The backbone's inputs, and `mask_positions`: int `(batch, slots)`, the positions
+            to predict.
+
+    Returns:
+        A dict of float32 logits: `masked_lm_logits` `(batch, slots, vocabulary)`, and
+        `next_sentence_logits` `(batch, 2)` if that head is there. `y` of `fit` is a dict with
+        these names, and so is `sample_weight`.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, Pretrainer
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> pretrainer = Pretrainer(Backbone(config))
+    >>> pretrainer.compile()
+    >>> x = {"token_ids": np.array([[101, 103, 102]]), "mask_positions": np.array([[1]])}
+    >>> y = {"masked_lm_logits": np.array([[7]]), "next_sentence_logits": np.array([0])}
+    >>> weights = {"masked_lm_logits": np.ones((1, 1)), "next_sentence_logits": np.ones(1)}
+    >>> history = pretrainer.fit(x, y, sample_weight=weights, verbose=0)
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1;
+        [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, the order of sentences.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        preprocessor: TextClassifierPreprocessor | None = None,
+        *,
+        next_sentence: bool = True,
+        name: str = "pretrainer",
+        **kwargs: Any,
+    ) -> None:
+        inputs = pretraining_inputs()
+        encoded = encode(backbone, inputs)
+        outputs = {
+            "masked_lm_logits": masked_lm_logits(
+                backbone, encoded["sequence_output"], inputs["mask_positions"]
+            )
+        }
+        if next_sentence:
+            outputs["next_sentence_logits"] = next_sentence_logits(
+                backbone, encoded["pooled_output"]
+            )
+        super().__init__(
+            inputs=inputs, outputs=outputs, preprocessor=preprocessor, name=name, **kwargs
+        )
+        self.backbone = backbone
+        self.next_sentence = next_sentence
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        if not self.next_sentence:
+            return super().heads
+        return {**super().heads, "next_sentence": self.get_layer("next_sentence")}
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """`keras.Model.compile` with defaults.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW(1e-4)`.
+            loss: `None` takes the sum of two cross-entropies: of the masked tokens, divided by
+                their number, and of the pairs, divided by theirs.
+            metrics: As in Keras.
+            weighted_metrics: If this and `metrics` are `None`: accuracy and perplexity of the
+                masked tokens, accuracy of the pairs.
+            **kwargs: As in Keras.
+        """
+        if metrics is None and weighted_metrics is None:
+            weighted_metrics = self._default_metrics()
+        super().compile(
+            optimizer=AdamW(1e-4) if optimizer is None else optimizer,
+            loss={name: masked_token_loss() for name in self.output} if loss is None else loss,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
+        metrics = {"masked_lm_logits": masked_token_metrics()}
+        if self.next_sentence:
+            accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+            metrics["next_sentence_logits"] = [accuracy]
+        return metrics
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "next_sentence": self.next_sentence}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Perplexity over tokens, and not over batches."""
+
+import keras
+import numpy as np
+
+from keras_bert.metrics import Perplexity
+
+
+def test_perplexity_weighs_tokens_and_not_batches():
+    rng = np.random.default_rng(0)
+    metric = Perplexity()
+    cross_entropies = []
+    for rows in (1, 5):
+        logits = rng.normal(size=(rows, 3, 7)).astype("float32")
+        ids = rng.integers(0, 7, (rows, 3))
+        weights = rng.integers(0, 2, (rows, 3)).astype("float32")
+        metric.update_state(ids, logits, weights)
+        log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        cross_entropy = -np.take_along_axis(log_probabilities, ids[..., None], -1)[..., 0]
+        cross_entropies.extend(cross_entropy[weights > 0])
+    np.testing.assert_allclose(float(metric.result()), np.exp(np.mean(cross_entropies)), rtol=1e-5)
+    metric.reset_state()
+    assert float(metric.result()) == 1
+
+
+def test_config_round_trip():
+    metric = Perplexity(name="ppl")
+    saved = keras.saving.serialize_keras_object(metric)
+    assert keras.saving.deserialize_keras_object(saved).name == "ppl"

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filling masks, and what a masked LM keeps when it is saved."""
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, MaskedLM  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.tasks import Pretrainer  # noqa: E402
+from keras_bert.text import WordPieceTokenizer  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
+SMALL = BertConfig(
+    vocabulary_size=len(TOKENS) + 4,  # padded to a round number, as some checkpoints are
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=8,
+    intermediate_dim=16,
+    max_sequence_length=16,
+    initializer_range=0.5,
+)
+
+
+@pytest.fixture(scope="module")
+def masked_lm():
+    keras.utils.set_random_seed(0)
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    return MaskedLM(Backbone(SMALL), preprocessor)
+
+
+def test_fills_one_mask(masked_lm):
+    answers = masked_lm.fill("The [MASK] sat.", top_k=3)
+    features = {
+        "token_ids": np.array([[2, 5, 4, 7, 10, 3]], "int32"),
+        "mask_positions": np.array([[2]], "int32"),
+    }
+    scores = np.exp(masked_lm.predict(features, verbose=0)[0, 0, : len(TOKENS)].astype("float64"))
+    scores /= scores.sum()
+    best = np.argsort(-scores)[:3]
+    assert [answer["token"] for answer in answers] == [TOKENS[index] for index in best]
+    np.testing.assert_allclose([a["score"] for a in answers], scores[best], rtol=1e-4)
+    assert answers[0]["text"] == f"The {TOKENS[best[0]]} sat."
+
+
+def test_fills_several_masks_and_texts(masked_lm):
+    one, two = masked_lm.fill(["The [MASK].", "É [MASK] sat [MASK]."], top_k=2)
+    assert [len(one), one[0]["text"]] == [2, f"The {one[0]['token']}."]
+    first, second = two
+    assert first[0]["text"] == f"É {first[0]['token']} sat [MASK]."
+    assert second[1]["text"] == f"É [MASK] sat {second[1]['token']}."
+    assert sum(answer["score"] for answer in masked_lm.fill("[MASK]", len(TOKENS))) == (
+        pytest.approx(1, abs=1e-5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "top_k", "message"),
+    [
+        ("the cat", 5, "no \\[MASK\\] to fill: 'the cat'"),
+        ("the " * 10 + "[MASK]", 5, "no \\[MASK\\] to fill in its first 10 tokens"),
+        ("[MASK]", 0, "top_k is 0; expected 1 to 12"),
+    ],
+)
+def test_what_cannot_be_filled(masked_lm, text, top_k, message):
+    with pytest.raises(ValueError, match=message):
+        masked_lm.fill(text, top_k)
+
+
+@pytest.mark.parametrize("task", [MaskedLM, Pretrainer])
+def test_presets_keep_everything(task, masked_lm, tmp_path):
+    model = task(Backbone(SMALL), masked_lm.preprocessor)
+    model.save_to_preset(tmp_path / "preset")
+    loaded = task.from_preset(tmp_path / "preset")
+    assert loaded.preprocessor.get_config() == model.preprocessor.get_config()
+    for weight, other in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), other.numpy())
+
+
+def test_keras_file(masked_lm, tmp_path):
+    masked_lm.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.fill("The [MASK] sat.") == masked_lm.fill("The [MASK] sat.")
