@@ -36,7 +36,7 @@ LIBRARIES = {
     "metrics": {"keras"},
     "optimizers": {"keras"},
     "text": {"numpy", "tensorflow", "tensorflow_text", "tokenizers"},
-    "data": {"numpy", "tensorflow", "tensorflow_text"},
+    "data": {"numpy", "sentencex", "tensorflow", "tensorflow_text"},
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},

@@ -2,6 +2,26 @@
 """tf.data pipelines: from text to batches of ids."""
 
 from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.corpus import read_corpus
+from keras_bert.data.instances import Instance, InstanceMaker
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
+from keras_bert.data.record_reading import pretraining_batches, ragged_pretraining_batches
+from keras_bert.data.records import InstanceEncoder, write_records
+from keras_bert.data.static_masking import StaticMasker
+from keras_bert.data.token_store import TokenStore, TokenStoreWriter
 
-__all__ = ["TextClassifierPreprocessor", "bucket_lengths", "length_bucketed_batches"]
+__all__ = [
+    "Instance",
+    "InstanceEncoder",
+    "InstanceMaker",
+    "StaticMasker",
+    "TextClassifierPreprocessor",
+    "TokenStore",
+    "TokenStoreWriter",
+    "bucket_lengths",
+    "length_bucketed_batches",
+    "pretraining_batches",
+    "ragged_pretraining_batches",
+    "read_corpus",
+    "write_records",
+]
