@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -181,8 +181,8 @@ class _Array:
     """A one-dimensional array in a file."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        # Without a buffer: nothing but what is asked for is read.
-        self._file = io.FileIO(path)
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
         self._dtype = dtype
         self._length = path.stat().st_size // dtype.itemsize
 
@@ -190,8 +190,8 @@ class _Array:
         return self._length
 
     def read(self, first: int, last: int) -> np.ndarray[Any, Any]:
-        self._file.seek(first * self._dtype.itemsize)
-        content = self._file.read((last - first) * self._dtype.itemsize)
+        size = self._dtype.itemsize
+        content = os.pread(self._descriptor, (last - first) * size, first * size)
         return np.frombuffer(content, self._dtype)
 
 

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes records to pre-train on from files of raw text.
+
+    python -m training.create_pretraining_data --input_files=corpus --vocabulary=vocab.txt \
+        --output_dir=records
+
+The text is tokenized into a store on disk, from which rows are made shard by shard, so memory does
+not grow with the corpus. Records depend on the seed and not on the number of processes. Started
+again with the same command after it was stopped, it goes on behind the last whole shard.
+
+It writes into `output_dir`: the shards (`pretraining-*-of-*.tfrecord`), `summary.json`, and a
+histogram of the rows' lengths (`lengths.png`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+from tqdm import tqdm
+
+from keras_bert.data import TokenStore
+from training import config_flags
+from training.length_histogram import plot_lengths
+from training.pretraining_data_config import PretrainingDataConfig
+from training.pretraining_shards import ShardStatistics, count_shards, write_shards
+from training.tokenized_corpus import write_token_store
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        summary = create_pretraining_data(config_flags.read_flags(PretrainingDataConfig))
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    print(json.dumps(summary, indent=2))
+
+
+def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
+    """Makes the records, or what is missing of them.
+
+    Args:
+        config: from what, how, and where to.
+
+    Returns:
+        What `summary.json` holds: documents, sentences and tokens of the corpus, files, instances,
+        their mean length in tokens, the share of padding were all padded to the sequence length,
+        and the share of pairs labelled 1 (`null` for rows without a second segment).
+
+    Raises:
+        FileNotFoundError: if a file is not there.
+        ValueError: if a file is malformed, or the folder has records of other settings.
+    """
+    folder = Path(config.output_dir)
+    work = folder / "work"
+    if _is_done(config, folder):
+        return _read_json(folder / "summary.json")
+    work.mkdir(parents=True, exist_ok=True)
+    _remove_partial(folder)
+    if not (work / "store").exists():
+        _tokenize(config, work / "store")
+    store = TokenStore(work / "store")
+    num_shards = count_shards(config, store)
+    with _bar("writing", num_shards, "shard") as bar:
+        statistics = write_shards(config, work, num_shards, bar.update)
+    summary = _summary(config, store, statistics)
+    plot_lengths(folder / "lengths.png", summary["lengths"], f"{summary['instances']:,} rows")
+    _write_json(summary, folder / "summary.json")
+    if not config.keep_store:
+        shutil.rmtree(work)
+    return summary
+
+
+def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
+    """Whether all is there; what is there of other settings is an error."""
+    fingerprint = config.fingerprint()
+    for path in (folder / "summary.json", folder / "work" / "settings.json"):
+        if path.exists() and _read_json(path)["fingerprint"] != fingerprint:
+            raise ValueError(
+                f"{folder} has records of other settings, another vocabulary or other files (see "
+                f"{path}); choose another output_dir, or remove it"
+            )
+    if (folder / "summary.json").exists():
+        return True
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
+    _write_json(settings, folder / "work" / "settings.json")
+    return False
+
+
+def _remove_partial(folder: Path) -> None:
+    """Removes what a process that was killed did not finish."""
+    for path in (*folder.glob(".*.partial"), *(folder / "work").glob("*.partial")):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
+    paths = config.paths()
+    is_size_known = not any(path.suffix == ".gz" for path in paths)
+    size = sum(path.stat().st_size for path in paths) if is_size_known else None
+    with _bar("tokenizing", size, "B") as bar:
+        write_token_store(config, folder, bar.update)
+
+
+def _bar(what: str, total: int | None, unit: str) -> Any:
+    seconds = 0.5 if sys.stderr.isatty() else 30.0
+    return tqdm(
+        desc=what, total=total, unit=unit, unit_scale=True, dynamic_ncols=True, mininterval=seconds
+    )
+
+
+def _summary(
+    config: PretrainingDataConfig, store: TokenStore, shards: list[ShardStatistics]
+) -> dict[str, Any]:
+    counted = shards[0]
+    for shard in shards[1:]:
+        counted += shard
+    instances = sum(counted.lengths)
+    tokens = sum(length * count for length, count in enumerate(counted.lengths))
+    return {
+        "documents": len(store),
+        "sentences": store.num_sentences,
+        "tokens": store.num_tokens,
+        "files": len(shards),
+        "instances": instances,
+        "mean_length": round(tokens / instances, 2),
+        "padding": round(1 - tokens / (instances * config.sequence_length), 4),
+        "random_pairs": round(counted.random_pairs / counted.pairs, 4) if counted.pairs else None,
+        "lengths": counted.lengths,
+        "config": dataclasses.asdict(config),
+        "fingerprint": config.fingerprint(),
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return values
+
+
+def _write_json(value: dict[str, Any], path: Path) -> None:
+    """Writes to a temporary name first, so that a file of this name is always whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    config_flags.define_flags(PretrainingDataConfig(), flags.FLAGS)
+    app.run(main)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of how long rows are."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+_MAX_BARS = 64
+
+
+def plot_lengths(path: str | os.PathLike[str], lengths: Sequence[int], title: str = "") -> Path:
+    """Draws a histogram of row lengths as a PNG.
+
+    Args:
+        path: the file to write; its folder must exist.
+        lengths: how many rows there are of each length, from 0 tokens to the longest.
+        title: what stands above the picture.
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        ValueError: if there are no rows.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plot_lengths needs matplotlib: install the extra `pretraining`, or matplotlib itself"
+        ) from error
+    total = sum(lengths)
+    if not total:
+        raise ValueError("lengths has no rows, there is nothing to draw")
+    width = -(-len(lengths) // _MAX_BARS)
+    starts = range(0, len(lengths), width)
+    shares = [100 * sum(lengths[start : start + width]) / total for start in starts]
+    mean = sum(length * count for length, count in enumerate(lengths)) / total
+    figure = Figure(figsize=(5.6, 3.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.bar(starts, shares, width=0.9 * width, align="edge", color="#0b5394")
+    axes.axvline(mean, color="#d1570c", linewidth=1.4)
+    axes.annotate(
+        f"mean {mean:.1f}",
+        (mean, 0.97),
+        xycoords=("data", "axes fraction"),
+        xytext=(-4, 0),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=8,
+        color="#d1570c",
+    )
+    axes.set_xlabel("tokens in a row")
+    axes.set_ylabel("% of rows")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8, color="#888888")
+    if title:
+        axes.set_title(title, loc="left", fontsize=10)
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    figure.savefig(temporary, format="png")
+    os.replace(temporary, path)
+    return path
