@@ -15,11 +15,12 @@ import numpy as np
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
 from keras_bert.text import WordPieceTokenizer
 from training.pretraining_data_config import PretrainingDataConfig
-from training.worker_pool import ordered_map
+from training.worker_pool import ordered_map, process_pool
 
 _TOKENS_PER_SHARD = 4_000_000
 _MAX_SHARDS = 1024
 
+# What a process of the pool makes shards with
 _maker: _ShardMaker
 
 
@@ -87,9 +88,14 @@ def write_shards(
         or not _statistics_path(work, shard).exists()
     ]
     report(num_shards - len(missing))
-    workers = min(config.workers(), max(1, len(missing)))
-    for _ in ordered_map(_write_shard, missing, workers, _start_worker, (config, work, num_shards)):
-        report(1)
+    workers = min(config.workers(), len(missing))
+    if workers <= 1:
+        for _ in map(_ShardMaker(config, work, num_shards), missing):
+            report(1)
+    else:
+        with process_pool(workers, _start_worker, (config, work, num_shards)) as pool:
+            for _ in ordered_map(pool, _write_shard, missing, ahead=2 * workers):
+                report(1)
     return [_read_statistics(_statistics_path(work, shard)) for shard in range(num_shards)]
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of text to a store of ids, by many processes."""
+"""Files of text to a store of ids."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,7 @@ from keras_bert.text import WordPieceTokenizer
 from training.pretraining_data_config import PretrainingDataConfig
 from training.worker_pool import ordered_map
 
-_CHUNK_CHARACTERS = 2**19
-
-_tokenize: Callable[[tf.Tensor], tf.RaggedTensor]
+_CHUNK_BYTES = 2**19
 
 
 class _Chunk(NamedTuple):
@@ -44,21 +43,17 @@ def write_token_store(
     """Tokenizes a corpus into a store that is there whole or not at all.
 
     Args:
-        config: which files, how read, by which tokenizer and how many processes.
+        config: which files, how read, and by which tokenizer.
         folder: the store to be.
         report: called with the number of bytes done since the last call.
 
     Raises:
         ValueError: if a file is malformed, with file and line, or there is no text in any.
     """
-    with TokenStoreWriter(folder) as writer:
-        for tokens in ordered_map(
-            _tokenize_chunk,
-            _chunks(config),
-            config.workers(),
-            _start_worker,
-            (config.vocabulary, config.lowercase),
-        ):
+    tokenize = _tokenizer(config)
+    # Tokenizing holds no lock of Python's, and takes about as long as reading and writing do.
+    with ThreadPoolExecutor(config.workers()) as pool, TokenStoreWriter(folder) as writer:
+        for tokens in ordered_map(pool, tokenize, _chunks(config), ahead=2 * config.workers()):
             _write(writer, tokens)
             report(tokens.num_bytes)
         writer.end_document()
@@ -75,7 +70,7 @@ def _chunks(config: PretrainingDataConfig) -> Iterator[_Chunk]:
         if sentence is None:
             ends.append(len(sentences))
             continue
-        if size >= _CHUNK_CHARACTERS:
+        if size >= _CHUNK_BYTES:
             yield _Chunk(sentences, ends, size)
             sentences, ends, size = [], [], 0
         sentences.append(sentence)
@@ -96,20 +91,16 @@ def _sentences(config: PretrainingDataConfig) -> Iterator[str | None]:
     )
 
 
-def _start_worker(vocabulary: str, lowercase: bool) -> None:
-    global _tokenize
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
-    _tokenize = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
+def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
+    tokenizer = WordPieceTokenizer(config.vocabulary, lowercase=config.lowercase)
+    in_graph = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
 
+    def tokenize(chunk: _Chunk) -> _Tokens:
+        ragged = in_graph(tf.constant(chunk.sentences, tf.string))
+        ids, lengths = ragged.flat_values.numpy(), ragged.row_lengths().numpy()
+        return _Tokens(ids, lengths, chunk.document_ends, chunk.num_bytes)
 
-def _tokenize_chunk(chunk: _Chunk) -> _Tokens:
-    ragged = _tokenize(tf.constant(chunk.sentences, tf.string))
-    return _Tokens(
-        ragged.flat_values.numpy(),
-        ragged.row_lengths().numpy(),
-        chunk.document_ends,
-        chunk.num_bytes,
-    )
+    return tokenize
 
 
 def _write(writer: TokenStoreWriter, tokens: _Tokens) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes for one sequence of tasks, with the results in the order of the tasks."""
+"""Many workers for one sequence of tasks, with the results in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import connection
 from typing import Any, TypeVar
 
@@ -17,48 +17,49 @@ Result = TypeVar("Result")
 
 
 def ordered_map(
-    function: Callable[[Task], Result],
-    tasks: Iterable[Task],
-    num_workers: int,
-    initializer: Callable[..., None],
-    arguments: tuple[Any, ...] = (),
+    pool: Executor, function: Callable[[Task], Result], tasks: Iterable[Task], ahead: int
 ) -> Iterator[Result]:
-    """Calls a function with each task, in processes of their own where there are several.
-
-    No more tasks are taken than a few for each worker, so that a long sequence takes no memory.
+    """Calls a function with each task, in a pool.
 
     Args:
-        function: of a module, to be called with one task.
+        pool: threads or processes.
+        function: what is called; for processes, a function of a module.
         tasks: the tasks.
-        num_workers: processes; with 1, all is done in this one.
-        initializer: called once in each process before its first task.
-        arguments: what it is called with.
+        ahead: how many tasks are taken before their results are asked for: a long sequence takes no
+            memory.
 
     Yields:
         The results, in the order of the tasks.
     """
-    if num_workers == 1:
-        initializer(*arguments)
-        yield from map(function, tasks)
-        return
-    with ProcessPoolExecutor(
+    pending: deque[Future[Result]] = deque()
+    try:
+        for task in tasks:
+            pending.append(pool.submit(function, task))
+            if len(pending) > ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def process_pool(
+    num_workers: int, initializer: Callable[..., None], arguments: tuple[Any, ...]
+) -> ProcessPoolExecutor:
+    """Processes that are not forked, as TensorFlow would not survive it, and end with this one.
+
+    Args:
+        num_workers: how many.
+        initializer: a function of a module, called once in each process.
+        arguments: what it is called with.
+    """
+    return ProcessPoolExecutor(
         num_workers,
-        # TensorFlow does not survive a fork.
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_initialize,
         initargs=(initializer, arguments),
-    ) as pool:
-        pending: deque[Future[Result]] = deque()
-        try:
-            for task in tasks:
-                pending.append(pool.submit(function, task))
-                if len(pending) > 2 * num_workers:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+    )
 
 
 def _initialize(initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
