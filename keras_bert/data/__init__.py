@@ -5,6 +5,7 @@ from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.corpus import read_corpus
 from keras_bert.data.instances import Instance, InstanceMaker
 from keras_bert.data.masking import MaskedLMMasker
+from keras_bert.data.packing import pack_sequences, packed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
 from keras_bert.data.record_reading import pretraining_batches, ragged_pretraining_batches
 from keras_bert.data.records import InstanceEncoder, write_records
@@ -22,6 +23,8 @@ __all__ = [
     "TokenStoreWriter",
     "bucket_lengths",
     "length_bucketed_batches",
+    "pack_sequences",
+    "packed_batches",
     "pretraining_batches",
     "ragged_pretraining_batches",
     "read_corpus",
