@@ -57,10 +57,12 @@ def pretraining_batches(
     paths = _paths(files)
     parser = _Parser(paths[0], sequence_length, vocabulary_size)
     records = _records(paths, shuffle_seed)
+    rows = batch_size if drop_remainder else None
     if buckets is None:
         batches = records.batch(batch_size, drop_remainder=drop_remainder)
         batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
-        batches = batches.map(lambda ragged, rest: _padded(ragged, rest, sequence_length))
+        batches = batches.map(lambda ragged, rest: (pad_to_length(ragged, sequence_length), rest))
+        batches = batches.map(lambda x, rest: _merged(x, rest, (rows, sequence_length)))
         return batches.prefetch(tf.data.AUTOTUNE)
     if list(buckets) != sorted(buckets) or buckets[-1] != sequence_length:
         raise ValueError(
@@ -71,7 +73,7 @@ def pretraining_batches(
     )
     if drop_remainder:
         batches = batches.filter(lambda x, _: tf.shape(x["token_ids"])[0] == batch_size)
-    return batches.map(lambda features, rest: features | rest[0])
+    return batches.map(lambda x, rest: _merged(x, rest, (rows, None)))
 
 
 def ragged_pretraining_batches(
@@ -203,9 +205,13 @@ def _ragged_feature(name: str) -> tf.io.RaggedFeature:
     return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
 
 
-def _padded(ragged: dict[str, tf.RaggedTensor], rest: tuple[Features], length: int) -> Features:
-    dense = pad_to_length(ragged, length)
-    return {name: tf.ensure_shape(x, (None, length)) for name, x in dense.items()} | rest[0]
+def _merged(
+    features: Features, rest: tuple[Features], shape: tuple[int | None, int | None]
+) -> Features:
+    merged = {name: tf.ensure_shape(x, shape) for name, x in features.items()}
+    for name, x in rest[0].items():
+        merged[name] = tf.ensure_shape(x, (shape[0], *x.shape[1:]))
+    return merged
 
 
 def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:

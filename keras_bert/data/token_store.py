@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -93,6 +94,8 @@ class TokenStoreWriter:
         self._files.close()
         if kind is None:
             os.replace(self._partial, self._folder)
+        else:
+            shutil.rmtree(self._partial)
 
 
 class TokenStore(Documents):

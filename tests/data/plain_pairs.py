@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The algorithm that makes BERT's sentence pairs, and corpora to try it on.
+
+Stated in the plainest way, a token and a sentence at a time, with Python's own random numbers.
+"""
+
+import numpy as np
+
+TOKENS_OF_A_DOCUMENT = 10_000
+
+
+def corpus(num_documents, seed=0, max_sentences=20, max_length=25):
+    """Documents of sentences in which no token comes twice and tells its document."""
+    rng = np.random.default_rng(seed)
+    documents = []
+    for index in range(num_documents):
+        lengths = rng.integers(1, max_length, size=rng.integers(1, max_sentences), endpoint=True)
+        tokens = np.arange(lengths.sum(), dtype=np.int32) + TOKENS_OF_A_DOCUMENT * index
+        documents.append(np.split(tokens, np.cumsum(lengths)[:-1]))
+    return documents
+
+
+def document_of(token):
+    return token // TOKENS_OF_A_DOCUMENT
+
+
+def next_sentence_pairs(documents, index, random, max_tokens, short_seq_probability):
+    target = max_tokens
+    if random.random() < short_seq_probability:
+        target = random.randint(2, max_tokens)
+    unused = [list(sentence) for sentence in documents[index]]
+    while unused:
+        chunk = []
+        while unused and sum(map(len, chunk)) < target:
+            chunk.append(unused.pop(0))
+        num_first = random.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
+        first, rest = chunk[:num_first], chunk[num_first:]
+        tokens_of_first = [token for sentence in first for token in sentence]
+        is_random = len(chunk) == 1 or random.random() < 0.5
+        if is_random:
+            unused = rest + unused
+            tokens_of_second = _from_elsewhere(
+                documents, index, random, target - len(tokens_of_first)
+            )
+        else:
+            tokens_of_second = [token for sentence in rest for token in sentence]
+        truncate(tokens_of_first, tokens_of_second, max_tokens, random)
+        yield tokens_of_first, tokens_of_second, int(is_random)
+
+
+def _from_elsewhere(documents, index, random, wanted):
+    for _ in range(10):
+        other = random.randint(0, len(documents) - 1)
+        if other != index:
+            break
+    tokens = []
+    for sentence in documents[other][random.randint(0, len(documents[other]) - 1) :]:
+        tokens += list(sentence)
+        if len(tokens) >= wanted:
+            break
+    return tokens
+
+
+def truncate(first, second, max_tokens, random):
+    while len(first) + len(second) > max_tokens:
+        longer = first if len(first) > len(second) else second
+        longer.pop(0 if random.random() < 0.5 else -1)
