@@ -111,7 +111,11 @@ class PretrainingDataConfig:
 
     def workers(self) -> int:
         """How many processes to use."""
-        return self.num_workers or len(os.sched_getaffinity(0))
+        if self.num_workers:
+            return self.num_workers
+        # What this process may use, where the system tells
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
 
     def paths(self) -> list[Path]:
         """The files to read, in the order of the arguments, those of a folder by name.

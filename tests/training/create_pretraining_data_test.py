@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that makes pre-training data, from text to records, at miniature size."""
+
+import dataclasses
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from absl import flags  # noqa: E402
+
+from keras_bert.data import pretraining_batches  # noqa: E402
+from tests.source_imports import ROOT  # noqa: E402
+from training import config_flags, create_pretraining_data  # noqa: E402
+from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
+from training.pretraining_data_config import PretrainingDataConfig  # noqa: E402
+
+WORDS = [f"w{i}" for i in range(40)]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
+
+
+@pytest.fixture
+def config(tmp_path):
+    """30 documents in two files."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    (tmp_path / "corpus").mkdir()
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        documents = [
+            "\n".join(" ".join(rng.choice(WORDS, rng.integers(3, 12))) + " ." for _ in range(12))
+            for _ in range(15)
+        ]
+        (tmp_path / "corpus" / f"{name}.txt").write_text("\n\n".join(documents))
+    return PretrainingDataConfig(
+        input_files=(str(tmp_path / "corpus"),),
+        vocabulary=str(tmp_path / "vocab.txt"),
+        output_dir=str(tmp_path / "records"),
+        sequence_length=32,
+        duplicate_factor=2,
+        num_shards=3,
+        num_workers=1,
+    )
+
+
+def elsewhere(config, tmp_path, name, **changes):
+    return dataclasses.replace(config, output_dir=str(tmp_path / name), **changes)
+
+
+def digests(config):
+    folder = ROOT / config.output_dir
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*.tfrecord"))
+    }
+
+
+def test_from_text_to_batches(config, tmp_path):
+    summary = create(config)
+    folder = tmp_path / "records"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "lengths.png",
+        *(f"pretraining-0000{shard}-of-00003.tfrecord" for shard in range(3)),
+        "summary.json",
+    ]
+    assert (folder / "lengths.png").read_bytes()[1:4] == b"PNG"
+    assert json.loads((folder / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert (summary["documents"], summary["sentences"], summary["files"]) == (30, 360, 3)
+    batches = pretraining_batches(
+        folder / "*.tfrecord", batch_size=16, sequence_length=32, vocabulary_size=len(TOKENS)
+    )
+    rows = [batch["padding_mask"] for batch in batches.as_numpy_iterator()]
+    labels = [batch["next_sentence_labels"] for batch in batches.as_numpy_iterator()]
+    lengths = np.concatenate(rows).sum(axis=1)
+    assert summary["instances"] == len(lengths)
+    assert summary["mean_length"] == pytest.approx(lengths.mean(), abs=0.01)
+    assert summary["padding"] == pytest.approx(1 - lengths.mean() / 32, abs=1e-3)
+    assert summary["random_pairs"] == pytest.approx(np.concatenate(labels).mean(), abs=1e-4)
+    assert summary["lengths"] == tuple(np.bincount(lengths, minlength=33).tolist())
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"static_masks": True, "whole_words": True}, {"kind": "full_sentences"}]
+)
+def test_the_seed_decides_all_the_bytes(config, tmp_path, changes):
+    config = dataclasses.replace(config, **changes)
+    first, again, other = (
+        elsewhere(config, tmp_path, name, seed=seed)
+        for name, seed in (("first", 3), ("again", 3), ("other", 4))
+    )
+    summaries = [create(run) for run in (first, again, other)]
+    assert digests(first) == digests(again)
+    assert not set(digests(first).values()) & set(digests(other).values())
+    pairs = summaries[0]["random_pairs"]
+    assert pairs is None if changes.get("kind") else 0.5 < pairs < 0.8
+
+
+def test_the_number_of_processes_has_no_influence(config, tmp_path):
+    several = elsewhere(config, tmp_path, "several", num_workers=2)
+    create(config)
+    create(several)
+    assert digests(config) == digests(several)
+    assert len(digests(config)) == 3
+
+
+def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
+    config = dataclasses.replace(config, num_shards=30, duplicate_factor=40)
+    program = (
+        "from training.create_pretraining_data import create_pretraining_data\n"
+        "from training.pretraining_data_config import PretrainingDataConfig\n"
+        f"create_pretraining_data({config!r})\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
+    wait_for(lambda: digests(config))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = digests(config)
+    folder = tmp_path / "records"
+    times = {name: (folder / name).stat().st_mtime_ns for name in before}
+    assert 0 < len(before) < 30
+    assert not (folder / "summary.json").exists()
+    (folder / ".pretraining-00007.tfrecord.1.partial").write_bytes(b"torn")
+    create(config)
+    assert {name: (folder / name).stat().st_mtime_ns for name in before} == times
+    assert not list(folder.glob(".*"))
+    whole = elsewhere(config, tmp_path, "whole")
+    create(whole)
+    assert digests(config) == digests(whole)
+    assert len(digests(whole)) == 30
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path):
+    summary = create(dataclasses.replace(config, keep_store=True))
+    assert (tmp_path / "records" / "work" / "store").is_dir()
+    for path in (tmp_path / "records").glob("*.tfrecord"):
+        path.unlink()
+    assert create(config)["instances"] == summary["instances"]
+    assert not list((tmp_path / "records").glob("*.tfrecord"))
+    with pytest.raises(ValueError, match=r"records of other settings.*summary.json"):
+        create(dataclasses.replace(config, seed=2))
+    with open(tmp_path / "corpus" / "a.txt", "a") as file:
+        file.write("w1 w2 .\n")
+    with pytest.raises(ValueError, match="or other files"):
+        create(config)
+
+
+def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):
+    by_size = elsewhere(config, tmp_path, "by_size", num_shards=0)
+    create(by_size)
+    assert list(digests(by_size)) == ["pretraining-00000-of-00001.tfrecord"]
+    many = elsewhere(config, tmp_path, "many", num_shards=500)
+    assert create(many)["files"] == 30
+
+
+def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path, monkeypatch):
+    (tmp_path / "corpus" / "c.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(ValueError, match=r"c.jsonl, line 1: 'text' is of type int"):
+        create(config)
+    assert not (tmp_path / "records" / "work" / "store").exists()
+    monkeypatch.setattr(config_flags, "read_flags", lambda _: config)
+    with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"):
+        create_pretraining_data.main(["program"])
+    (tmp_path / "corpus" / "c.jsonl").unlink()
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n")
+    nothing = elsewhere(config, tmp_path, "nothing", input_files=(str(empty),))
+    with pytest.raises(ValueError, match=r"no text in .*empty.txt"):
+        create(nothing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_files": ()}, "input_files is empty"),
+        ({"input_files": ("nowhere*",)}, "nowhere\\* is not there"),
+        ({"vocabulary": "nowhere.txt"}, "nowhere.txt"),
+    ],
+)
+def test_files_that_are_missing_are_named(config, changes, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        create(dataclasses.replace(config, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "pdf"}, "format is 'pdf', expected one of auto"),
+        ({"document_ends": "x"}, "document_ends is 'x', expected one of blank_lines"),
+        ({"kind": "x"}, "kind is 'x', expected one of next_sentence"),
+        ({"num_workers": -1}, "num_workers is -1"),
+        ({"masked_lm_probability": 0.0}, "masked_lm_probability is 0.0"),
+        ({"duplicate_factor": 0}, "duplicate_factor is 0"),
+    ],
+)
+def test_bad_values_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        PretrainingDataConfig(**changes)
+
+
+def test_every_field_is_a_flag():
+    values = flags.FlagValues()
+    config_flags.define_flags(PretrainingDataConfig(), values)
+    values(["program", "--input_files=a.txt,b*.gz", "--static_masks", "--sequence_length=512"])
+    read = config_flags.read_flags(PretrainingDataConfig, values)
+    assert read == PretrainingDataConfig(
+        input_files=("a.txt", "b*.gz"), static_masks=True, sequence_length=512
+    )
+    assert all(values[name].help for name in values)
