@@ -43,7 +43,7 @@ class PretrainingDataConfig:
         max_predictions: the most static masks in a row; 0 takes what the longest row asks for.
         masked_lm_probability: the share of tokens under static masks.
         seed: decides all that is drawn.
-        num_shards: how many files to write; 0 takes one for each 4 million tokens.
+        num_shards: how many files to write; 0 takes one for each million tokens.
         num_workers: processes, of no influence on the records; 0 takes one for each core.
         keep_store: whether to keep the tokenized corpus, in output_dir/work, once all is done.
     """

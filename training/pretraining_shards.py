@@ -17,7 +17,7 @@ from keras_bert.text import WordPieceTokenizer
 from training.pretraining_data_config import PretrainingDataConfig
 from training.worker_pool import ordered_map, process_pool
 
-_TOKENS_PER_SHARD = 4_000_000
+_TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024
 
 # What a process of the pool makes shards with

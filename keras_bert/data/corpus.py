@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 import re
@@ -125,15 +126,30 @@ def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]
 def _text_documents(
     path: Path, document_ends: str, split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    for _, line in _lines(path):
+    lines = (line for _, line in _lines(path))
+    for before, line, after in _with_neighbours(lines):
         if not line.strip():
             if document_ends == "blank_lines":
                 yield None
-        elif document_ends == "wikitext" and _WIKITEXT_HEADING.fullmatch(line):
+        elif document_ends == "wikitext" and _is_wikitext_heading(before, line, after):
             if _WIKITEXT_TITLE.fullmatch(line):
                 yield None
         else:
             yield from split(line)
+
+
+def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+    """Each line with the one before and the one after it, blank at the ends."""
+    before, line = "", next(lines, "")
+    for after in itertools.chain(lines, [""]):
+        yield before, line, after
+        before, line = line, after
+
+
+def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
+    """Whether a line is a heading: keys of tables look like one, but stand next to text."""
+    stands_alone = not before.strip() and not after.strip()
+    return stands_alone and bool(_WIKITEXT_HEADING.fullmatch(line))
 
 
 def _json_documents(

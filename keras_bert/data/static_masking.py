@@ -106,14 +106,15 @@ def default_max_predictions(sequence_length: int, masked_lm_probability: float =
 
 def _choose_words(places: Any, word_starts: Flags, wanted: int, rng: np.random.Generator) -> Any:
     """Random words with `wanted` tokens or fewer; those that do not fit are passed over."""
-    starts = np.flatnonzero(word_starts[places])
-    words = np.split(places, starts[starts > 0])
+    inner_starts = np.flatnonzero(word_starts[places][1:]) + 1
+    bounds = [0, *inner_starts.tolist(), len(places)]
     chosen: list[Any] = []
     left = wanted
-    for index in rng.permutation(len(words)):
+    for word in rng.permutation(len(bounds) - 1).tolist():
         if left == 0:
             break
-        if len(words[index]) <= left:
-            chosen.append(words[index])
-            left -= len(words[index])
+        start, end = bounds[word], bounds[word + 1]
+        if end - start <= left:
+            chosen.append(places[start:end])
+            left -= end - start
     return np.concatenate(chosen) if chosen else places[:0]

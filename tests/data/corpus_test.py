@@ -16,11 +16,16 @@ WIKITEXT = """
  = Robert Boulter =
 
  Robert Boulter is an actor . He had a role in 2000 .
+
  = = Career = =
+
  In 2006 , he starred .
 
  = = = Stage = = =
+
  = Another = article =
+
+ = Played , W =
  x = 5 is text .
 """
 
@@ -49,6 +54,7 @@ def test_titles_of_wikitext_start_documents_and_headings_are_left_out(tmp_path):
         "He had a role in 2000 .",
         "In 2006 , he starred .",
         None,
+        "= Played , W =",
         "x = 5 is text .",
         None,
     ]
