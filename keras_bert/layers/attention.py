@@ -40,6 +40,8 @@ class SelfAttention(keras.layers.Layer):
         inputs: `(batch, length, hidden)`.
         padding_mask: Boolean `(batch, length)`, False where a token must not be looked at;
             `None` for a batch without padding, which is faster.
+        sequence_ids: int `(batch, length)`: a token looks at those with its own number alone;
+            `None` where every row is one sequence.
         training: Whether dropout is active.
 
     Output shape:
@@ -65,7 +67,9 @@ class SelfAttention(keras.layers.Layer):
         self.return_scores = return_scores
         self.seed_generator = keras.random.SeedGenerator()
 
-    def build(self, inputs_shape: Any, padding_mask_shape: Any = None) -> None:
+    def build(
+        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+    ) -> None:
         hidden_dim = inputs_shape[-1]
         if hidden_dim % self.num_heads:
             raise ValueError(
@@ -79,14 +83,17 @@ class SelfAttention(keras.layers.Layer):
         )
         self.query_key_value.build((None, hidden_dim))
 
-    def call(self, inputs: Any, padding_mask: Any = None, training: bool = False) -> Any:
+    def call(
+        self,
+        inputs: Any,
+        padding_mask: Any = None,
+        sequence_ids: Any = None,
+        training: bool = False,
+    ) -> Any:
         _, length, hidden_dim = inputs.shape
         length = ops.shape(inputs)[1] if length is None else length
-        mask = None
-        if padding_mask is not None:
-            check_same_shape("padding_mask", padding_mask.shape, inputs.shape[:2])
-            # (batch, length) -> (batch, 1, 1, length): only keys are masked
-            mask = ops.cast(padding_mask, "bool")[:, None, None, :]
+        _check_masks(inputs, padding_mask, sequence_ids)
+        mask = _mask(padding_mask, sequence_ids)
 
         # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
         projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
@@ -107,10 +114,13 @@ class SelfAttention(keras.layers.Layer):
         return ops.reshape(context, (-1, length, hidden_dim))
 
     def compute_output_spec(
-        self, inputs: Any, padding_mask: Any = None, training: bool = False
+        self,
+        inputs: Any,
+        padding_mask: Any = None,
+        sequence_ids: Any = None,
+        training: bool = False,
     ) -> Any:
-        if padding_mask is not None:
-            check_same_shape("padding_mask", padding_mask.shape, inputs.shape[:2])
+        _check_masks(inputs, padding_mask, sequence_ids)
         context = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not self.return_scores:
             return context
@@ -127,3 +137,23 @@ class SelfAttention(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "return_scores": self.return_scores,
         }
+
+
+def _check_masks(inputs: Any, padding_mask: Any, sequence_ids: Any) -> None:
+    for name, mask in {"padding_mask": padding_mask, "sequence_ids": sequence_ids}.items():
+        if mask is not None:
+            check_same_shape(name, mask.shape, inputs.shape[:2])
+
+
+def _mask(padding_mask: Any, sequence_ids: Any) -> Any:
+    """True where a query may look, as far as anything is masked.
+
+    Returns:
+        Boolean `(batch, 1, 1, length)`, or `(batch, 1, length, length)` for packed rows, or `None`.
+    """
+    # (batch, length) -> (batch, 1, 1, length): only keys are masked
+    keys = None if padding_mask is None else ops.cast(padding_mask, "bool")[:, None, None, :]
+    if sequence_ids is None:
+        return keys
+    same = ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :])
+    return same if keys is None else ops.logical_and(same, keys)

@@ -90,14 +90,15 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     Call arguments:
         token_vectors: `(batch, length, hidden)`.
         segment_ids: int `(batch, length)`, or `None` for all zeros.
+        position_ids: int `(batch, length)`, or `None` for 0, 1, 2, ... in every row.
         training: Whether dropout is active.
 
     Output shape:
         `(batch, length, hidden)` in the compute dtype.
 
     Raises:
-        ValueError: If the input is longer than the positions, or `segment_ids` has another
-            shape than the tokens.
+        ValueError: If the input is longer than the positions and none are given, or `segment_ids`
+            or `position_ids` has another shape than the tokens.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3, figure 2.
@@ -122,7 +123,12 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.seed_generator = keras.random.SeedGenerator()
 
-    def build(self, token_vectors_shape: Any, segment_ids_shape: Any = None) -> None:
+    def build(
+        self,
+        token_vectors_shape: Any,
+        segment_ids_shape: Any = None,
+        position_ids_shape: Any = None,
+    ) -> None:
         hidden_dim = token_vectors_shape[-1]
 
         def add(name: str, shape: tuple[int, ...], initializer: Any) -> Any:
@@ -142,9 +148,19 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         self.gamma = add("gamma", (hidden_dim,), "ones")
         self.beta = add("beta", (hidden_dim,), "zeros")
 
-    def call(self, token_vectors: Any, segment_ids: Any = None, training: bool = False) -> Any:
-        length = self._checked_length(token_vectors, segment_ids)
-        x = ops.cast(token_vectors, self.variable_dtype) + self.position_embeddings[:length]
+    def call(
+        self,
+        token_vectors: Any,
+        segment_ids: Any = None,
+        position_ids: Any = None,
+        training: bool = False,
+    ) -> Any:
+        self._check_inputs(token_vectors, segment_ids, position_ids)
+        if position_ids is None:
+            positions = self.position_embeddings[: ops.shape(token_vectors)[1]]
+        else:
+            positions = ops.take(self.position_embeddings, position_ids, axis=0)
+        x = ops.cast(token_vectors, self.variable_dtype) + positions
         x = x + self._segment_vectors(segment_ids)
         x = layer_norm(x, self.gamma, self.beta, self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
@@ -158,22 +174,26 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         one_hot = ops.one_hot(segment_ids, self.num_segments, dtype=self.variable_dtype)
         return ops.matmul(one_hot, self.segment_embeddings)
 
-    def _checked_length(self, token_vectors: Any, segment_ids: Any) -> Any:
+    def _check_inputs(self, token_vectors: Any, segment_ids: Any, position_ids: Any) -> None:
         length = token_vectors.shape[1]
-        if length is not None and length > self.max_sequence_length:
+        for name, ids in {"segment_ids": segment_ids, "position_ids": position_ids}.items():
+            if ids is not None:
+                check_same_shape(name, ids.shape, token_vectors.shape[:2])
+        if position_ids is None and length is not None and length > self.max_sequence_length:
             raise ValueError(
                 f"The input is {length} tokens long; this model has positions for at most "
                 f"{self.max_sequence_length} (max_sequence_length). Truncate it, or split it "
                 "into windows."
             )
-        if segment_ids is not None:
-            check_same_shape("segment_ids", segment_ids.shape, token_vectors.shape[:2])
-        return ops.shape(token_vectors)[1]
 
     def compute_output_spec(
-        self, token_vectors: Any, segment_ids: Any = None, training: bool = False
+        self,
+        token_vectors: Any,
+        segment_ids: Any = None,
+        position_ids: Any = None,
+        training: bool = False,
     ) -> keras.KerasTensor:
-        self._checked_length(token_vectors, segment_ids)
+        self._check_inputs(token_vectors, segment_ids, position_ids)
         return keras.KerasTensor(token_vectors.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -113,6 +113,7 @@ class TransformerBlock(keras.layers.Layer):
     Call arguments:
         inputs: `(batch, length, hidden)`.
         padding_mask: Boolean `(batch, length)`, or `None` for a batch without padding.
+        sequence_ids: int `(batch, length)`, or `None` where every row is one sequence.
         training: Whether dropout is active.
 
     Output shape:
@@ -146,7 +147,9 @@ class TransformerBlock(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.return_scores = return_scores
 
-    def build(self, inputs_shape: Any, padding_mask_shape: Any = None) -> None:
+    def build(
+        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+    ) -> None:
         hidden_dim = inputs_shape[-1]
         policy = self.dtype_policy
         self.attention = SelfAttention(
@@ -189,8 +192,16 @@ class TransformerBlock(keras.layers.Layer):
         layer.build((None, dim))
         return layer
 
-    def call(self, inputs: Any, padding_mask: Any = None, training: bool = False) -> Any:
-        attended = self.attention(inputs, padding_mask=padding_mask, training=training)
+    def call(
+        self,
+        inputs: Any,
+        padding_mask: Any = None,
+        sequence_ids: Any = None,
+        training: bool = False,
+    ) -> Any:
+        attended = self.attention(
+            inputs, padding_mask=padding_mask, sequence_ids=sequence_ids, training=training
+        )
         context, scores = attended if self.return_scores else (attended, None)
 
         # (batch, length, hidden) -> (batch * length, hidden): products of plain matrices
@@ -204,9 +215,13 @@ class TransformerBlock(keras.layers.Layer):
         return (x, scores) if self.return_scores else x
 
     def compute_output_spec(
-        self, inputs: Any, padding_mask: Any = None, training: bool = False
+        self,
+        inputs: Any,
+        padding_mask: Any = None,
+        sequence_ids: Any = None,
+        training: bool = False,
     ) -> Any:
-        return self.attention.compute_output_spec(inputs, padding_mask)
+        return self.attention.compute_output_spec(inputs, padding_mask, sequence_ids)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -23,6 +23,8 @@ class Backbone(TokenModel):
             leaves it to the config.
         output_attention_scores: Whether to return every block's attention probabilities too
             (which gives up the fused attention); `None` leaves it to the config.
+        packed: Whether the model also takes rows in which several sequences are packed. It changes
+            the inputs and no weight.
         dtype: A Keras dtype policy or its name: `float32`, `bfloat16`, `mixed_bfloat16`,
             `mixed_float16`. `None` takes Keras' global policy.
         name: The model's name.
@@ -34,12 +36,19 @@ class Backbone(TokenModel):
             or `None` (all zeros);
             `padding_mask`: bool or int `(batch, length)`, 0 at padding; may be left out or
             `None` for a batch without padding, which is faster.
+            and if the model is `packed`
+            `sequence_ids`: int `(batch, length)`, which of the row's sequences a token belongs to,
+            0 at padding (so no `padding_mask` is needed): a token looks at those of its own
+            sequence alone. May be left out or `None` for one sequence in a row;
+            `position_ids`: int `(batch, length)`, each token's place in its sequence, from 0; may
+            be left out or `None` where they count from the row's first token. With them, a row may
+            be longer than `config.max_sequence_length`.
             Token ids alone may be given instead of a dict.
 
     Returns:
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
-        `pooled_output`: `(batch, hidden)`;
+        `pooled_output`: `(batch, hidden)`, of the row's first token, whose sequence is the first;
         `hidden_states`, where asked for: a tuple of num_layers + 1 tensors
         `(batch, length, hidden)`, the first one behind the embeddings;
         `attention_scores`, where asked for: a tuple of num_layers tensors
@@ -68,6 +77,7 @@ class Backbone(TokenModel):
         *,
         output_hidden_states: bool | None = None,
         output_attention_scores: bool | None = None,
+        packed: bool = False,
         dtype: Any = None,
         name: str = "backbone",
         **kwargs: Any,
@@ -105,11 +115,19 @@ class Backbone(TokenModel):
         pooler = Pooler(config.initializer_range, dtype=policy, name="pooler")
 
         # === Functional graph ===
-        inputs = token_inputs()
-        x = embeddings(token_embedding(inputs["token_ids"]), segment_ids=inputs["segment_ids"])
+        inputs = token_inputs(packed)
+        x = embeddings(
+            token_embedding(inputs["token_ids"]),
+            segment_ids=inputs["segment_ids"],
+            position_ids=inputs.get("position_ids"),
+        )
         hidden_states, attention_scores = [x], []
         for block in blocks:
-            x = block(x, padding_mask=inputs["padding_mask"])
+            x = block(
+                x,
+                padding_mask=inputs["padding_mask"],
+                sequence_ids=inputs.get("sequence_ids"),
+            )
             if config.output_attention_scores:
                 x, scores = x
                 attention_scores.append(scores)
@@ -122,6 +140,7 @@ class Backbone(TokenModel):
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
         self.config = config
+        self.packed = packed
         self.dtype_policy = policy
         self.token_embedding = token_embedding
         self.embeddings = embeddings
@@ -160,6 +179,7 @@ class Backbone(TokenModel):
             "name": self.name,
             "trainable": self.trainable,
             "frozen_layers": [layer.path for layer in self._frozen_layers()],
+            **({"packed": True} if self.packed else {}),
         }
 
     def _layer_policies(self) -> Any:

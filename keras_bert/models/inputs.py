@@ -10,12 +10,14 @@ import keras
 import numpy as np
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
+PACKING_NAMES = ("sequence_ids", "position_ids")
 
 
 class TokenModel(keras.Model):
     """A functional model over `token_inputs()` in which the optional ones may be left out.
 
-    A subclass sets `config`, a `BertConfig`, against whose vocabulary and segments ids are checked.
+    A subclass sets `config`, a `BertConfig`, against whose vocabulary, segments and positions ids
+    are checked.
     """
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -23,18 +25,25 @@ class TokenModel(keras.Model):
         inputs = fill_inputs(inputs, self.input)
         check_ids("token_ids", inputs["token_ids"], self.config.vocabulary_size)
         check_ids("segment_ids", inputs["segment_ids"], self.config.num_segments)
+        check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
 
-def token_inputs() -> dict[str, Any]:
-    """The symbolic inputs of every model of this package, any length."""
+def token_inputs(packed: bool = False) -> dict[str, Any]:
+    """The symbolic inputs of every model of this package, any length.
+
+    Args:
+        packed: Whether `sequence_ids` and `position_ids` are among them.
+    """
+    names = PACKING_NAMES if packed else ()
     return {
         "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
         "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids", optional=True),
         "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask", optional=True),
+        **{name: keras.Input((None,), dtype="int32", name=name, optional=True) for name in names},
     }
 
 
@@ -74,7 +83,7 @@ def check_ids(name: str, ids: Any, limit: int) -> None:
 
     Args:
         name: The input's name, for the message.
-        ids: Token or segment ids.
+        ids: Token, segment or position ids.
         limit: Rows of the table.
 
     Raises:

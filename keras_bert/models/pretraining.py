@@ -9,18 +9,18 @@ import keras
 
 from keras_bert.layers import ClassificationHead, MaskedLMTransform, VocabularyBias
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import INPUT_NAMES, token_inputs
+from keras_bert.models.inputs import token_inputs
 
 
-def pretraining_inputs() -> dict[str, Any]:
+def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
     """The symbolic inputs of an encoder, and `mask_positions`: int32 `(batch, slots)`."""
     positions = keras.Input((None,), dtype="int32", name="mask_positions")
-    return {**token_inputs(), "mask_positions": positions}
+    return {**token_inputs(backbone.packed), "mask_positions": positions}
 
 
 def encode(backbone: Backbone, inputs: dict[str, Any]) -> dict[str, Any]:
     """The encoder's outputs for inputs of which some are for a head."""
-    return dict(backbone({name: inputs[name] for name in INPUT_NAMES}))
+    return dict(backbone({name: inputs[name] for name in backbone.input}))
 
 
 def masked_lm_logits(backbone: Backbone, sequence_output: Any, mask_positions: Any) -> Any:

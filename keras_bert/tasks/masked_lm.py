@@ -129,7 +129,7 @@ class MaskedLM(MaskedTokenTask):
         name: str = "masked_lm",
         **kwargs: Any,
     ) -> None:
-        inputs = pretraining_inputs()
+        inputs = pretraining_inputs(backbone)
         sequence_output = encode(backbone, inputs)["sequence_output"]
         logits = masked_lm_logits(backbone, sequence_output, inputs["mask_positions"])
         super().__init__(

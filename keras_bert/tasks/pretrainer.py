@@ -69,7 +69,7 @@ class Pretrainer(MaskedTokenTask):
         name: str = "pretrainer",
         **kwargs: Any,
     ) -> None:
-        inputs = pretraining_inputs()
+        inputs = pretraining_inputs(backbone)
         encoded = encode(backbone, inputs)
         outputs = {
             "masked_lm_logits": masked_lm_logits(

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed rows: what comes out is what each sequence gives alone, and no sequence sees another."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.models import Backbone
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks import MaskedLM
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, random_weights, to_numpy
+
+# Rows by the lengths of their sequences; the last two have padding
+LENGTHS = [(4, 4, 4), (7, 4), (7,)]
+LENGTH = 12
+
+
+def packed(seed=0):
+    """Packed rows, and where each of their sequences lies: a row and a slice."""
+    random = np.random.default_rng(seed)
+    names = ("token_ids", "segment_ids", "sequence_ids", "position_ids")
+    features = {name: np.zeros((len(LENGTHS), LENGTH), "int32") for name in names}
+    places = []
+    for row, lengths in enumerate(LENGTHS):
+        ends = np.cumsum(lengths)
+        for number, (end, length) in enumerate(zip(ends, lengths, strict=True), 1):
+            where = slice(end - length, end)
+            features["token_ids"][row, where] = random.integers(1, 50, length)
+            features["segment_ids"][row, where] = np.arange(length) > length // 2
+            features["sequence_ids"][row, where] = number
+            features["position_ids"][row, where] = np.arange(length)
+            places.append((row, where))
+    return features, places
+
+
+FEATURES, PLACES = packed()
+
+
+def alone(features, row, where):
+    """One of the sequences, in a row without anything else."""
+    return {name: features[name][row : row + 1, where] for name in ("token_ids", "segment_ids")}
+
+
+@pytest.fixture(scope="module")
+def backbone() -> Backbone:
+    model = Backbone(SMALL, packed=True)
+    random_weights(model)
+    return model
+
+
+def test_packed_and_unpacked_give_the_same(backbone):
+    outputs = to_numpy(backbone(FEATURES)["sequence_output"])
+    for row, where in PLACES:
+        expected = to_numpy(backbone(alone(FEATURES, row, where))["sequence_output"])
+        np.testing.assert_allclose(outputs[row, where], expected[0], atol=1e-5)
+
+
+def squares(is_real, output):
+    return ops.sum(is_real * ops.square(output))
+
+
+def gradients(model, batches):
+    """The sum over batches, by a step of gradient descent at rate 1 for each from one start."""
+    model.compile(keras.optimizers.SGD(1.0), loss={"sequence_output": squares})
+    before = [variable.numpy() for variable in model.weights]
+    total = [np.zeros_like(value) for value in before]
+    for batch in batches:
+        is_real = batch.get("sequence_ids", np.ones_like(batch["token_ids"])) > 0
+        model.train_on_batch(batch, {"sequence_output": is_real[..., None].astype("float32")})
+        for step, variable, value in zip(total, model.weights, before, strict=True):
+            step += value - variable.numpy()
+        model.set_weights(before)
+    return {v.path: step for v, step in zip(model.weights, total, strict=True)}
+
+
+def test_packed_and_unpacked_have_the_same_gradients():
+    model = Backbone(WITHOUT_DROPOUT, packed=True)
+    random_weights(model)
+    model.pooler.trainable = False  # which has none
+    expected = gradients(model, [alone(FEATURES, *place) for place in PLACES])
+    for path, gradient in gradients(model, [FEATURES]).items():
+        scale = max(1.0, abs(expected[path]).max())
+        np.testing.assert_allclose(
+            gradient / scale, expected[path] / scale, atol=2e-5, err_msg=path
+        )
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_no_token_sees_a_neighbour(training):
+    model = Backbone(WITHOUT_DROPOUT, packed=True)
+    random_weights(model)
+    before = to_numpy(model(FEATURES, training=training)["sequence_output"])
+    for row, where in PLACES:
+        changed = {name: value.copy() for name, value in FEATURES.items()}
+        changed["token_ids"][row, where] = 50 - changed["token_ids"][row, where]
+        changed["segment_ids"][row, where] = 1 - changed["segment_ids"][row, where]
+        after = to_numpy(model(changed, training=training)["sequence_output"])
+        same = np.ones(before.shape[:2], bool)
+        same[row, where] = False
+        np.testing.assert_array_equal(after[same], before[same])
+        assert (after[~same] != before[~same]).any(axis=-1).all()
+
+
+def test_attention_is_within_sequences():
+    model = Backbone(SMALL, packed=True, output_attention_scores=True)
+    ids = FEATURES["sequence_ids"]
+    same = np.broadcast_to((ids[:, :, None] == ids[:, None])[:, None], (3, 2, LENGTH, LENGTH))
+    for scores in model(FEATURES)["attention_scores"]:
+        scores = to_numpy(scores)
+        assert (scores[~same] == 0).all()
+        assert (scores[same] > 0).all()
+
+
+def test_masked_positions_of_packed_rows(backbone):
+    model = MaskedLM(backbone)
+    positions = np.array([[0, 4, 11], [5, 7, 9], [0, 3, 6]], "int32")
+    logits = to_numpy(model({**FEATURES, "mask_positions": positions}))
+    for row, where in PLACES:
+        slots = [i for i, p in enumerate(positions[row]) if where.start <= p < where.stop]
+        own = {"mask_positions": positions[row : row + 1, slots] - where.start}
+        expected = to_numpy(model({**alone(FEATURES, row, where), **own}))
+        np.testing.assert_allclose(logits[row, slots], expected[0], atol=1e-5)
+
+
+def test_a_masked_lm_trains_on_packed_rows():
+    model = MaskedLM(Backbone(SMALL.replace(num_layers=1), packed=True))
+    model.compile(AdamW(0.01))
+    x = {**FEATURES, "mask_positions": np.array([[1, 4, 10], [2, 8, 0], [3, 5, 0]], "int32")}
+    y = np.array([[9, 8, 7], [6, 5, 0], [4, 3, 0]])
+    weights = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 0]], "float32")
+    history = model.fit(x, y, sample_weight=weights, batch_size=3, epochs=8, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0] - 0.5
+
+
+def test_without_packing_the_outputs_are_those_of_an_ordinary_model(backbone):
+    ordinary = Backbone(SMALL)
+    ordinary.set_weights(backbone.get_weights())
+    inputs = alone(FEATURES, 2, slice(0, 7))
+    expected = to_numpy(ordinary(inputs)["sequence_output"])
+    empty = {"sequence_ids": None, "position_ids": None}
+    for unpacked in (inputs, {**inputs, **empty}, {**inputs, "padding_mask": None}):
+        np.testing.assert_array_equal(to_numpy(backbone(unpacked)["sequence_output"]), expected)
+    explicit = {name: value[2:, :7] for name, value in FEATURES.items()}
+    for left_out in ("sequence_ids", "position_ids", None):
+        given = {name: value for name, value in explicit.items() if name != left_out}
+        np.testing.assert_allclose(
+            to_numpy(backbone(given)["sequence_output"]), expected, atol=1e-5
+        )
+
+
+def test_a_padding_mask_masks_within_sequences_too(backbone):
+    mask = np.ones((3, LENGTH), bool)
+    mask[0, 7] = False
+    outputs = to_numpy(backbone({**FEATURES, "padding_mask": mask})["sequence_output"])
+    inputs = {**alone(FEATURES, 0, slice(4, 8)), "padding_mask": mask[:1, 4:8]}
+    expected = to_numpy(backbone(inputs)["sequence_output"])
+    np.testing.assert_allclose(outputs[0, 4:7], expected[0, :3], atol=1e-5)
+
+
+def test_packed_rows_may_be_longer_than_the_positions(backbone):
+    long = {name: np.concatenate([value, value], axis=1) for name, value in FEATURES.items()}
+    long["sequence_ids"][:, LENGTH:] += 3
+    expected = to_numpy(backbone(FEATURES)["sequence_output"])
+    outputs = to_numpy(backbone(long)["sequence_output"])
+    np.testing.assert_allclose(outputs[:, LENGTH : LENGTH + 4], expected[:, :4], atol=1e-5)
+    del long["position_ids"]
+    with pytest.raises(ValueError, match=r"24 tokens long; .* at most 12"):
+        backbone(long)
+
+
+def test_it_comes_back_from_a_file(backbone, tmp_path):
+    backbone.save(tmp_path / "packed.keras")
+    loaded = keras.saving.load_model(tmp_path / "packed.keras")
+    assert loaded.packed
+    np.testing.assert_array_equal(
+        to_numpy(loaded(FEATURES)["sequence_output"]),
+        to_numpy(backbone(FEATURES)["sequence_output"]),
+    )
+    assert "packed" not in Backbone(SMALL).get_config()
+
+
+WRONG = [
+    ("position_ids", np.full((3, LENGTH), 12), "position_ids holds 12; .* below 12"),
+    ("position_ids", np.zeros((3, 5), "int32"), r"`position_ids` has shape .*, \(3, 12\)"),
+    ("sequence_ids", np.zeros((2, LENGTH), "int32"), r"`sequence_ids` has shape .*, \(3, 12\)"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), WRONG)
+def test_wrong_inputs_are_named(backbone, name, value, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        backbone({**FEATURES, name: value})
+
+
+def test_an_ordinary_model_has_no_such_inputs():
+    with pytest.raises(ValueError, match="no input 'position_ids', 'sequence_ids'"):
+        Backbone(SMALL)(FEATURES)
