@@ -72,10 +72,10 @@ def choose_words(
         tf.gather(starts, order, batch_dims=1),
         budgets[:, tf.newaxis],
     )
-    # Back from the random order: (taken tokens, 2), a row and a place
-    rows = tf.range(batch)[:, tf.newaxis] + tf.zeros_like(order)
-    places = tf.boolean_mask(tf.stack([rows, order], axis=-1), taken)
-    return tf.scatter_nd(places, tf.ones_like(places[:, 0], tf.bool), [batch, length])
+    # Back from the random order: places in the batch, (taken tokens,)
+    places = tf.boolean_mask(order + length * tf.range(batch)[:, tf.newaxis], taken)
+    chosen = tf.scatter_nd(places[:, tf.newaxis], tf.ones_like(places, tf.bool), [batch * length])
+    return tf.reshape(chosen, [batch, length])
 
 
 def word_starts(
