@@ -171,9 +171,7 @@ class MaskedLMMasker:
         if not isinstance(features, Mapping):
             features = {"token_ids": features}
         features = {
-            name: tf.convert_to_tensor(value)
-            for name, value in features.items()
-            if value is not None
+            name: _dense(name, value) for name, value in features.items() if value is not None
         }
         ids = features["token_ids"] = tf.cast(features["token_ids"], tf.int32)
         if ids.shape.rank == 1:
@@ -340,6 +338,12 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
                 f"{name} has {token_id}, expected ids from 0 and below the vocabulary's "
                 f"{vocabulary_size}."
             )
+
+
+def _dense(name: str, value: Any) -> tf.Tensor:
+    if isinstance(value, tf.RaggedTensor):
+        raise ValueError(f"{name} is ragged, expected rows of one length: pad or pack them first.")
+    return tf.convert_to_tensor(value)
 
 
 def _constant(values: Sequence[Any] | None, dtype: tf.DType) -> tf.Tensor | None:

@@ -394,6 +394,9 @@ def test_masks_are_a_function_of_seed_and_step(unit):
     assert_equal(make(features, 10), expected)
     assert_equal(masker(unit=unit, seed=3)(features, tf.constant(10, tf.int64)), expected)
     assert_equal(tf.function(make)(features, tf.constant(10, tf.int64)), expected)
+    later = make(features, 10 + 2**32)
+    assert differ(later, expected)
+    assert_equal(make(features, tf.constant(10 + 2**32, tf.int64)), later)
     assert differ(make(features, 11), expected)
     assert differ(masker(unit=unit, seed=4)(features, 10), expected)
 
@@ -466,6 +469,11 @@ WRONG = [
 def test_wrong_arguments_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         masker(**options)
+
+
+def test_ragged_rows_are_refused():
+    with pytest.raises(ValueError, match=r"token_ids is ragged, .* pad or pack them first"):
+        masker()(tf.ragged.constant([[CLS, 7, SEP], [CLS, SEP]]), 0)
 
 
 def test_a_vocabulary_without_a_mask_token_is_refused():
