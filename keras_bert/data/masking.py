@@ -27,8 +27,8 @@ class MaskedLMMasker:
     which can end a run of words early. What stands in the place of a chosen token is drawn for each
     token on its own, within a word too.
 
-    The masks are a function of `seed`, of the step and of the batch's shape, whatever was computed
-    before: training that goes on at step 1000 sees the masks that it would have seen. The work is
+    The masks are a function of `seed`, of the step and of the batch, whatever was computed before:
+    training that goes on at step 1000 sees the masks that it would have seen. The work is
     meant for the CPU of a `tf.data` pipeline; XLA does not compile it.
 
     Args:
@@ -242,7 +242,9 @@ class MaskedLMMasker:
         is_real = self._is_real(features)
         slots = self._num_slots_in_graph(ids)
         # In float64, and halves to even, as Python rounds
-        share = self.mask_selection_rate * tf.cast(_count(is_real), tf.float64)
+        share = self.mask_selection_rate * tf.cast(
+            tf.math.count_nonzero(is_real, axis=1), tf.float64
+        )
         budgets = tf.minimum(slots, tf.maximum(1, _as_int(tf.round(share))))
         selectable = is_real
         for token_id in self.unselectable_token_ids:
@@ -280,37 +282,40 @@ class MaskedLMMasker:
     def _replace(
         self, ids: tf.Tensor, chosen: tf.Tensor, slots: int | tf.Tensor, seeds: list[tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        counts = _count(chosen)
-        places = _as_int(tf.where(chosen)[:, 1])
-        positions = tf.RaggedTensor.from_row_lengths(places, counts, validate=False)
-        shape = (None, slots) if isinstance(slots, int) else tf.stack([-1, slots])
-        positions = positions.to_tensor(shape=shape)
-        is_used = tf.range(slots) < counts[:, tf.newaxis]
-        labels = tf.gather(ids, positions, batch_dims=1)
-        shape = tf.shape(ids)
-        kind = tf.random.stateless_uniform(shape, seeds[_KIND], alg="philox")
-        replaced = tf.where(
-            kind < self.mask_token_rate,
-            self.mask_token_id,
-            tf.where(
-                kind < self.mask_token_rate + self.random_token_rate,
-                self._random_tokens(shape, seeds[_RANDOM_TOKEN]),
-                ids,
-            ),
-        )
+        shape, flat = tf.shape(ids), tf.reshape(ids, [-1])
+        # Places of the chosen tokens in the whole batch, (chosen, 1)
+        places = _as_int(tf.where(tf.reshape(chosen, [-1])))
+        labels = tf.gather(flat, places[:, 0])
+        masked = tf.tensor_scatter_nd_update(flat, places, self._put_instead(labels, seeds))
+        counts = tf.reduce_sum(_as_int(chosen), axis=1)
+        slots_shape = (None, slots) if isinstance(slots, int) else tf.stack([-1, slots])
+
+        def in_slots(values: tf.Tensor) -> tf.Tensor:
+            ragged = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
+            return ragged.to_tensor(shape=slots_shape)
+
         return {
-            "token_ids": tf.where(chosen, replaced, ids),
-            "mask_positions": positions,
-            "mask_ids": tf.where(is_used, labels, 0),
-            "mask_weights": tf.cast(is_used, tf.float32),
+            "token_ids": tf.ensure_shape(tf.reshape(masked, shape), ids.shape),
+            "mask_positions": in_slots(places[:, 0] % shape[1]),
+            "mask_ids": in_slots(labels),
+            "mask_weights": tf.sequence_mask(counts, slots, tf.float32),
         }
 
-    def _random_tokens(self, shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Random ids, int32 of a shape."""
+    def _put_instead(self, labels: tf.Tensor, seeds: list[tf.Tensor]) -> tf.Tensor:
+        """What comes in the places of chosen tokens; int32 `(chosen,)`."""
+        kind = tf.random.stateless_uniform(tf.shape(labels), seeds[_KIND], alg="philox")
         ids = self._random_ids
         limit = self.vocabulary_size if ids is None else len(ids)
-        drawn = tf.random.stateless_uniform(shape, seed, 0, limit, tf.int32, alg="philox")
-        return drawn if ids is None else tf.gather(ids, drawn)
+        drawn = tf.random.stateless_uniform(
+            tf.shape(labels), seeds[_RANDOM_TOKEN], 0, limit, tf.int32, alg="philox"
+        )
+        changed = drawn if ids is None else tf.gather(ids, drawn)
+        is_changed = kind < self.mask_token_rate + self.random_token_rate
+        return tf.where(
+            kind < self.mask_token_rate,
+            self.mask_token_id,
+            tf.where(is_changed, changed, labels),
+        )
 
     def _check_arguments(self) -> None:
         if self.unit not in UNITS:
@@ -348,11 +353,6 @@ def _dense(name: str, value: Any) -> tf.Tensor:
 
 def _constant(values: Sequence[Any] | None, dtype: tf.DType) -> tf.Tensor | None:
     return None if values is None else tf.constant(values, dtype)
-
-
-def _count(chosen: tf.Tensor) -> tf.Tensor:
-    """How many of each row; int32 `(batch,)`."""
-    return tf.reduce_sum(tf.cast(chosen, tf.int32), axis=1)
 
 
 def _as_int(x: tf.Tensor) -> tf.Tensor:
