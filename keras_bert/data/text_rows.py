@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.masking import MaskedLMMasker
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 
@@ -85,6 +86,35 @@ def batches_from_batched_rows(
         return (preprocessor(*split_pair(batch[0])), *batch[1:])
 
     return _as_tuples(batches).map(featurize, num_parallel_calls=tf.data.AUTOTUNE).prefetch(1)
+
+
+def masked_batches(
+    batches: tf.data.Dataset, masker: MaskedLMMasker, seed: int | None = None
+) -> tf.data.Dataset:
+    """Batches of text with masked tokens, and these as targets.
+
+    Args:
+        batches: `(features,)`, or `(features, weight)` with weights of the rows `(batch,)`.
+        masker: Draws the masks.
+        seed: Draws others in each iteration; `None` draws them by the ids, always the same.
+
+    Returns:
+        A dataset of `(features, mask_ids, mask_weights)`.
+    """
+
+    def mask(step: Any, features: Any, row_weights: Any = None) -> Any:
+        masked = masker(features, step)
+        ids, weights = masked.pop("mask_ids"), masked.pop("mask_weights")
+        if row_weights is not None:
+            weights *= tf.cast(row_weights, weights.dtype)[:, tf.newaxis]
+        return masked, ids, weights
+
+    if seed is None:
+        return batches.map(lambda *batch: mask(None, *batch), tf.data.AUTOTUNE)
+    steps = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
+    return tf.data.Dataset.zip(steps, batches).map(
+        lambda step, batch: mask(step, *batch), tf.data.AUTOTUNE
+    )
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:

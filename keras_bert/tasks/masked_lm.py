@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -16,6 +17,7 @@ from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.presets import preprocessor_for
 from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_arguments import is_dataset, is_text
 
 if TYPE_CHECKING:
     from keras_bert.checkpoints import Checkpoint
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
 class MaskedTokenTask(Task):
     """What the objectives with masked tokens share: inputs, head, checkpoint."""
+
+    @property
+    def uses_pooler(self) -> bool:
+        return False
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -93,9 +99,14 @@ class MaskedTokenTask(Task):
 class MaskedLM(MaskedTokenTask):
     """BERT that predicts masked tokens.
 
+    `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and in
+    the same places in each evaluation.
+
     Args:
         backbone: The encoder.
         preprocessor: Text to features; without one the task takes ids.
+        masking: How the tokens of text are masked: options of
+            `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as `{"unit": "word"}`.
         name: The model's name.
 
     Call arguments:
@@ -126,6 +137,7 @@ class MaskedLM(MaskedTokenTask):
         backbone: Backbone,
         preprocessor: TextClassifierPreprocessor | None = None,
         *,
+        masking: dict[str, Any] | None = None,
         name: str = "masked_lm",
         **kwargs: Any,
     ) -> None:
@@ -136,6 +148,7 @@ class MaskedLM(MaskedTokenTask):
             inputs=inputs, outputs=logits, preprocessor=preprocessor, name=name, **kwargs
         )
         self.backbone = backbone
+        self.masking = dict(masking or {})
 
     def compile(
         self,
@@ -204,6 +217,42 @@ class MaskedLM(MaskedTokenTask):
             )
         return answers[0] if len(answers) == 1 else answers
 
+    def _model_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool = False,
+        training: bool = False,
+    ) -> tuple[Any, Any, Any, int | None]:
+        dataset, *rest = super()._model_data(
+            x, y, sample_weight, batch_size, shuffle=shuffle, training=training
+        )
+        if not is_text(x):
+            return dataset, *rest
+        if y is not None or sample_weight is not None or _has_labels(x):
+            raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
+        from keras_bert.data import MaskedLMMasker, text_rows
+
+        masker = MaskedLMMasker.from_vocabulary(
+            self.preprocessor.tokenizer.vocabulary, **self.masking
+        )
+        seed = random.getrandbits(31) if training else None
+        return text_rows.masked_batches(dataset, masker, seed), *rest
+
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+    ) -> Any:
+        """Logits `(rows, slots, vocabulary)` of ids with `mask_positions`; for text, see `fill`."""
+        if is_text(x):
+            raise ValueError("`predict` of a masked LM takes ids; `fill` takes text.")
+        return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "masking": self.masking}
+
     def _masked_features(self, text: str) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
         """One row of features, and which characters of the text each of its masks is."""
         from keras_bert.text.wordpiece import WordPieceTokenizer
@@ -222,6 +271,10 @@ class MaskedLM(MaskedTokenTask):
             "mask_positions": (masks[None] + 1).astype("int32"),
         }
         return features, [(int(starts[mask]), int(ends[mask])) for mask in masks]
+
+
+def _has_labels(x: Any) -> bool:
+    return is_dataset(x) and isinstance(x.element_spec, tuple) and len(x.element_spec) > 1
 
 
 def masked_token_loss() -> keras.losses.Loss:

@@ -83,8 +83,12 @@ class Pretrainer(MaskedTokenTask):
         super().__init__(
             inputs=inputs, outputs=outputs, preprocessor=preprocessor, name=name, **kwargs
         )
-        self.backbone = backbone
         self.next_sentence = next_sentence
+        self.backbone = backbone
+
+    @property
+    def uses_pooler(self) -> bool:
+        return self.next_sentence
 
     @property
     def heads(self) -> dict[str, Any]:

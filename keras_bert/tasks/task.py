@@ -28,6 +28,15 @@ class Task(TokenModel):
 
     backbone: Backbone
 
+    @property
+    def uses_pooler(self) -> bool:
+        """Whether the outputs depend on the encoder's pooler.
+
+        If not, training leaves it alone. It would get no gradient, of which TensorFlow warns, and
+        on JAX its weights would decay.
+        """
+        return True
+
     def __init__(
         self, *args: Any, preprocessor: TextClassifierPreprocessor | None = None, **kwargs: Any
     ) -> None:
@@ -59,6 +68,27 @@ class Task(TokenModel):
                 "checkpoint that has a vocabulary."
             )
         return self._preprocessor
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return self._without_idle(super().trainable_variables)
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        return self._without_idle(super().trainable_weights)
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        return _others(self.variables, self.trainable_variables)
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        return _others(self.weights, self.trainable_weights)
+
+    def _without_idle(self, variables: list[Any]) -> list[Any]:
+        if self.uses_pooler or not hasattr(self, "backbone"):
+            return variables
+        return _others(variables, self.backbone.pooler.variables)
 
     def fit(
         self,
@@ -286,6 +316,13 @@ class Task(TokenModel):
         if not trainable:  # True would thaw what is frozen inside
             task.trainable = False
         return task
+
+
+def _others(variables: list[Any], known: list[Any]) -> list[Any]:
+    """Those variables that are not among the known ones, in their order."""
+    # Compared with ==, variables would compare their values.
+    known_ids = {id(variable) for variable in known}
+    return [variable for variable in variables if id(variable) not in known_ids]
 
 
 def _split_off_validation(

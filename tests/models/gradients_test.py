@@ -30,7 +30,9 @@ def gradients(model: Pretrainer, inputs=INPUTS) -> dict[str, np.ndarray]:
     """By one step of gradient descent at rate 1."""
     before = numpy_bert.weights_of(model)
     if not model.compiled:
-        model.compile(keras.optimizers.SGD(1.0), loss=dict.fromkeys(COMBINATION, combine))
+        model.compile(
+            keras.optimizers.SGD(1.0), loss=dict.fromkeys(COMBINATION, combine), metrics=[]
+        )
     model.train_on_batch(inputs, COMBINATION)
     after = numpy_bert.weights_of(model)
     model.set_weights(list(before.values()))

@@ -81,6 +81,35 @@ def test_presets_keep_everything(task, masked_lm, tmp_path):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), other.numpy())
 
 
+def test_learns_from_text():
+    keras.utils.set_random_seed(0)
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    model = MaskedLM(Backbone(SMALL), preprocessor, masking={"mask_selection_rate": 0.3})
+    model.compile(keras.optimizers.AdamW(0.01))
+    texts = ["the cat sat on the mat.", "é cat sat."] * 32
+    pooler = [keras.ops.convert_to_numpy(v) for v in model.backbone.pooler.variables]
+    before = model.evaluate(texts, verbose=0)
+    assert model.evaluate(texts, verbose=0) == before
+    history = model.fit(texts, validation_data=(texts, None), epochs=15, verbose=0).history
+    after = model.evaluate(texts, verbose=0, return_dict=True)
+    assert after["loss"] < 0.6 * before[0]
+    assert after["accuracy"] > before[1] + 0.2
+    np.testing.assert_allclose(history["val_loss"][-1], after["loss"], rtol=1e-4)
+    # No masked token depends on it: neither gradient nor weight decay
+    for variable, value in zip(model.backbone.pooler.variables, pooler, strict=True):
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), value)
+    assert len(model.trainable_variables) + len(model.non_trainable_variables) == (
+        len(model.variables)
+    )
+
+
+def test_text_has_no_labels(masked_lm):
+    with pytest.raises(ValueError, match="neither labels nor weights"):
+        masked_lm.fit(["the cat"], [1])
+    with pytest.raises(ValueError, match="`fill` takes text"):
+        masked_lm.predict(["the cat"])
+
+
 def test_keras_file(masked_lm, tmp_path):
     masked_lm.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
