@@ -32,6 +32,7 @@ def test_losses_of_a_random_bert(tmp_path):
 
 
 @pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes")
+@pytest.mark.filterwarnings("ignore:.*no classifier head:keras_bert.checkpoints.CheckpointWarning")
 def test_losses_of_minilm_on_mrpc():
     from training import glue
     from training.pretrained import minilm_folder
