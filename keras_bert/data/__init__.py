@@ -7,7 +7,11 @@ from keras_bert.data.instances import Instance, InstanceMaker
 from keras_bert.data.masking import MaskedLMMasker
 from keras_bert.data.packing import pack_sequences, packed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
-from keras_bert.data.record_reading import pretraining_batches, ragged_pretraining_batches
+from keras_bert.data.record_reading import (
+    check_record_files,
+    pretraining_batches,
+    ragged_pretraining_batches,
+)
 from keras_bert.data.records import InstanceEncoder, write_records
 from keras_bert.data.static_masking import StaticMasker
 from keras_bert.data.token_store import TokenStore, TokenStoreWriter
@@ -22,6 +26,7 @@ __all__ = [
     "TokenStore",
     "TokenStoreWriter",
     "bucket_lengths",
+    "check_record_files",
     "length_bucketed_batches",
     "pack_sequences",
     "packed_batches",

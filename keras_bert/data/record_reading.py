@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.batching import length_bucketed_batches, pad_to_length
-
-Features = dict[str, Any]
+from keras_bert.data.record_parsing import Features, RecordParser
 
 # Records that are shuffled among themselves, on top of the order of the files.
 SHUFFLE_BUFFER = 10_000
 _FILES_AT_ONCE = 16
-_MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 def pretraining_batches(
@@ -55,7 +53,7 @@ def pretraining_batches(
             the record and the feature.
     """
     paths = _paths(files)
-    parser = _Parser(paths[0], sequence_length, vocabulary_size)
+    parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     records = _records(paths, shuffle_seed)
     rows = batch_size if drop_remainder else None
     if buckets is None:
@@ -93,116 +91,35 @@ def ragged_pretraining_batches(
         `(batch, None)`, and without `padding_mask`.
     """
     paths = _paths(files)
-    parser = _Parser(paths[0], sequence_length, vocabulary_size)
+    parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     batches = _records(paths, shuffle_seed).batch(batch_size)
     batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
     return batches.map(lambda ragged, rest: ragged | rest[0]).prefetch(tf.data.AUTOTUNE)
 
 
-class _Parser:
-    """Parses a batch of records, and says of a bad one in which file it is.
+def check_record_files(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> int:
+    """Reads TFRecord files to their ends, since TensorFlow's error for a torn one names no file.
 
     Args:
-        path: A file whose first record says which features there are.
-        sequence_length: The longest row.
-        vocabulary_size: How many ids there are, if that is to be checked.
+        files: Files, or a pattern.
+
+    Returns:
+        How many records there are.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        ValueError: If a file is torn or its checksums do not fit; the message names it.
     """
-
-    def __init__(self, path: str, sequence_length: int, vocabulary_size: int | None) -> None:
-        first = _first_record(path)
-        self._sequence_length = sequence_length
-        self._vocabulary_size = vocabulary_size
-        is_masked = "masked_lm_positions" in first
-        needed = ["input_ids", "segment_ids", *(_MASK_FEATURES if is_masked else ["word_starts"])]
-        missing = [name for name in needed if name not in first]
-        if missing:
-            raise ValueError(
-                f"{path}: the first record lacks {', '.join(missing)}; it has {sorted(first)}."
-            )
-        optional = ("input_mask", "next_sentence_labels")
-        self._names = [*needed, *(name for name in optional if name in first)]
-        self._slots = len(first["masked_lm_positions"].int64_list.value) if is_masked else 0
-
-    def __call__(
-        self, records: tf.Tensor, files: tf.Tensor, numbers: tf.Tensor
-    ) -> tuple[dict[str, tf.RaggedTensor], tuple[Features]]:
-        """Ragged features of rows, and in a tuple the dict of those of another length.
-
-        Args:
-            records: Serialized examples `(batch,)`.
-            files: The file of each, `(batch,)`.
-            numbers: Its number in the file from 0, int64 `(batch,)`.
-        """
-        places = tf.strings.join([files, ", record ", tf.strings.as_string(numbers)])
-        spec = {name: _ragged_feature(name) for name in self._names}
-        parsed = tf.io.parse_example(records, spec, example_names=places)
-        self._check_lengths(parsed, places)
-        rows = {"token_ids": parsed["input_ids"], "segment_ids": parsed["segment_ids"]}
-        if "word_starts" in parsed:
-            rows["word_starts"] = parsed["word_starts"]
-        if "input_mask" in parsed:
-            is_real = tf.cast(parsed["input_mask"], tf.bool)
-            rows = {name: tf.ragged.boolean_mask(row, is_real) for name, row in rows.items()}
-        self._check_values(rows, parsed, places)
-        dtypes = {"word_starts": tf.bool}
-        rows = {name: tf.cast(row, dtypes.get(name, tf.int32)) for name, row in rows.items()}
-        return rows, (self._rest(parsed),)
-
-    def _rest(self, parsed: dict[str, tf.RaggedTensor]) -> Features:
-        rest = {}
-        for name in _MASK_FEATURES:
-            if name in parsed:
-                dense = parsed[name].to_tensor(shape=(None, self._slots))
-                dtype = tf.float32 if name == "masked_lm_weights" else tf.int32
-                rest[name.replace("masked_lm", "mask")] = tf.cast(dense, dtype)
-        if "next_sentence_labels" in parsed:
-            labels = parsed["next_sentence_labels"].to_tensor(shape=(None, 1))
-            rest["next_sentence_labels"] = tf.cast(labels[:, 0], tf.int32)
-        return rest
-
-    def _check_lengths(self, parsed: dict[str, tf.RaggedTensor], places: tf.Tensor) -> None:
-        lengths = parsed["input_ids"].row_lengths()
-        _check(lengths > 0, places, "input_ids", "expected at least 1 value")
-        for name in self._names:
-            if name in _MASK_FEATURES:
-                wanted, words = tf.constant(self._slots, tf.int64), f"{self._slots} values"
-            elif name == "next_sentence_labels":
-                wanted, words = tf.constant(1, tf.int64), "1 value"
-            else:
-                wanted, words = lengths, "as many values as input_ids"
-            _check(parsed[name].row_lengths() == wanted, places, name, f"expected {words}")
-
-    def _check_values(
-        self,
-        rows: dict[str, tf.RaggedTensor],
-        parsed: dict[str, tf.RaggedTensor],
-        places: tf.Tensor,
-    ) -> None:
-        lengths = rows["token_ids"].row_lengths()
-        fits = lengths <= self._sequence_length
-        _check(fits, places, "input_ids", f"expected at most {self._sequence_length} tokens")
-        limits = [("segment_ids", 2), ("next_sentence_labels", 2)]
-        if self._vocabulary_size is not None:
-            limits += [(name, self._vocabulary_size) for name in ("input_ids", "masked_lm_ids")]
-        for name, limit in limits:
-            if name in parsed:
-                is_good = (parsed[name] >= 0) & (parsed[name] < limit)
-                good_rows = tf.reduce_all(is_good, axis=1)
-                _check(good_rows, places, name, f"expected values in [0, {limit})")
-        if self._slots:
-            positions = parsed["masked_lm_positions"].to_tensor(shape=(None, self._slots))
-            is_good = tf.reduce_all((positions >= 0) & (positions < lengths[:, None]), axis=1)
-            _check(is_good, places, "masked_lm_positions", "expected places in the row")
-
-
-def _check(good: tf.Tensor, places: tf.Tensor, feature: str, expected: str) -> None:
-    bad = tf.boolean_mask(places, ~good)[:1]
-    tf.debugging.Assert(tf.reduce_all(good), [f"Feature {feature}: {expected}, in", bad])
-
-
-def _ragged_feature(name: str) -> tf.io.RaggedFeature:
-    dtype = tf.float32 if name == "masked_lm_weights" else tf.int64
-    return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+    total = 0
+    for path in _paths(files):
+        records = tf.data.TFRecordDataset(path)
+        try:
+            total += int(records.reduce(np.int64(0), lambda count, _: count + 1))
+        except tf.errors.DataLossError as error:
+            raise ValueError(f"{path} is torn or broken: {error.message}.") from None
+    return total
 
 
 def _merged(
@@ -240,14 +157,3 @@ def _records(paths: list[str], shuffle_seed: int | None) -> tf.data.Dataset:
 def _records_of(path: tf.Tensor) -> tf.data.Dataset:
     records = tf.data.TFRecordDataset(path).enumerate()
     return records.map(lambda number, record: (record, path, number))
-
-
-def _first_record(path: str) -> Any:
-    for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
-        try:
-            return dict(tf.train.Example.FromString(record).features.feature)
-        except Exception as error:  # protobuf's own, of a type that depends on its build
-            raise ValueError(
-                f"{path}: the first record is no tf.train.Example ({error})."
-            ) from None
-    raise ValueError(f"{path}: has no records.")

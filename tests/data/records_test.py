@@ -9,6 +9,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data.instances import Instance, InstanceMaker  # noqa: E402
 from keras_bert.data.record_reading import (  # noqa: E402
+    check_record_files,
     pretraining_batches,
     ragged_pretraining_batches,
 )
@@ -269,6 +270,18 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     write_records(path, [example({"input_ids": [5], "label": [1]})])
     with pytest.raises(ValueError, match=r"a.tfrecord: the first record lacks segment_ids, word"):
         batches(path)
+
+
+def test_a_torn_file_is_found(tmp_path):
+    good = write(tmp_path / "a.tfrecord", instances(), encoder(masked=False))
+    num_records = len(rows_of(batches(good)))
+    content = good.read_bytes()
+    assert check_record_files(tmp_path / "*.tfrecord") == num_records
+    torn = tmp_path / "b.tfrecord"
+    for broken in (content[: len(content) // 2], content[:100] + b"?" + content[101:]):
+        torn.write_bytes(broken)
+        with pytest.raises(ValueError, match=r"b.tfrecord is torn or broken: .* record at"):
+            check_record_files(tmp_path / "*.tfrecord")
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
