@@ -5,6 +5,8 @@ import keras
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.needs_tensorflow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
