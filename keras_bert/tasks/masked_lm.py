@@ -15,12 +15,11 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.presets import preprocessor_for
+from keras_bert.tasks.presets import preprocessor_config
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text
 
 if TYPE_CHECKING:
-    from keras_bert.checkpoints import Checkpoint
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 
@@ -70,7 +69,9 @@ class MaskedTokenTask(Task):
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         task = cls(
             Backbone(checkpoint.config, dtype=dtype),
-            preprocessor=_preprocessor_if_any(checkpoint, sequence_length),
+            preprocessor=(
+                preprocessor_config(checkpoint, sequence_length) if checkpoint.vocabulary else None
+            ),
             **kwargs,
         )
         if load_weights:
@@ -104,7 +105,8 @@ class MaskedLM(MaskedTokenTask):
 
     Args:
         backbone: The encoder.
-        preprocessor: Text to features; without one the task takes ids.
+        preprocessor: Text to features, or the config of what makes them; without one the task
+            takes ids.
         masking: How the tokens of text are masked: options of
             `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as `{"unit": "word"}`.
         name: The model's name.
@@ -135,7 +137,7 @@ class MaskedLM(MaskedTokenTask):
     def __init__(
         self,
         backbone: Backbone,
-        preprocessor: TextClassifierPreprocessor | None = None,
+        preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
         *,
         masking: dict[str, Any] | None = None,
         name: str = "masked_lm",
@@ -145,9 +147,13 @@ class MaskedLM(MaskedTokenTask):
         sequence_output = encode(backbone, inputs)["sequence_output"]
         logits = masked_lm_logits(backbone, sequence_output, inputs["mask_positions"])
         super().__init__(
-            inputs=inputs, outputs=logits, preprocessor=preprocessor, name=name, **kwargs
+            inputs=inputs,
+            outputs=logits,
+            backbone=backbone,
+            preprocessor=preprocessor,
+            name=name,
+            **kwargs,
         )
-        self.backbone = backbone
         self.masking = dict(masking or {})
 
     def compile(
@@ -291,12 +297,3 @@ def masked_token_loss() -> keras.losses.Loss:
 def masked_token_metrics() -> list[keras.metrics.Metric]:
     """Accuracy and perplexity, each token by its weight."""
     return [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), Perplexity()]
-
-
-def _preprocessor_if_any(
-    checkpoint: Checkpoint, sequence_length: int | None
-) -> TextClassifierPreprocessor | None:
-    if checkpoint.vocabulary is None:
-        return None
-    saved = checkpoint.task or {}
-    return preprocessor_for(checkpoint, sequence_length or saved.get("sequence_length"))

@@ -31,7 +31,8 @@ class Pretrainer(MaskedTokenTask):
 
     Args:
         backbone: The encoder.
-        preprocessor: Text to features; without one the task takes ids.
+        preprocessor: Text to features, or the config of what makes them; without one the task
+            takes ids.
         next_sentence: Whether the second objective is there.
         name: The model's name.
 
@@ -63,7 +64,7 @@ class Pretrainer(MaskedTokenTask):
     def __init__(
         self,
         backbone: Backbone,
-        preprocessor: TextClassifierPreprocessor | None = None,
+        preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
         *,
         next_sentence: bool = True,
         name: str = "pretrainer",
@@ -81,10 +82,14 @@ class Pretrainer(MaskedTokenTask):
                 backbone, encoded["pooled_output"]
             )
         super().__init__(
-            inputs=inputs, outputs=outputs, preprocessor=preprocessor, name=name, **kwargs
+            inputs=inputs,
+            outputs=outputs,
+            backbone=backbone,
+            preprocessor=preprocessor,
+            name=name,
+            **kwargs,
         )
         self.next_sentence = next_sentence
-        self.backbone = backbone
 
     @property
     def uses_pooler(self) -> bool:

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel, check_ids
+from keras_bert.tasks.presets import check_preprocessor
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
-
-if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -22,11 +20,9 @@ DEFAULT_BATCH_SIZE = 32
 class Task(TokenModel):
     """An encoder, a head, and a preprocessor that makes the model's features of text.
 
-    Subclasses build the functional model and set `backbone`. Wherever Keras' own methods take
-    arrays of ids, this class also takes text.
+    Subclasses build the functional model and hand it over with its `backbone`. Wherever Keras' own
+    methods take arrays of ids, this class also takes text.
     """
-
-    backbone: Backbone
 
     @property
     def uses_pooler(self) -> bool:
@@ -38,29 +34,38 @@ class Task(TokenModel):
         return True
 
     def __init__(
-        self, *args: Any, preprocessor: TextClassifierPreprocessor | None = None, **kwargs: Any
+        self, *args: Any, backbone: Backbone, preprocessor: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._preprocessor = preprocessor
-        self._preprocessor_config: dict[str, Any] | None = None
+        if preprocessor is not None:
+            check_preprocessor(preprocessor, backbone.config)
+        self.backbone = backbone
+        # A config becomes a preprocessor when one is asked for: ids need no TensorFlow.
+        is_config = isinstance(preprocessor, dict)
+        self._preprocessor = None if is_config else preprocessor
+        self._preprocessor_config: dict[str, Any] | None = preprocessor if is_config else None
 
     @property
     def config(self) -> Any:
         """The encoder's `BertConfig`."""
         return self.backbone.config
 
+    @staticmethod
+    def preprocessor_from_config(config: dict[str, Any]) -> Any:
+        """The preprocessor of a config; tasks that have another kind override this."""
+        from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+        return TextClassifierPreprocessor.from_config(config)
+
     @property
-    def preprocessor(self) -> TextClassifierPreprocessor:
+    def preprocessor(self) -> Any:
         """Text to features.
 
         Raises:
             ValueError: If the task was made without one.
         """
         if self._preprocessor is None and self._preprocessor_config is not None:
-            # A saved model may be loaded to train on ids where TensorFlow is missing.
-            from keras_bert.data.preprocessors import TextClassifierPreprocessor
-
-            self._preprocessor = TextClassifierPreprocessor.from_config(self._preprocessor_config)
+            self._preprocessor = self.preprocessor_from_config(self._preprocessor_config)
         if self._preprocessor is None:
             raise ValueError(
                 f"This {type(self).__name__} has no preprocessor, so it takes token ids and no "
@@ -307,12 +312,10 @@ class Task(TokenModel):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
-        preprocessor = config.pop("preprocessor", None)
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )
         task = cls(**config)
-        task._preprocessor_config = preprocessor
         if not trainable:  # True would thaw what is frozen inside
             task.trainable = False
         return task

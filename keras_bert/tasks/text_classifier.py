@@ -16,7 +16,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.presets import preprocessor_for
+from keras_bert.tasks.presets import preprocessor_config
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class TextClassifier(Task):
         backbone: The encoder.
         num_classes: Width of the output; 1 makes a regression. May be left out where
             `class_names` are given.
-        preprocessor: Text to features; without one the task takes ids.
+        preprocessor: Text to features, or the config of what makes them; without one the task
+            takes ids.
         class_names: The classes' names in the order of their ids. With them, labels may be
             names, and answers are.
         dropout: Rate on the pooled output; `None` takes the config's.
@@ -62,7 +63,7 @@ class TextClassifier(Task):
         self,
         backbone: Backbone,
         num_classes: int | None = None,
-        preprocessor: TextClassifierPreprocessor | None = None,
+        preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
         *,
         class_names: Sequence[str] | None = None,
         dropout: float | None = None,
@@ -71,8 +72,6 @@ class TextClassifier(Task):
     ) -> None:
         num_classes = _checked_num_classes(num_classes, class_names)
         config = backbone.config
-        if preprocessor is not None:
-            _check_preprocessor(preprocessor, backbone)
 
         # === Layers ===
         head = ClassificationHead(
@@ -86,10 +85,14 @@ class TextClassifier(Task):
         inputs = token_inputs()
         logits = head(backbone(inputs)["pooled_output"])
         super().__init__(
-            inputs=inputs, outputs=logits, preprocessor=preprocessor, name=name, **kwargs
+            inputs=inputs,
+            outputs=logits,
+            backbone=backbone,
+            preprocessor=preprocessor,
+            name=name,
+            **kwargs,
         )
 
-        self.backbone = backbone
         self.head = head
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
@@ -140,7 +143,7 @@ class TextClassifier(Task):
         task = cls(
             Backbone(checkpoint.config, dtype=dtype),
             head_classes if wanted is None else wanted,
-            preprocessor_for(checkpoint, sequence_length or saved.get("sequence_length")),
+            preprocessor_config(checkpoint, sequence_length),
             class_names=class_names,
             dropout=saved.get("dropout") if dropout is None else dropout,
         )
@@ -302,17 +305,3 @@ def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | N
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
     return num_classes
-
-
-def _check_preprocessor(preprocessor: TextClassifierPreprocessor, backbone: Backbone) -> None:
-    config = backbone.config
-    if preprocessor.sequence_length > config.max_sequence_length:
-        raise ValueError(
-            f"The preprocessor makes rows of up to {preprocessor.sequence_length} tokens; the "
-            f"encoder has positions for {config.max_sequence_length}."
-        )
-    if preprocessor.tokenizer.vocabulary_size > config.vocabulary_size:
-        raise ValueError(
-            f"The preprocessor's vocabulary has {preprocessor.tokenizer.vocabulary_size} tokens; "
-            f"the encoder's has {config.vocabulary_size}."
-        )
