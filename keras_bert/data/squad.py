@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD's files, versions 1.1 and 2.0: questions on passages, and where the answers lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+
+class SquadError(ValueError):
+    """A file is malformed; the message names article, paragraph and question."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanAnswer:
+    """An answer, and where it lies in its passage.
+
+    Args:
+        text: The answer, word for word as in the passage.
+        start: Its first character, in code points from the passage's beginning.
+    """
+
+    text: str
+    start: int
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionExample:
+    """A question on a passage.
+
+    Args:
+        id: What predictions are filed under.
+        question: The question.
+        context: The passage.
+        answers: The answers that people gave; none if the passage has none, `None` if it is not
+            known.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[SpanAnswer, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadFile:
+    """What a file holds.
+
+    Args:
+        path: The file.
+        has_unanswerable: Whether it says which questions are unanswerable, as version 2.0 does.
+        examples: The questions, in the order of the file.
+        skipped: What was wrong with each article, paragraph or question that was left out.
+    """
+
+    path: str
+    has_unanswerable: bool
+    examples: tuple[QuestionExample, ...]
+    skipped: tuple[str, ...]
+
+
+def read_squad(
+    path: str | os.PathLike[str], *, labelled: bool = True, skip_bad: bool = False
+) -> SquadFile:
+    """Reads a file in the JSON of SQuAD 1.1 or 2.0.
+
+    Every answer must lie where the file says that it does, counted in code points, in any
+    language. A byte order mark at the beginning is passed over.
+
+    Args:
+        path: The file.
+        labelled: Whether every question must have answers, or say that it has none.
+        skip_bad: Whether what is malformed is left out and listed, instead of raised.
+
+    Raises:
+        SquadError: If the file is malformed; the message names article, paragraph and question.
+            A file that is no JSON, or has no articles, is refused whatever `skip_bad` is.
+        FileNotFoundError: If there is no such file.
+    """
+    path = os.fspath(path)
+    reader = _Reader(path, labelled, skip_bad)
+    examples = tuple(reader.examples(_load_json(path)))
+    return SquadFile(path, reader.has_unanswerable, examples, tuple(reader.skipped))
+
+
+def _load_json(path: str) -> Any:
+    with open(path, encoding="utf-8-sig") as file:
+        try:
+            return json.load(file)
+        except ValueError as error:  # JSON's errors, and those of UTF-8
+            raise SquadError(f"{path} is not JSON in UTF-8: {error}") from error
+
+
+class _Reader:
+    """Walks through a file, and knows what has been met so far."""
+
+    def __init__(self, path: str, labelled: bool, skip_bad: bool) -> None:
+        self.path = path
+        self.labelled = labelled
+        self.skip_bad = skip_bad
+        self.has_unanswerable = False
+        self.skipped: list[str] = []
+        self._ids: set[str] = set()
+
+    def examples(self, content: Any) -> Iterator[QuestionExample]:
+        articles = _field(content, "data", list, self.path)
+        for number, article in enumerate(articles, start=1):
+            where = f"{self.path}: article {number}"
+            if isinstance(article, dict) and isinstance(article.get("title"), str):
+                where += f" ({article['title']!r})"
+            for index, paragraph in enumerate(self._list(article, "paragraphs", where), start=1):
+                yield from self._questions(paragraph, f"{where}, paragraph {index}")
+
+    def _questions(self, paragraph: Any, where: str) -> Iterator[QuestionExample]:
+        questions = self._list(paragraph, "qas", where)
+        try:
+            context = _text(paragraph, "context", where) if questions else ""
+        except SquadError as error:
+            self._skip(error)
+            return
+        for index, question in enumerate(questions, start=1):
+            try:
+                yield self._example(question, context, f"{where}, question {index}")
+            except SquadError as error:
+                self._skip(error)
+
+    def _example(self, question: Any, context: str, where: str) -> QuestionExample:
+        question_id = _text(question, "id", where)
+        where += f" (id {question_id!r})"
+        if question_id in self._ids:
+            raise SquadError(f"{where}: another question has this id")
+        example = QuestionExample(
+            question_id,
+            _text(question, "question", where),
+            context,
+            self._answers(question, context, where),
+        )
+        self._ids.add(question_id)
+        return example
+
+    def _answers(
+        self, question: dict[str, Any], context: str, where: str
+    ) -> tuple[SpanAnswer, ...] | None:
+        is_impossible = False
+        if "is_impossible" in question:
+            is_impossible = _field(question, "is_impossible", bool, where)
+            self.has_unanswerable = True
+        if "answers" not in question and (is_impossible or not self.labelled):
+            return () if is_impossible else None
+        answers = _field(question, "answers", list, where)
+        if is_impossible and answers:
+            raise SquadError(f"{where}: is_impossible is true, and there are answers")
+        if not answers and not is_impossible:
+            if self.labelled:
+                raise SquadError(f"{where}: answers is empty, and is_impossible is not true")
+            return None
+        return tuple(
+            _answer(answer, context, f"{where}, answer {index}")
+            for index, answer in enumerate(answers, start=1)
+        )
+
+    def _list(self, value: Any, name: str, where: str) -> list[Any]:
+        try:
+            found: list[Any] = _field(value, name, list, where)
+        except SquadError as error:
+            self._skip(error)
+            return []
+        return found
+
+    def _skip(self, error: SquadError) -> None:
+        if not self.skip_bad:
+            raise error
+        self.skipped.append(str(error))
+
+
+def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
+    text, start = _text(answer, "text", where), _field(answer, "answer_start", int, where)
+    check_span(text, start, context, where)
+    return SpanAnswer(text, start)
+
+
+def check_span(text: str, start: int, context: str, where: str) -> None:
+    """Raises if an answer is empty, or not where it is said to lie.
+
+    Raises:
+        SquadError: Says what stands there instead.
+    """
+    if not text:
+        raise SquadError(f"{where}: the text is empty")
+    found = context[start : start + len(text)] if start >= 0 else ""
+    if found != text:
+        raise SquadError(
+            f"{where}: {text!r} is not at answer_start {start}, where the context has {found!r}"
+        )
+
+
+_TYPE_NAMES = {str: "a string", int: "a whole number", bool: "true or false", list: "a list"}
+
+
+def _field(value: Any, name: str, kind: type, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise SquadError(f"{where} is {_short(value)}, expected an object")
+    if name not in value:
+        raise SquadError(f"{where}: the field {name!r} is missing")
+    found = value[name]
+    # To Python, true is a whole number.
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise SquadError(f"{where}: {name} is {_short(found)}, expected {_TYPE_NAMES[kind]}")
+    return found
+
+
+def _text(value: Any, name: str, where: str) -> str:
+    text: str = _field(value, name, str, where)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SquadError(
+            f"{where}: character {error.start} of {name} is half of a surrogate pair"
+        ) from error
+    return text
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

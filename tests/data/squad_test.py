@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading SQuAD's files, whole and malformed."""
+
+import copy
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert.data.squad import SpanAnswer, SquadError, read_squad  # noqa: E402
+
+CONTEXT = "Zürich 🏔 liegt am Zürichsee. 東京は日本の首都です。"
+QUESTIONS = [
+    {
+        "id": "q1",
+        "question": "Wo liegt Zürich?",
+        "answers": [{"text": "am Zürichsee", "answer_start": 15}],
+    },
+    {
+        "id": "q2",
+        "question": "日本の首都は?",
+        "answers": [{"text": "東京", "answer_start": 29}, {"text": "東京は", "answer_start": 29}],
+    },
+]
+
+
+def content(version="1.1", **unanswerable):
+    questions = copy.deepcopy(QUESTIONS)
+    if version == "v2.0":
+        for question in questions:
+            question["is_impossible"] = False
+        questions.append(
+            {"id": "q3", "question": "?", "answers": [], "is_impossible": True, **unanswerable}
+        )
+    paragraph = {"context": CONTEXT, "qas": questions}
+    return {"version": version, "data": [{"title": "Orte", "paragraphs": [paragraph]}]}
+
+
+def write(path, value, encoding="utf-8"):
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding=encoding)
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_answers_lie_at_code_points_whatever_the_script(tmp_path, encoding):
+    file = read_squad(write(tmp_path / "squad.json", content(), encoding))
+    assert not file.has_unanswerable
+    assert file.skipped == ()
+    assert [example.id for example in file.examples] == ["q1", "q2"]
+    assert file.examples[1].answers == (SpanAnswer("東京", 29), SpanAnswer("東京は", 29))
+    assert all(example.context == CONTEXT for example in file.examples)
+
+
+def test_version_2_says_which_questions_have_no_answer(tmp_path):
+    plausible = {"plausible_answers": [{"text": "Zürich", "answer_start": 0}]}
+    file = read_squad(write(tmp_path / "squad.json", content("v2.0", **plausible)))
+    assert file.has_unanswerable
+    assert [len(example.answers) for example in file.examples] == [1, 2, 0]
+
+
+def test_a_test_set_needs_no_answers(tmp_path):
+    value = content()
+    del value["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    value["data"][0]["paragraphs"][0]["qas"][1]["answers"] = []
+    path = write(tmp_path / "squad.json", value)
+    examples = read_squad(path, labelled=False).examples
+    assert [example.answers for example in examples] == [None, None]
+    with pytest.raises(SquadError, match=r"question 1 .*'answers' is missing"):
+        read_squad(path)
+
+
+def article(value):
+    return value["data"][0]
+
+
+def paragraph(value):
+    return article(value)["paragraphs"][0]
+
+
+def question(value, index=0):
+    return paragraph(value)["qas"][index]
+
+
+def answer(value):
+    return question(value)["answers"][0]
+
+
+# What is changed, and what the message says behind the file's name
+MALFORMED = {
+    "no articles": (lambda v: v.pop("data"), "the field 'data' is missing"),
+    "article": (lambda v: v["data"].append([1]), r"article \d is \[1\], expected an object"),
+    "paragraphs": (
+        lambda v: article(v).update(paragraphs="x"),
+        r"article 1 \('Orte'\): paragraphs is 'x', expected a list",
+    ),
+    "context": (lambda v: paragraph(v).pop("context"), "paragraph 1: the field 'context'"),
+    "id": (lambda v: question(v).update(id=7), "question 1: id is 7, expected a string"),
+    "same id": (lambda v: question(v, 1).update(id="q1"), r"'q1'\): another question has this id"),
+    "question": (lambda v: question(v).pop("question"), r"question 1 \(id 'q1'\): the field"),
+    "surrogate": (
+        lambda v: question(v).update(question="a\ud83d"),
+        "character 1 of question is half of a surrogate pair",
+    ),
+    "no answer": (lambda v: question(v).update(answers=[]), "answers is empty"),
+    "contradiction": (
+        lambda v: question(v).update(is_impossible=True),
+        "is_impossible is true, and there are answers",
+    ),
+    "is_impossible": (
+        lambda v: question(v).update(is_impossible=0),
+        "is_impossible is 0, expected true or false",
+    ),
+    "empty": (lambda v: answer(v).update(text=""), "answer 1: the text is empty"),
+    "start's type": (
+        lambda v: answer(v).update(answer_start="15"),
+        r"article 1 \('Orte'\), paragraph 1, question 1 \(id 'q1'\), answer 1: answer_start is "
+        "'15', expected a whole number",
+    ),
+    "offset": (
+        lambda v: answer(v).update(answer_start=16),
+        "'am Zürichsee' is not at answer_start 16, where the context has 'm Zürichsee.'",
+    ),
+    "before": (lambda v: answer(v).update(answer_start=-1), "is not at answer_start -1"),
+    "behind": (lambda v: answer(v).update(answer_start=999), "where the context has ''"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_file_names_the_place(tmp_path, case):
+    change, message = MALFORMED[case]
+    value = content()
+    change(value)
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(SquadError, match=message) as raised:
+        read_squad(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("case", [case for case in MALFORMED if case != "no articles"])
+def test_what_is_bad_can_be_left_out_and_is_listed(tmp_path, case):
+    change, message = MALFORMED[case]
+    value = content("v2.0")
+    value["data"].append(copy.deepcopy(value["data"][0]))
+    for number, item in enumerate(value["data"][1]["paragraphs"][0]["qas"], start=4):
+        item["id"] = f"q{number}"
+    change(value)
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps(value))
+    file = read_squad(path, skip_bad=True)
+    assert len(file.skipped) == 1
+    with pytest.raises(SquadError, match=message):
+        raise SquadError(file.skipped[0])
+    assert {"q4", "q5", "q6"} <= {example.id for example in file.examples}
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", '{"data": 3}', '{"data": [}'])
+def test_what_is_no_squad_file_is_always_refused(tmp_path, text):
+    path = tmp_path / "squad.json"
+    path.write_text(text)
+    with pytest.raises(SquadError, match=r"squad\.json"):
+        read_squad(path, skip_bad=True)
+
+
+def test_bytes_that_are_no_utf_8_are_refused(tmp_path):
+    path = tmp_path / "squad.json"
+    path.write_bytes(b'{"data": ["\xff"]}')
+    with pytest.raises(SquadError, match="not JSON in UTF-8"):
+        read_squad(path)
+
+
+@pytest.mark.skipif("KERAS_BERT_DATA" not in os.environ, reason="needs the data sets")
+@pytest.mark.parametrize(
+    ("name", "count", "unanswerable"),
+    [("dev-v1.1.json", 10570, 0), ("dev-v2.0-rebuilt.json", 11873, 5943)],
+)
+def test_the_published_files_are_read_whole(name, count, unanswerable):
+    file = read_squad(Path(os.environ["KERAS_BERT_DATA"]) / "squad" / name)
+    assert len(file.examples) == count
+    assert sum(not example.answers for example in file.examples) == unanswerable
+    assert file.has_unanswerable == bool(unanswerable)
