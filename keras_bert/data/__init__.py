@@ -2,11 +2,14 @@
 """tf.data pipelines: from text to batches of ids."""
 
 from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.conll import TaggedText, read_conll, write_conll
 from keras_bert.data.corpus import read_corpus
 from keras_bert.data.instances import Instance, InstanceMaker
 from keras_bert.data.masking import MaskedLMMasker
+from keras_bert.data.next_tokens import NextTokenTargets
 from keras_bert.data.packing import pack_sequences, packed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
+from keras_bert.data.pretraining_stream import PretrainingStream, pretraining_examples
 from keras_bert.data.record_reading import (
     check_record_files,
     pretraining_batches,
@@ -21,7 +24,10 @@ __all__ = [
     "InstanceEncoder",
     "InstanceMaker",
     "MaskedLMMasker",
+    "NextTokenTargets",
+    "PretrainingStream",
     "StaticMasker",
+    "TaggedText",
     "TextClassifierPreprocessor",
     "TokenStore",
     "TokenStoreWriter",
@@ -31,7 +37,10 @@ __all__ = [
     "pack_sequences",
     "packed_batches",
     "pretraining_batches",
+    "pretraining_examples",
     "ragged_pretraining_batches",
+    "read_conll",
     "read_corpus",
+    "write_conll",
     "write_records",
 ]

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words with labels in columns, as the shared tasks of CoNLL have them: a word a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+DOCUMENT_START = "-DOCSTART-"
+_BLANK = " \t\r"
+_NO_VALUE = "_"
+# CoNLL-U's lines for words that are written as one ("1-2") or not at all ("8.1").
+_NOT_A_WORD = re.compile(r"\d+[-.]\d+")
+_NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
+
+Separator = Literal["auto", "tab", "space"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TaggedText:
+    """Sentences of words, with what is known about them.
+
+    Args:
+        words: The words of each sentence.
+        labels: The label of each word; `None` for text without labels.
+        document_starts: Which sentences open a document; `None` where the file marks no
+            documents, so that no sentence has neighbours.
+        path: The file, or in words where the text comes from.
+    """
+
+    words: list[list[str]]
+    labels: list[list[str]] | None
+    document_starts: list[int] | None = None
+    path: str = ""
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def by_document(self, values: Sequence[Any]) -> list[list[Any]]:
+        """Groups what there is one of for each sentence by document.
+
+        Args:
+            values: `words`, `labels`, or answers.
+        """
+        starts = range(len(self)) if self.document_starts is None else self.document_starts
+        ends = [*starts[1:], len(self)]
+        return [list(values[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def read_conll(
+    path: str | os.PathLike[str],
+    *,
+    word_column: int = 0,
+    label_column: int | None = -1,
+    separator: Separator = "auto",
+    comments: bool = False,
+) -> TaggedText:
+    """Reads one file of words in columns, in UTF-8.
+
+    A line is a word, a blank line ends a sentence, and a line `-DOCSTART-` opens a document. A
+    byte order mark, CRLF, and blanks in blank lines are accepted.
+
+    Args:
+        path: The file; a last suffix `.gz` says that it is compressed.
+        word_column: The words' column from 0, or from the end with a negative number.
+        label_column: The labels' column; `None` reads words alone.
+        separator: What stands between columns: `tab`, exactly one; `space`, any number of
+            spaces and tabs; `auto`, tabs in a line that has one, otherwise spaces. With tabs, a
+            word may have spaces inside.
+        comments: Whether lines that begin with `#` before a sentence's first word are comments,
+            as in CoNLL-U. Then `# newdoc` opens a document, and lines of CoNLL-U that hold no
+            word of their own (numbered `1-2` or `8.1`) are passed over.
+
+    Returns:
+        The sentences in the order of the file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not as described. Messages name the file and the line, what
+            was found and what was expected.
+
+    Example:
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "train.conll")
+    >>> _ = path.write_text("Ann NNP B-PER\\nsmiles VBZ O\\n\\nParis NNP B-LOC\\n")
+    >>> text = read_conll(path)
+    >>> text.words, text.labels
+    ([['Ann', 'smiles'], ['Paris']], [['B-PER', 'O'], ['B-LOC']])
+
+    Reference:
+        [CoNLL-2003](https://aclanthology.org/W03-0419/), section 2.2;
+        [CoNLL-U](https://universaldependencies.org/format.html).
+    """
+    path = Path(path)
+    reader = _Reader(path, word_column, label_column, separator, comments)
+    for number, line in enumerate(_lines(path), start=1):
+        reader.read_line(number, line)
+    reader.end_sentence()
+    if not reader.words:
+        raise ValueError(f"{path}: no words")
+    return TaggedText(
+        words=reader.words,
+        labels=None if label_column is None else reader.labels,
+        document_starts=_whole(reader.document_starts, len(reader.words)),
+        path=str(path),
+    )
+
+
+def write_conll(
+    path: str | os.PathLike[str], text: TaggedText, *columns: Sequence[Sequence[str]]
+) -> None:
+    """Writes words, their labels if they have any, and further columns, with tabs between.
+
+    With predicted labels as the one further column, these are the lines that `conlleval` reads
+    (with `-d '\\t'`).
+
+    Args:
+        path: The file; it is written aside and then put in its place.
+        text: The words and labels.
+        columns: More labels, one a word.
+
+    Raises:
+        ValueError: If a column has another number of sentences or words, or a value has a tab
+            or a line end inside.
+    """
+    path = Path(path)
+    given = [text.words, *([] if text.labels is None else [text.labels]), *columns]
+    for column in given:
+        if len(column) != len(text):
+            raise ValueError(f"There are {len(text)} sentences; a column has {len(column)}.")
+    starts = set(text.document_starts or ())
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        temporary = Path(folder) / path.name
+        with open(temporary, "w", encoding="utf-8", newline="") as file:
+            for index, sentence in enumerate(zip(*given, strict=True)):
+                if index in starts:
+                    outside = "\tO" * (len(given) - 1)
+                    file.write(f"{DOCUMENT_START}{outside}\n\n")
+                file.writelines(_line(row, index) for row in _rows(sentence, index))
+                file.write("\n")
+        os.replace(temporary, path)
+
+
+class _Reader:
+    """Collects sentences, line by line."""
+
+    def __init__(
+        self,
+        path: Path,
+        word_column: int,
+        label_column: int | None,
+        separator: Separator,
+        comments: bool,
+    ) -> None:
+        if separator not in ("auto", "tab", "space"):
+            raise ValueError(f"separator is {separator!r}; expected auto, tab or space.")
+        self.path = path
+        self.word_column = word_column
+        self.label_column = label_column
+        self.separator = separator
+        self.comments = comments
+        self.words: list[list[str]] = []
+        self.labels: list[list[str]] = []
+        self.document_starts: list[int] = []
+        self._words: list[str] = []
+        self._labels: list[str] = []
+        self._first_row: tuple[int, int] | None = None
+
+    def read_line(self, number: int, line: str) -> None:
+        if not line.strip(_BLANK):
+            self.end_sentence()
+            return
+        if self.comments and not self._words and line.startswith("#"):
+            if _NEW_DOCUMENT.match(line):
+                self._start_document()
+            return
+        columns = _columns(line, self.separator)
+        if columns[0] == DOCUMENT_START:
+            self.end_sentence()
+            self._start_document()
+        elif not (self.comments and _NOT_A_WORD.fullmatch(columns[0])):
+            self._words.append(self._value(number, columns, self.word_column, "word"))
+            if self.label_column is not None:
+                self._labels.append(self._value(number, columns, self.label_column, "label"))
+
+    def end_sentence(self) -> None:
+        if self._words:
+            self.words.append(self._words)
+            self.labels.append(self._labels)
+        self._words, self._labels = [], []
+
+    def _start_document(self) -> None:
+        # Of several marks in a row, or one behind the last sentence, nothing is between.
+        if self.document_starts[-1:] != [len(self.words)]:
+            self.document_starts.append(len(self.words))
+
+    def _value(self, number: int, columns: list[str], column: int, role: str) -> str:
+        self._check_number(number, columns)
+        index = column + len(columns) if column < 0 else column
+        if not 0 <= index < len(columns) or (role == "label" and len(columns) == 1):
+            raise self._error(
+                number,
+                f"no {role}: expected it in column {column}, received {len(columns)} "
+                f"column{'s' if len(columns) > 1 else ''}, {columns}",
+            )
+        value = columns[index]
+        if not value or (role == "label" and value == _NO_VALUE):
+            raise self._error(number, f"the {role} in column {column} is {value!r}")
+        return value
+
+    def _check_number(self, number: int, columns: list[str]) -> None:
+        """Counted from the end, a column is the right one only if every line has as many."""
+        if min(self.word_column, self.label_column or 0) >= 0:
+            return
+        first_line, expected = self._first_row = self._first_row or (number, len(columns))
+        if len(columns) != expected:
+            raise self._error(
+                number,
+                f"received {len(columns)} column{'s' if len(columns) > 1 else ''}, {columns}; "
+                f"expected {expected}, as in line {first_line} (is a label missing?)",
+            )
+
+    def _error(self, number: int, message: str) -> ValueError:
+        return ValueError(f"{self.path}, line {number}: {message}")
+
+
+def _lines(path: Path) -> list[str]:
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {number}: no UTF-8, {error.reason}") from error
+    # Not `splitlines`: some words hold what Unicode counts as a line end.
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _columns(line: str, separator: Separator) -> list[str]:
+    if separator == "tab":
+        return [value.strip(" ") for value in line.split("\t")]
+    if separator == "auto" and "\t" in line.rstrip(_BLANK):
+        return [value.strip(" ") for value in re.split(r"\t+", line.rstrip(_BLANK))]
+    return re.split(r"[ \t]+", line.strip(_BLANK))
+
+
+def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
+    """Starts of documents; what stands before the first mark is a document too."""
+    kept = [start for start in starts if start < num_sentences]
+    if not kept:
+        return None
+    return kept if kept[0] == 0 else [0, *kept]
+
+
+def _rows(sentence: Sequence[Sequence[str]], index: int) -> Iterator[tuple[str, ...]]:
+    numbers = {len(column) for column in sentence}
+    if len(numbers) > 1:
+        raise ValueError(f"Sentence {index} has columns of {sorted(numbers)} words.")
+    return zip(*sentence, strict=True)
+
+
+def _line(row: Sequence[str], sentence: int) -> str:
+    for value in row:
+        if re.search(r"[\t\n\r]", value):
+            raise ValueError(f"Sentence {sentence} holds {value!r}, which no column can hold.")
+    return "\t".join(row) + "\n"

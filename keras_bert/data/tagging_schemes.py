@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How labels of words spell spans: IOB1, IOB2 and BIOES, told apart and turned into each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+Scheme = Literal["IOB1", "IOB2", "BIOES"]
+SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
+
+OUTSIDE = "O"
+# BILOU's, BMES' and BMEWO's letters for what BIOES calls I, E and S.
+_LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
+_SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
+_NO_TYPE = "_"
+
+
+class Entity(NamedTuple):
+    """A span of words.
+
+    Args:
+        type: What it is; `_` where the labels are letters alone.
+        start: Its first word.
+        end: One past its last word.
+    """
+
+    type: str
+    start: int
+    end: int
+
+
+class _Label(NamedTuple):
+    letter: str
+    type: str
+
+
+def are_span_labels(labels: Iterable[str]) -> bool:
+    """Whether labels spell spans (`B-PER`, `I-PER`, `O` …) rather than stand for themselves."""
+    labels = set(labels)
+    return labels != {OUTSIDE} and all(map(_SPAN_LABEL.fullmatch, labels))
+
+
+def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
+    """The scheme of labels, `None` for labels that spell no spans, such as parts of speech.
+
+    The letters of BILOU and BMES are taken for BIOES'. IOB1 and IOB2 have the same letters: IOB2
+    opens each span with `B-`, IOB1 only one that follows another of its type. Labels that follow
+    neither have the scheme of which fewer labels are wrong.
+
+    Example:
+
+    >>> detect_scheme([["I-PER", "I-PER", "O", "I-LOC"]])
+    'IOB1'
+    """
+    sequences = list(sequences)
+    if not are_span_labels(label for sequence in sequences for label in sequence):
+        return None
+    wrong = {"IOB1": 0, "IOB2": 0}
+    for sequence in sequences:
+        before = _Label(OUTSIDE, "")
+        for label in map(_parse, sequence):
+            if label.letter in "ES":
+                return "BIOES"
+            follows_its_type = before.letter != OUTSIDE and before.type == label.type
+            wrong["IOB1"] += label.letter == "B" and not follows_its_type
+            wrong["IOB2"] += label.letter == "I" and not follows_its_type
+            before = label
+    return "IOB1" if wrong["IOB1"] < wrong["IOB2"] else "IOB2"
+
+
+def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
+    """The spans that a sentence's labels spell.
+
+    Args:
+        labels: One a word.
+        strict: Counts only spans that are spelled as this scheme wants them; `None` reads what
+            can be read, as `conlleval` does: a label continues the span before it if it is an
+            `I-` or `E-` of the same type, and that span has not ended; any other one opens a
+            span.
+
+    Returns:
+        The spans in their order.
+
+    Raises:
+        ValueError: If a label spells no span, or has a letter that the scheme has not.
+
+    Example:
+
+    >>> entities(["B-PER", "I-PER", "O", "I-LOC"])
+    [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4)]
+    >>> entities(["B-PER", "I-PER", "O", "I-LOC"], strict="IOB2")
+    [Entity(type='PER', start=0, end=2)]
+    """
+    parsed = [_parse(label) for label in labels]
+    found = list(_readable(parsed))
+    if strict is None:
+        return found
+    if strict not in SCHEMES:
+        raise ValueError(f"strict is {strict!r}; expected one of {', '.join(SCHEMES)}.")
+    for label, (letter, _) in zip(labels, parsed, strict=True):
+        if strict != "BIOES" and letter in "ES":
+            raise ValueError(f"The label {label!r} is none of {strict}, which knows B, I and O.")
+    if strict == "IOB1":
+        return list(_strict_iob1(parsed, found))
+    if strict == "IOB2":
+        return [entity for entity in found if parsed[entity.start].letter == "B"]
+    return [entity for entity in found if _is_whole(parsed[entity.start : entity.end])]
+
+
+def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
+    """A sentence's labels in another scheme; spans that are misspelled are spelled well.
+
+    Example:
+
+    >>> convert_labels(["I-PER", "I-PER", "O", "I-LOC"], "BIOES")
+    ['B-PER', 'E-PER', 'O', 'S-LOC']
+    """
+    converted = [OUTSIDE] * len(labels)
+    before = Entity("", 0, -1)
+    for entity in entities(labels):
+        inside = entity.end - entity.start
+        adjoins = before.end == entity.start and before.type == entity.type
+        if scheme == "BIOES":
+            letters = "S" if inside == 1 else "B" + "I" * (inside - 2) + "E"
+        else:
+            letters = ("B" if scheme == "IOB2" or adjoins else "I") + "I" * (inside - 1)
+        suffix = "" if entity.type == _NO_TYPE else f"-{entity.type}"
+        converted[entity.start : entity.end] = [letter + suffix for letter in letters]
+        before = entity
+    return converted
+
+
+def _parse(label: str) -> _Label:
+    if not _SPAN_LABEL.fullmatch(label):
+        raise ValueError(f"The label {label!r} spells no span; expected O, B-TYPE, I-TYPE …")
+    return _Label(_LETTERS.get(label[0], label[0]), label[2:] or _NO_TYPE)
+
+
+def _readable(labels: Sequence[_Label]) -> Iterator[Entity]:
+    """Spans as they can be read, whatever the scheme."""
+    start, before = 0, _Label(OUTSIDE, "")
+    for index, label in enumerate([*labels, _Label(OUTSIDE, "")]):
+        continues = label.letter in "IE" and before.letter in "BI" and before.type == label.type
+        if not continues:
+            if before.letter != OUTSIDE:
+                yield Entity(before.type, start, index)
+            start = index
+        before = label
+
+
+def _is_whole(labels: Sequence[_Label]) -> bool:
+    letters = "".join(label.letter for label in labels)
+    return letters == "S" or (len(letters) > 1 and letters[0] == "B" and letters[-1] == "E")
+
+
+def _strict_iob1(labels: Sequence[_Label], found: Iterable[Entity]) -> Iterator[Entity]:
+    """Spans of IOB1, where `B-` is right between two spans of one type and nowhere else."""
+    outside = _Label(OUTSIDE, "")
+    for entity in found:
+        before = labels[entity.start - 1] if entity.start else outside
+        after = labels[entity.end] if entity.end < len(labels) else outside
+        start = entity.start
+        if labels[start].letter == "B" and before.type != entity.type:
+            start += 1  # The rest of the span, if there is one, can be read without it
+        ends_in_b = labels[entity.end - 1].letter == "B"
+        if start < entity.end and not (
+            ends_in_b and after.letter == "B" and after.type != entity.type
+        ):
+            yield entity._replace(start=start)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert.data.conll import TaggedText, read_conll, write_conll  # noqa: E402
+
+WORDS = [["EU", "rejects"], ["Peter"]]
+LABELS = [["I-ORG", "O"], ["I-PER"]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content: str | bytes, name: str = "a.conll") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "EU NNP I-ORG\nrejects VBZ O\n\nPeter NNP I-PER\n",
+        "EU\tI-ORG\nrejects\tO\n\t\nPeter\tI-PER",
+        "EU\t\tI-ORG\nrejects\tO\n\nPeter\t\tI-PER\n",
+        "EU  I-ORG\r\nrejects  O\r\n \r\n\r\nPeter  I-PER\r\n",
+        b"\xef\xbb\xbfEU I-ORG\nrejects O\n\n\n\nPeter I-PER\n\n\n",
+        "EU \t I-ORG \nrejects \t O\n \t \nPeter \t I-PER\n",
+    ],
+    ids=["spaces", "tabs, blank line of a tab", "aligned tabs", "CRLF", "BOM", "both"],
+)
+def test_columns_are_read_however_they_are_set_apart(write, content):
+    text = read_conll(write(content))
+    assert (text.words, text.labels) == (WORDS, LABELS)
+    assert text.document_starts is None
+
+
+def test_columns_are_chosen(write):
+    path = write("1 EU NNP I-ORG x\n2 rejects VBZ O x\n\n1 Peter NNP I-PER x\n")
+    text = read_conll(path, word_column=1, label_column=3)
+    assert (text.words, text.labels) == (WORDS, LABELS)
+    assert read_conll(path, word_column=-4, label_column=2).labels[0] == ["NNP", "VBZ"]
+    assert read_conll(path, word_column=1, label_column=None).labels is None
+
+
+def test_words_may_hold_spaces_and_what_looks_like_a_line_end(write):
+    path = write("New York\tB-LOC\na\u2028b\tO\n\xa0\tO\n\u200b\tO\n")
+    assert read_conll(path).words == [["New York", "a\u2028b", "\xa0", "\u200b"]]
+
+
+def test_documents_are_marked(write):
+    path = write(
+        "-DOCSTART- -X- O O\n\nEU NNP B O\n\na b c O\n\n-DOCSTART-\nPeter NNP B O\n-DOCSTART-\n"
+    )
+    text = read_conll(path)
+    assert text.words == [["EU"], ["a"], ["Peter"]]
+    assert text.document_starts == [0, 2]
+    assert text.by_document(text.words) == [[["EU"], ["a"]], [["Peter"]]]
+
+
+def test_conll_u(write):
+    path = write(
+        "# newdoc id = a\n# sent_id = 1\n1-2\tdu\t_\t_\n1\tde\tde\tADP\n2\tle\tle\tDET\n"
+        "2.1\tx\tx\tX\n3\t#\t#\tSYM\n\n# newdoc\n# text = b\n1\tb\tb\tNOUN\n"
+    )
+    text = read_conll(path, word_column=1, label_column=3, comments=True)
+    assert text.words == [["de", "le", "#"], ["b"]]
+    assert text.labels == [["ADP", "DET", "SYM"], ["NOUN"]]
+    assert text.document_starts == [0, 1]
+
+
+def test_without_being_asked_a_hash_is_a_word(write):
+    assert read_conll(write("#tag O\n# O\n")).words == [["#tag", "#"]]
+
+
+def test_compressed(write):
+    path = write(gzip.compress(b"a O\n"), "a.conll.gz")
+    assert read_conll(path).words == [["a"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("a O\nb\n", {}, r"a.conll, line 2: received 1 column, \['b'\]; expected 2, as in line 1"),
+        ("a\nb\n", {}, r"line 1: no label: expected it in column -1, received 1 column"),
+        ("a N O\n\nb N\n", {"label_column": 2}, r"line 3: no label: expected it in column 2"),
+        ("a N O\nb O\n", {}, r"line 2: received 2 columns, .* expected 3"),
+        ("a\tb\tO\nc\t\t\n", {"separator": "tab"}, r"line 2: the label in column -1 is ''"),
+        ("\tO\n", {}, r"line 1: the word in column 0 is ''"),
+        ("1\ta\t_\n", {"word_column": 1}, r"line 1: the label in column -1 is '_'"),
+        ("\n \n", {}, "a.conll: no words"),
+        (b"a O\n\xff O\n", {}, "line 2: no UTF-8"),
+        ("a O\n", {"separator": ","}, "separator is ','"),
+    ],
+)
+def test_bad_files_are_told_by_line(write, content, options, message):
+    with pytest.raises(ValueError, match=message):
+        read_conll(write(content), **options)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    text = TaggedText([["New York", "x"], ["y"], ["z"]], [["B", "O"], ["O"], ["O"]], [0, 2])
+    predicted = [["O", "O"], ["B"], ["O"]]
+    path = tmp_path / "predictions.conll"
+    write_conll(path, text, predicted)
+    assert path.read_text().startswith("-DOCSTART-\tO\tO\n\nNew York\tB\tO\n")
+    same = read_conll(path)
+    assert (same.words, same.labels, same.document_starts) == (text.words, predicted, [0, 2])
+    assert read_conll(path, label_column=1).labels == text.labels
+    assert os.listdir(tmp_path) == ["predictions.conll"]
+
+
+@pytest.mark.parametrize(
+    ("words", "predicted", "message"),
+    [
+        ([["a"]], [["O"], ["O"]], "There are 1 sentences; a column has 2"),
+        ([["a"]], [["O", "O"]], r"Sentence 0 has columns of \[1, 2\] words"),
+        ([["a\tb"]], [["O"]], r"'a\\tb', which no column can hold"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, words, predicted, message):
+    with pytest.raises(ValueError, match=message):
+        write_conll(tmp_path / "a", TaggedText(words, None), predicted)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif("KERAS_BERT_DATA" not in os.environ, reason="needs the WNUT-17 files")
+def test_wnut_17_has_its_published_sizes():
+    folder = Path(os.environ["KERAS_BERT_DATA"]) / "ner"
+    names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
+    assert [len(read_conll(folder / name)) for name in names] == [3394, 1009, 1287]

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert.data.tagging_schemes import (  # noqa: E402
+    SCHEMES,
+    are_span_labels,
+    convert_labels,
+    detect_scheme,
+    entities,
+)
+
+SPANS = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 7), ("PER", 7, 8)]
+SPELLED = {
+    "IOB1": "I-PER I-PER B-PER O I-LOC I-LOC I-LOC I-PER",
+    "IOB2": "B-PER I-PER B-PER O B-LOC I-LOC I-LOC B-PER",
+    "BIOES": "B-PER E-PER S-PER O B-LOC I-LOC E-LOC S-PER",
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_each_scheme_spells_the_same_spans(scheme):
+    labels = SPELLED[scheme].split()
+    assert detect_scheme([["O"], labels]) == scheme
+    assert entities(labels) == entities(labels, strict=scheme) == SPANS
+    for other in SCHEMES:
+        assert convert_labels(labels, other) == SPELLED[other].split()
+
+
+@pytest.mark.parametrize(
+    "labels", ["B-PER L-PER U-PER O B-LOC I-LOC L-LOC U-PER", "B-PER E-PER S-PER O B-LOC M-LOC "
+               "E-LOC S-PER", "B-PER E-PER W-PER O B-LOC M-LOC E-LOC W-PER"]
+)  # fmt: skip
+def test_other_letters_are_those_of_bioes(labels):
+    assert detect_scheme([labels.split()]) == "BIOES"
+    assert convert_labels(labels.split(), "BIOES") == SPELLED["BIOES"].split()
+
+
+def test_types_may_have_hyphens_or_be_missing():
+    assert entities(["B-creative-work", "I-creative-work"]) == [("creative-work", 0, 2)]
+    assert convert_labels(["B", "I", "O", "B"], "BIOES") == ["B", "E", "O", "S"]
+
+
+def test_parts_of_speech_spell_no_spans():
+    assert detect_scheme([["NNP", "VBZ", "."]]) is None
+    assert not are_span_labels(["O"])
+    with pytest.raises(ValueError, match="'NNP' spells no span"):
+        entities(["NNP"])
+
+
+def test_labels_that_follow_neither_have_the_scheme_of_fewer_mistakes():
+    noisy = [["B-A", "I-A", "O", "B-A", "O", "I-A"]]
+    assert detect_scheme(noisy) == "IOB2"
+    assert convert_labels(noisy[0], "IOB2")[-1] == "B-A"
+
+
+def test_a_strict_scheme_refuses_letters_of_another():
+    with pytest.raises(ValueError, match="'S-A' is none of IOB2"):
+        entities(["S-A"], strict="IOB2")
+
+
+def test_conversion_is_lossless():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        labels = [str(x) for x in generator.choice(["O", "B-A", "I-A", "B-B", "I-B"], 8)]
+        for scheme in SCHEMES:
+            converted = convert_labels(labels, scheme)
+            assert entities(converted, strict=scheme) == entities(labels)
+
+
+@pytest.mark.parametrize("scheme", [None, *SCHEMES])
+def test_entities_are_those_of_seqeval(scheme):
+    scheme_module = pytest.importorskip("seqeval.scheme")
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    letters = "BIES" if scheme in (None, "BIOES") else "BI"
+    names = ["O", *(f"{letter}-{kind}" for letter in letters for kind in ("A", "b-c"))]
+    generator = np.random.default_rng(1)
+    theirs = {"IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES"}
+    for _ in range(500):
+        labels = [str(x) for x in generator.choice(names, generator.integers(1, 9))]
+        if scheme is None:
+            expected = [(kind, start, end + 1) for kind, start, end in get_entities(labels)]
+        else:
+            tokens = scheme_module.Tokens(labels, getattr(scheme_module, theirs[scheme]))
+            expected = [(e.tag, e.start, e.end) for e in tokens.entities]
+        assert entities(labels, strict=scheme) == expected, labels
