@@ -10,12 +10,14 @@ from keras_bert.data.next_tokens import NextTokenTargets
 from keras_bert.data.packing import pack_sequences, packed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
 from keras_bert.data.pretraining_stream import PretrainingStream, pretraining_examples
+from keras_bert.data.question_windows import QuestionAnswererPreprocessor
 from keras_bert.data.record_reading import (
     check_record_files,
     pretraining_batches,
     ragged_pretraining_batches,
 )
 from keras_bert.data.records import InstanceEncoder, write_records
+from keras_bert.data.squad import QuestionExample, SpanAnswer, SquadError, read_squad
 from keras_bert.data.static_masking import StaticMasker
 from keras_bert.data.token_store import TokenStore, TokenStoreWriter
 
@@ -26,6 +28,10 @@ __all__ = [
     "MaskedLMMasker",
     "NextTokenTargets",
     "PretrainingStream",
+    "QuestionAnswererPreprocessor",
+    "QuestionExample",
+    "SpanAnswer",
+    "SquadError",
     "StaticMasker",
     "TaggedText",
     "TextClassifierPreprocessor",
@@ -41,6 +47,7 @@ __all__ = [
     "ragged_pretraining_batches",
     "read_conll",
     "read_corpus",
+    "read_squad",
     "write_conll",
     "write_records",
 ]
