@@ -25,7 +25,7 @@ class RecordParser:
         first = _first_record(path)
         self._sequence_length = sequence_length
         self._vocabulary_size = vocabulary_size
-        is_masked = "masked_lm_positions" in first
+        self.is_masked = is_masked = "masked_lm_positions" in first
         needed = ["input_ids", "segment_ids", *(_MASK_FEATURES if is_masked else ["word_starts"])]
         missing = [name for name in needed if name not in first]
         if missing:

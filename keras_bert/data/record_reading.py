@@ -52,7 +52,7 @@ def pretraining_batches(
         tf.errors.InvalidArgumentError: When a malformed record is read; the message names the file,
             the record and the feature.
     """
-    paths = _paths(files)
+    paths = record_paths(files)
     parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     records = _records(paths, shuffle_seed)
     rows = batch_size if drop_remainder else None
@@ -90,7 +90,7 @@ def ragged_pretraining_batches(
         A dataset of dicts as by `pretraining_batches`, but with what is `(batch, length)` ragged
         `(batch, None)`, and without `padding_mask`.
     """
-    paths = _paths(files)
+    paths = record_paths(files)
     parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     batches = _records(paths, shuffle_seed).batch(batch_size)
     batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
@@ -113,7 +113,7 @@ def check_record_files(
         ValueError: If a file is torn or its checksums do not fit; the message names it.
     """
     total = 0
-    for path in _paths(files):
+    for path in record_paths(files):
         records = tf.data.TFRecordDataset(path)
         try:
             total += int(records.reduce(np.int64(0), lambda count, _: count + 1))
@@ -131,7 +131,12 @@ def _merged(
     return merged
 
 
-def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+def record_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The files that names and patterns stand for.
+
+    Raises:
+        FileNotFoundError: If there is none.
+    """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths = [path for pattern in patterns for path in sorted(tf.io.gfile.glob(os.fspath(pattern)))]
     if not paths:
@@ -145,13 +150,17 @@ def _records(paths: list[str], shuffle_seed: int | None) -> tf.data.Dataset:
     if shuffle_seed is None:
         return files.flat_map(_records_of)
     files = files.shuffle(len(paths), seed=shuffle_seed)
-    records = files.interleave(
+    return interleaved_records(files, len(paths)).shuffle(SHUFFLE_BUFFER, seed=shuffle_seed)
+
+
+def interleaved_records(files: tf.data.Dataset, num_files: int) -> tf.data.Dataset:
+    """`(record, file, number in the file)` of several files in turn, always in the same order."""
+    return files.interleave(
         _records_of,
-        cycle_length=min(_FILES_AT_ONCE, len(paths)),
+        cycle_length=min(_FILES_AT_ONCE, num_files),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    return records.shuffle(SHUFFLE_BUFFER, seed=shuffle_seed)
 
 
 def _records_of(path: tf.Tensor) -> tf.data.Dataset:

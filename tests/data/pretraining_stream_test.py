@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data import (  # noqa: E402
+    Instance,
+    InstanceEncoder,
+    MaskedLMMasker,
+    PretrainingStream,
+    StaticMasker,
+    pretraining_examples,
+    write_records,
+)
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
+LENGTH = 16
+ROWS = 53
+
+
+def write(path, numbers, masker=None):
+    """Rows that are told apart by their second token."""
+    rng = np.random.default_rng(0)
+    encode = InstanceEncoder(TOKENS, [2, 3], LENGTH, masker)
+    rows = []
+    for number in numbers:
+        middle = rng.integers(5, len(TOKENS), size=rng.integers(1, LENGTH - 3))
+        ids = np.array([2, 5 + number, *middle, 3], np.int32)
+        rows.append(Instance(ids, np.zeros_like(ids), number % 2))
+    write_records(path, (encode(row, rng) for row in rows))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    for shard, numbers in enumerate(np.array_split(np.arange(ROWS), 3)):
+        write(folder / f"{shard}.tfrecord", numbers.tolist())
+    return str(folder / "*.tfrecord")
+
+
+def stream(files, **options):
+    options = {"masker": MaskedLMMasker.from_vocabulary(TOKENS), "batch_size": 4, **options}
+    return PretrainingStream(files, sequence_length=LENGTH, **options)
+
+
+def take(dataset, count):
+    return list(itertools.islice(dataset.as_numpy_iterator(), count))
+
+
+def assert_same(batches, expected):
+    assert len(batches) == len(expected)
+    for batch, other in zip(batches, expected, strict=True):
+        assert set(batch) == set(other)
+        for name, value in batch.items():
+            np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def originals(batch):
+    """The token ids before they were masked."""
+    ids = batch["token_ids"].copy()
+    rows, slots = np.nonzero(batch["mask_weights"])
+    ids[rows, batch["mask_positions"][rows, slots]] = batch["mask_ids"][rows, slots]
+    return ids
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("first", [1, 12, 13, 29])
+def test_entered_anywhere_it_gives_what_it_would_have_given(files, packed, first):
+    one = stream(files, packed=packed)
+    assert one.batches_per_epoch == (10 if packed else 13)
+    expected = take(one.from_batch(), 34)[first:]
+    # In another program, with another global seed
+    tf.random.set_seed(first)
+    assert_same(take(stream(files, packed=packed).from_batch(first), 34 - first), expected)
+
+
+def test_an_epoch_has_each_row_once_in_an_order_of_its_own(files):
+    batches = take(stream(files, batch_size=1).from_batch(), 2 * ROWS)
+    numbers = [int(originals(batch)[0, 1]) - 5 for batch in batches]
+    first, second = numbers[:ROWS], numbers[ROWS:]
+    assert sorted(first) == sorted(second) == list(range(ROWS))
+    assert first != second
+    assert first != list(range(ROWS))
+
+
+def test_the_seed_decides_the_order(files):
+    def first_batch(seed):
+        return originals(take(stream(files, seed=seed).from_batch(), 1)[0])
+
+    np.testing.assert_array_equal(first_batch(1), first_batch(1))
+    assert (first_batch(1) != first_batch(2)).any()
+
+
+def test_masks_change_from_epoch_to_epoch_and_not_from_run_to_run(files):
+    one = stream(files, batch_size=ROWS)
+    first, second = take(one.from_batch(), 2)
+    assert {tuple(row) for row in originals(first)} == {tuple(row) for row in originals(second)}
+    assert {tuple(row) for row in first["token_ids"]} != {tuple(row) for row in second["token_ids"]}
+
+
+def test_held_out_batches_are_always_the_same(files):
+    one, other = stream(files, seed=1), stream(files, seed=2)
+    assert_same(take(one.first_batches(5), 9), take(other.first_batches(5), 9))
+    assert len(take(one.first_batches(5), 9)) == 5
+    assert len(take(one.first_batches(99), 99)) == one.batches_per_epoch
+
+
+def test_packed_rows_hold_every_sequence_once(files):
+    one = stream(files, packed=True, batch_size=1)
+    batches = take(one.from_batch(), one.batches_per_epoch)
+    starts = [
+        int(token)
+        for batch in batches
+        for token in originals(batch)[0][1:][batch["position_ids"][0][1:] == 1]
+    ]
+    assert sorted(starts) == [5 + number for number in range(ROWS)]
+    assert set(batches[0]) == {
+        "token_ids",
+        "segment_ids",
+        "sequence_ids",
+        "position_ids",
+        "mask_positions",
+        "mask_ids",
+        "mask_weights",
+    }
+
+
+def test_shapes_are_static(files):
+    spec = stream(files).from_batch().element_spec
+    assert {tuple(x.shape) for x in spec.values()} == {(4, LENGTH), (4, 3), (4,)}
+
+
+def test_records_with_masks_need_no_masker(tmp_path):
+    path = tmp_path / "masked.tfrecord"
+    write(path, range(9), StaticMasker(4, len(TOKENS), 3))
+    batch = take(stream(path, masker=None).from_batch(), 1)[0]
+    assert batch["mask_positions"].shape == (4, 3)
+    with pytest.raises(ValueError, match=r"masked\.tfrecord has masks already"):
+        stream(path)
+    with pytest.raises(ValueError, match="to pack"):
+        stream(path, masker=None, packed=True)
+
+
+def test_records_without_masks_need_one(files):
+    with pytest.raises(ValueError, match="a masker is needed"):
+        stream(files, masker=None)
+
+
+def test_too_few_rows_for_a_batch(files):
+    with pytest.raises(ValueError, match="have 53 rows; expected at least a batch of 64"):
+        stream(files, batch_size=64)
+
+
+def test_a_torn_file_is_named(files, tmp_path):
+    path = tmp_path / "torn.tfrecord"
+    write(path, range(9))
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ValueError, match=r"torn\.tfrecord is torn"):
+        stream(path)
+
+
+def test_examples_for_both_objectives(files):
+    batches = stream(files).from_batch()
+    x, y, weights = take(pretraining_examples(batches, next_sentence=True), 1)[0]
+    assert set(x) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
+    assert set(y) == set(weights) == {"masked_lm_logits", "next_sentence_logits"}
+    assert weights["next_sentence_logits"].tolist() == [1, 1, 1, 1]
+    x, y, _ = take(pretraining_examples(batches, next_sentence=False), 1)[0]
+    assert set(y) == {"masked_lm_logits"}
+    assert "next_sentence_labels" not in x
+
+
+def test_pairs_that_are_not_there_are_an_error(files):
+    batches = stream(files, packed=True).from_batch()
+    with pytest.raises(ValueError, match="no next_sentence_labels"):
+        pretraining_examples(batches, next_sentence=True)
