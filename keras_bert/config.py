@@ -37,6 +37,8 @@ class BertConfig:
         layer_norm_epsilon: Added to the variance in every LayerNorm.
         initializer_range: Standard deviation of the truncated normal that kernels start from.
         pad_token_id: The id that fills a row up.
+        causal: Whether a token sees only itself and those before it: the left-to-right model of
+            the paper's ablation (section 5.1).
         output_hidden_states: Whether a backbone also returns every block's hidden states.
         output_attention_scores: Whether a backbone also returns every block's attention maps.
 
@@ -70,6 +72,7 @@ class BertConfig:
     layer_norm_epsilon: float = 1e-12
     initializer_range: float = 0.02
     pad_token_id: int = 0
+    causal: bool = False
     output_hidden_states: bool = False
     output_attention_scores: bool = False
 
@@ -208,6 +211,7 @@ _RULES: dict[str, _Rule] = {
     "layer_norm_epsilon": _POSITIVE_NUMBER,
     "initializer_range": _POSITIVE_NUMBER,
     "pad_token_id": (lambda value: _is_int(value) and value >= 0, "an integer of at least 0"),
+    "causal": _BOOL,
     "output_hidden_states": _BOOL,
     "output_attention_scores": _BOOL,
 }

@@ -35,6 +35,7 @@ NOT_ALLOWED = [
     ("activation", "gelu", "one of gelu_erf, gelu_tanh, relu, silu, tanh"),
     ("activation", None, "one of gelu_erf, gelu_tanh, relu, silu, tanh"),
     ("pad_token_id", -1, "an integer of at least 0"),
+    ("causal", 1, "True or False"),
     ("output_hidden_states", 1, "True or False"),
     ("output_attention_scores", "yes", "True or False"),
 ]  # fmt: skip

@@ -51,7 +51,8 @@ def save_google_tf1(
 
     Raises:
         CheckpointError: If TensorFlow is missing, or the released code could not compute this
-            model: it knows GELU in its tanh form only, and an epsilon of 1e-12.
+            model: it knows GELU in its tanh form only, an epsilon of 1e-12, and no causal
+            attention.
     """
     tf = import_tensorflow()
     config = _config_to_json(backbone.config)
@@ -95,6 +96,11 @@ def _config_to_json(config: BertConfig) -> dict[str, Any]:
         raise CheckpointError(
             f"layer_norm_epsilon is {config.layer_norm_epsilon}; the released TF1 code has "
             f"{LAYER_NORM_EPSILON} written into it, so it would compute something else."
+        )
+    if config.causal:
+        raise CheckpointError(
+            "causal is True; in the released TF1 code every token sees all others, so it would "
+            "compute something else."
         )
     fields = config_to_json(config, _WORDS)
     return {key: fields[key] for key in fields if key not in _UNKNOWN_TO_TF1}

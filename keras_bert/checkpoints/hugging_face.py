@@ -21,6 +21,7 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
 )
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+from keras_bert.checkpoints.weights import POOLER_WEIGHTS
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -46,6 +47,7 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "BertModel": (),
     "BertForPreTraining": ("masked_lm", "next_sentence"),
     "BertForMaskedLM": ("masked_lm",),
+    "BertLMHeadModel": ("masked_lm",),
     "BertForNextSentencePrediction": ("next_sentence",),
     "BertForSequenceClassification": ("classifier",),
     "BertForTokenClassification": ("token_classifier",),
@@ -53,6 +55,10 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "BertForQuestionAnswering": ("question_answerer",),
 }
 CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
+# They stand on the pooled output: of the first token there, which sees no other in a causal model.
+ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
+# Where that makes it another pooler: one that is stored is then not loaded, but named as unused.
+_POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 
 
@@ -81,7 +87,7 @@ def _layout_from_tf1(layout: Layout) -> Layout:
     }
 
 
-def backbone_layout(num_layers: int) -> Layout:
+def backbone_layout(num_layers: int) -> dict[str, Stored]:
     """The encoder's tensors, under names without the prefix `bert.`."""
     layout = dict(_layout_from_tf1(google_tf1.backbone_layout(num_layers)))
     # The tied decoder: some files hold the table twice, or under its name alone.
@@ -115,12 +121,14 @@ def open_folder(folder: Path) -> Checkpoint:
     fields = read_json(path)
     _reject_unsupported(fields, path)
     config = config_from_json(fields, path, _ACTIVATIONS)
+    if fields.get("is_decoder"):
+        config = config.replace(causal=True)
     return Checkpoint(
         format="hugging_face",
         folder=folder,
         config=config,
-        backbone_layout=backbone_layout(config.num_layers),
-        head_layouts=_head_layouts(fields),
+        backbone_layout=backbone_layout(config.num_layers) | (_POOLER if config.causal else {}),
+        head_layouts=_head_layouts(fields, config.causal),
         open_tensors=lambda: SafetensorsFiles(_locations(folder)),
         open_tokenizer=lambda: read_tokenizer(folder),
         class_names=_class_names(fields, path),
@@ -129,10 +137,10 @@ def open_folder(folder: Path) -> Checkpoint:
 
 def _reject_unsupported(fields: Mapping[str, Any], path: Path) -> None:
     # The miniatures of the TF1 release were published without a model_type.
-    allowed = {
+    allowed: dict[str, tuple[Any, ...]] = {
         "model_type": ("bert", None),
         "position_embedding_type": ("absolute", None),
-        "is_decoder": (False, None),
+        "is_decoder": (False, True, None),
         "add_cross_attention": (False, None),
         "pruned_heads": ({}, None),
         "quantization_config": (None,),
@@ -145,7 +153,7 @@ def _reject_unsupported(fields: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _head_layouts(fields: Mapping[str, Any]) -> dict[str, Layout]:
+def _head_layouts(fields: Mapping[str, Any], causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
     named = next((ARCHITECTURES[name] for name in names if name in ARCHITECTURES), ())
@@ -154,6 +162,8 @@ def _head_layouts(fields: Mapping[str, Any]) -> dict[str, Layout]:
         absent.remove("classifier")
     if fields.get("tie_word_embeddings") is False:
         absent.add("masked_lm")  # its decoder is a table of its own, which our head has not
+    if causal:
+        absent |= set(ON_POOLED_OUTPUT)
     return {name: layout for name, layout in HEAD_LAYOUTS.items() if name not in absent}
 
 

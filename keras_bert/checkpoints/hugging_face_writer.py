@@ -19,6 +19,7 @@ from keras_bert.checkpoints.hugging_face import (
     CONFIG_FILE,
     HEAD_LAYOUTS,
     INDEX_FILE,
+    ON_POOLED_OUTPUT,
     WEIGHTS_FILE,
     backbone_layout,
 )
@@ -38,7 +39,12 @@ _WORDS = {
     "silu": "silu",
     "tanh": "tanh",
 }
-_WITHOUT_POOLER = ("BertForMaskedLM", "BertForTokenClassification", "BertForQuestionAnswering")
+_WITHOUT_POOLER = (
+    "BertForMaskedLM",
+    "BertLMHeadModel",
+    "BertForTokenClassification",
+    "BertForQuestionAnswering",
+)
 
 
 def save_hugging_face(
@@ -54,7 +60,8 @@ def save_hugging_face(
 
     The heads decide the class: none is `BertModel`, `masked_lm` and `next_sentence` are
     `BertForPreTraining`, `classifier` is `BertForSequenceClassification`. As there, the masked-LM
-    and token classes have no pooler.
+    and token classes have no pooler. A causal encoder has `is_decoder`, no pooler in any class (it
+    would look at another token there), and with `masked_lm` it is `BertLMHeadModel`.
 
     Args:
         backbone: The encoder; its weights are written in the dtype that they have.
@@ -65,14 +72,17 @@ def save_hugging_face(
         class_names: What a classifier's outputs mean, in their order.
 
     Raises:
-        CheckpointError: If no class has these heads.
+        CheckpointError: If no class has these heads, or one stands on the pooled output of a
+            causal encoder.
     """
-    architecture = _architecture_of(heads or {})
+    causal = backbone.config.causal
+    architecture = _architecture_of(heads or {}, causal)
     tensors = _tensors_of(backbone, heads, architecture)
     config = {
         "architectures": [architecture],
         "model_type": "bert",
         **config_to_json(backbone.config, _WORDS),
+        **({"is_decoder": True} if causal else {}),
         **_labels(heads or {}, class_names),
     }
     owned = (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, VOCABULARY_FILE, SETTINGS_FILE)
@@ -83,7 +93,15 @@ def save_hugging_face(
         write_tokenizer(temporary, vocabulary, lowercase, length)
 
 
-def _architecture_of(heads: Mapping[str, Any]) -> str:
+def _architecture_of(heads: Mapping[str, Any], causal: bool) -> str:
+    if causal and set(heads) & set(ON_POOLED_OUTPUT):
+        raise CheckpointError(
+            f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is of "
+            "the last token, and that of the transformers library of the first. Save it with "
+            "`save_preset`."
+        )
+    if causal and set(heads) == {"masked_lm"}:
+        return "BertLMHeadModel"
     for architecture, names in ARCHITECTURES.items():
         if set(names) == set(heads):
             return architecture
@@ -99,7 +117,8 @@ def _tensors_of(
 ) -> dict[str, np.ndarray[Any, Any]]:
     layout = backbone_layout(backbone.config.num_layers)
     prefix = "" if architecture == "BertModel" else "bert."
-    dropped = weights.POOLER_WEIGHTS if architecture in _WITHOUT_POOLER else ()
+    has_pooler = architecture not in _WITHOUT_POOLER and not backbone.config.causal
+    dropped = () if has_pooler else weights.POOLER_WEIGHTS
     tensors = {
         prefix + name: value
         for ours, weight in weights.backbone_weights(backbone).items()

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.masking import MaskedLMMasker
+from keras_bert.data.next_tokens import NextTokenTargets
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
 
 
@@ -89,7 +90,7 @@ def batches_from_batched_rows(
 
 
 def masked_batches(
-    batches: tf.data.Dataset, masker: MaskedLMMasker, seed: int | None = None
+    batches: tf.data.Dataset, masker: MaskedLMMasker | NextTokenTargets, seed: int | None = None
 ) -> tf.data.Dataset:
     """Batches of text with masked tokens, and these as targets.
 

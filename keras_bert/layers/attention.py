@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -28,12 +29,13 @@ class _BiasedProduct(keras.layers.Dense):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SelfAttention(keras.layers.Layer):
-    """Every token looks at every token; the output projection is the block's.
+    """Tokens look at tokens; the output projection is the block's.
 
     Args:
         num_heads: Number of heads; divides the hidden width.
         dropout: Rate on the attention probabilities.
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
+        causal: Whether a token looks only at itself and those before it.
         return_scores: Whether the attention probabilities are returned too.
 
     Call arguments:
@@ -57,6 +59,7 @@ class SelfAttention(keras.layers.Layer):
         num_heads: int,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
+        causal: bool = False,
         return_scores: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -64,6 +67,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.dropout = dropout
         self.initializer_range = initializer_range
+        self.causal = causal
         self.return_scores = return_scores
         self.seed_generator = keras.random.SeedGenerator()
 
@@ -93,7 +97,7 @@ class SelfAttention(keras.layers.Layer):
         _, length, hidden_dim = inputs.shape
         length = ops.shape(inputs)[1] if length is None else length
         _check_masks(inputs, padding_mask, sequence_ids)
-        mask = _mask(padding_mask, sequence_ids)
+        mask = _mask(padding_mask, sequence_ids, _causal_mask(length) if self.causal else None)
 
         # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
         projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
@@ -135,6 +139,7 @@ class SelfAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
+            "causal": self.causal,
             "return_scores": self.return_scores,
         }
 
@@ -145,15 +150,23 @@ def _check_masks(inputs: Any, padding_mask: Any, sequence_ids: Any) -> None:
             check_same_shape(name, mask.shape, inputs.shape[:2])
 
 
-def _mask(padding_mask: Any, sequence_ids: Any) -> Any:
+def _mask(padding_mask: Any, sequence_ids: Any, causal_mask: Any) -> Any:
     """True where a query may look, as far as anything is masked.
 
     Returns:
-        Boolean `(batch, 1, 1, length)`, or `(batch, 1, length, length)` for packed rows, or `None`.
+        Boolean, broadcastable to `(batch, 1, length, length)`: of no larger shape than is needed;
+        or `None`.
     """
-    # (batch, length) -> (batch, 1, 1, length): only keys are masked
-    keys = None if padding_mask is None else ops.cast(padding_mask, "bool")[:, None, None, :]
-    if sequence_ids is None:
-        return keys
-    same = ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :])
-    return same if keys is None else ops.logical_and(same, keys)
+    masks = [] if causal_mask is None else [causal_mask]
+    if padding_mask is not None:
+        # (batch, length) -> (batch, 1, 1, length): only keys are masked
+        masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
+    if sequence_ids is not None:
+        masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
+    return functools.reduce(ops.logical_and, masks) if masks else None
+
+
+def _causal_mask(length: Any) -> Any:
+    """Boolean `(1, 1, length, length)`, True at and before a query's own place."""
+    places = ops.arange(length)
+    return (places[:, None] >= places)[None, None]

@@ -108,6 +108,7 @@ class TransformerBlock(keras.layers.Layer):
         attention_dropout: Rate on the attention probabilities.
         layer_norm_epsilon: Added to the variance in both LayerNorms.
         initializer_range: Standard deviation of the truncated normal the kernels start from.
+        causal: Whether a token looks only at itself and those before it.
         return_scores: Whether the attention probabilities are returned too.
 
     Call arguments:
@@ -134,6 +135,7 @@ class TransformerBlock(keras.layers.Layer):
         attention_dropout: float = 0.0,
         layer_norm_epsilon: float = 1e-12,
         initializer_range: float = 0.02,
+        causal: bool = False,
         return_scores: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -145,6 +147,7 @@ class TransformerBlock(keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
+        self.causal = causal
         self.return_scores = return_scores
 
     def build(
@@ -156,6 +159,7 @@ class TransformerBlock(keras.layers.Layer):
             self.num_heads,
             dropout=self.attention_dropout,
             initializer_range=self.initializer_range,
+            causal=self.causal,
             return_scores=self.return_scores,
             dtype=policy,
             name="attention",
@@ -233,5 +237,6 @@ class TransformerBlock(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_range": self.initializer_range,
+            "causal": self.causal,
             "return_scores": self.return_scores,
         }

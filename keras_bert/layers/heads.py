@@ -17,13 +17,18 @@ def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(keras.layers.Layer):
-    """`tanh(dense(first token))`: one vector for the whole input.
+    """`tanh(dense(token))`: one vector for the whole input.
 
     Args:
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
+        last_token: Whether the token is the last real one, which alone has seen the whole input
+            where tokens see only those before them; otherwise it is the first.
 
-    Input shape:
-        `(batch, length, hidden)`.
+    Call arguments:
+        inputs: `(batch, length, hidden)`.
+        padding_mask: Boolean `(batch, length)`, False at padding, which decides which token is the
+            last real one; `None` where there is no padding, or for the first token.
+        sequence_ids: int `(batch, length)`, 0 at padding, in its stead for packed rows, or `None`.
 
     Output shape:
         `(batch, hidden)`.
@@ -32,12 +37,17 @@ class Pooler(keras.layers.Layer):
         [BERT](https://arxiv.org/abs/1810.04805), section 3 (the vector C).
     """
 
-    def __init__(self, initializer_range: float = 0.02, **kwargs: Any) -> None:
+    def __init__(
+        self, initializer_range: float = 0.02, last_token: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.initializer_range = initializer_range
+        self.last_token = last_token
 
-    def build(self, input_shape: Any) -> None:
-        hidden_dim = input_shape[-1]
+    def build(
+        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+    ) -> None:
+        hidden_dim = inputs_shape[-1]
         self.dense = keras.layers.Dense(
             hidden_dim,
             activation="tanh",
@@ -47,14 +57,31 @@ class Pooler(keras.layers.Layer):
         )
         self.dense.build((None, hidden_dim))
 
-    def call(self, inputs: Any) -> Any:
-        return self.dense(inputs[:, 0])
+    def call(self, inputs: Any, padding_mask: Any = None, sequence_ids: Any = None) -> Any:
+        if not self.last_token:
+            return self.dense(inputs[:, 0])
+        is_real = sequence_ids if padding_mask is None else padding_mask
+        return self.dense(inputs[:, -1] if is_real is None else _last_real(inputs, is_real))
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return (input_shape[0], input_shape[-1])
+    def compute_output_shape(
+        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+    ) -> Any:
+        return (inputs_shape[0], inputs_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "initializer_range": self.initializer_range}
+        return {
+            **super().get_config(),
+            "initializer_range": self.initializer_range,
+            "last_token": self.last_token,
+        }
+
+
+def _last_real(inputs: Any, is_real: Any) -> Any:
+    """The last vector `(batch, hidden)` where `is_real`; the first of a row that has none."""
+    places = ops.arange(ops.shape(inputs)[1], dtype="int32")
+    last = ops.max(ops.where(ops.cast(is_real, "bool"), places, 0), axis=1)
+    # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
+    return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -49,6 +49,7 @@ class Backbone(TokenModel):
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
         `pooled_output`: `(batch, hidden)`, of the row's first token, whose sequence is the first;
+        of a causal model, of the row's last real token: no other has seen all of its sequence;
         `hidden_states`, where asked for: a tuple of num_layers + 1 tensors
         `(batch, length, hidden)`, the first one behind the embeddings;
         `attention_scores`, where asked for: a tuple of num_layers tensors
@@ -112,7 +113,9 @@ class Backbone(TokenModel):
             name="embeddings",
         )
         blocks = [_block(config, policy, index) for index in range(config.num_layers)]
-        pooler = Pooler(config.initializer_range, dtype=policy, name="pooler")
+        pooler = Pooler(
+            config.initializer_range, last_token=config.causal, dtype=policy, name="pooler"
+        )
 
         # === Functional graph ===
         inputs = token_inputs(packed)
@@ -121,18 +124,16 @@ class Backbone(TokenModel):
             segment_ids=inputs["segment_ids"],
             position_ids=inputs.get("position_ids"),
         )
+        masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
         hidden_states, attention_scores = [x], []
         for block in blocks:
-            x = block(
-                x,
-                padding_mask=inputs["padding_mask"],
-                sequence_ids=inputs.get("sequence_ids"),
-            )
+            x = block(x, **masks)
             if config.output_attention_scores:
                 x, scores = x
                 attention_scores.append(scores)
             hidden_states.append(x)
-        outputs: dict[str, Any] = {"sequence_output": x, "pooled_output": pooler(x)}
+        pooled_output = pooler(x, **masks) if config.causal else pooler(x)
+        outputs: dict[str, Any] = {"sequence_output": x, "pooled_output": pooled_output}
         if config.output_hidden_states:
             outputs["hidden_states"] = tuple(hidden_states)
         if config.output_attention_scores:
@@ -245,6 +246,7 @@ def _block(config: BertConfig, policy: Any, index: int) -> TransformerBlock:
         attention_dropout=config.attention_dropout,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
+        causal=config.causal,
         return_scores=config.output_attention_scores,
         dtype=policy,
         name=f"layer_{index}",

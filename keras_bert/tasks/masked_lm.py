@@ -101,14 +101,16 @@ class MaskedLM(MaskedTokenTask):
     """BERT that predicts masked tokens.
 
     `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and in
-    the same places in each evaluation.
+    the same places in each evaluation. On a causal encoder they train and measure a left-to-right
+    language model instead: nothing is masked, and every token predicts the next one.
 
     Args:
         backbone: The encoder.
         preprocessor: Text to features, or the config of what makes them; without one the task
             takes ids.
         masking: How the tokens of text are masked: options of
-            `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as `{"unit": "word"}`.
+            `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as `{"unit": "word"}`; none
+            for a causal encoder.
         name: The model's name.
 
     Call arguments:
@@ -143,6 +145,10 @@ class MaskedLM(MaskedTokenTask):
         name: str = "masked_lm",
         **kwargs: Any,
     ) -> None:
+        if masking and backbone.config.causal:
+            raise ValueError(
+                f"masking is {masking!r}, but on a causal encoder nothing is masked: leave it out."
+            )
         inputs = pretraining_inputs(backbone)
         sequence_output = encode(backbone, inputs)["sequence_output"]
         logits = masked_lm_logits(backbone, sequence_output, inputs["mask_positions"])
@@ -187,6 +193,8 @@ class MaskedLM(MaskedTokenTask):
 
     def fill(self, text: Any, top_k: int = 5) -> Any:
         """The likeliest tokens for each `[MASK]` that is typed in a text.
+
+        A causal model knows what stands before a mask alone.
 
         Args:
             text: A string or a list of strings, each with one `[MASK]` or more.
@@ -240,10 +248,13 @@ class MaskedLM(MaskedTokenTask):
             return dataset, *rest
         if y is not None or sample_weight is not None or _has_labels(x):
             raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
-        from keras_bert.data import MaskedLMMasker, text_rows
+        from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_rows
 
-        masker = MaskedLMMasker.from_vocabulary(
-            self.preprocessor.tokenizer.vocabulary, **self.masking
+        vocabulary = self.preprocessor.tokenizer.vocabulary
+        masker = (
+            NextTokenTargets.from_vocabulary(vocabulary)
+            if self.config.causal
+            else MaskedLMMasker.from_vocabulary(vocabulary, **self.masking)
         )
         seed = random.getrandbits(31) if training else None
         return text_rows.masked_batches(dataset, masker, seed), *rest
@@ -272,9 +283,11 @@ class MaskedLM(MaskedTokenTask):
             where = f" in its first {room} tokens" if own.mask_token_id in ids else ""
             raise ValueError(f"The text has no [MASK] to fill{where}: {text!r}.")
         row = [own.cls_token_id, *ids[:room], own.sep_token_id]
+        # Behind [CLS]; the token before it is what predicts it from left to right.
+        positions = masks[None] + (0 if self.config.causal else 1)
         features = {
             "token_ids": np.array([row], "int32"),
-            "mask_positions": (masks[None] + 1).astype("int32"),
+            "mask_positions": positions.astype("int32"),
         }
         return features, [(int(starts[mask]), int(ends[mask])) for mask in masks]
 

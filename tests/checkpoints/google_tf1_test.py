@@ -236,6 +236,7 @@ def test_an_unknown_activation_names_the_allowed(tmp_path):
     [
         ({"activation": "gelu_erf"}, "no word for the activation 'gelu_erf'"),
         ({**TANH, "layer_norm_epsilon": 1e-5}, "layer_norm_epsilon is 1e-05"),
+        ({**TANH, "causal": True}, "causal is True"),
     ],
 )
 def test_what_the_released_code_would_compute_otherwise_is_not_written(changes, message, tmp_path):

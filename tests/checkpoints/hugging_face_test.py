@@ -423,7 +423,7 @@ def test_no_pickle_is_opened(name, tmp_path):
     ("changes", "message"),
     [
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder is True"),
+        ({"is_decoder": "yes"}, "is_decoder is .yes."),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
         ({"model_type": "roberta"}, "model_type is 'roberta'.*'bert'"),
         ({"quantization_config": {"bits": 8}}, "quantization_config is"),

@@ -181,3 +181,51 @@ def test_leftovers_of_an_earlier_write_are_removed(tmp_path):
     checkpoints.save_hugging_face(small_backbone(), tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["config.json", "model.safetensors", "notes.txt"]
+
+
+def test_a_causal_encoder_is_a_decoder_of_transformers(tmp_path):
+    backbone = small_backbone(causal=True)
+    heads, model = pretraining_heads(backbone)
+    del heads["next_sentence"]
+    checkpoints.save_hugging_face(backbone, tmp_path, heads=heads)
+    theirs, loading = transformers.BertLMHeadModel.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not any(loading.values())
+    assert theirs.config.is_decoder
+
+    inputs = random_inputs(backbone.config)
+    positions = np.tile(np.arange(7), (3, 1))
+    ours = outputs_of(model, {**inputs, "mask_positions": positions})["masked_lm_logits"]
+    with torch.no_grad():
+        expected = theirs.eval()(
+            input_ids=torch.tensor(inputs["token_ids"]),
+            token_type_ids=torch.tensor(inputs["segment_ids"]),
+            attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
+        ).logits
+    real = inputs["padding_mask"]
+    np.testing.assert_allclose(ours[real], expected[real], atol=1e-5)
+
+    again, _ = _load(tmp_path, ("masked_lm",))
+    assert again.config == backbone.config
+    np.testing.assert_array_equal(
+        outputs_of(again, inputs)["sequence_output"],
+        outputs_of(backbone, inputs)["sequence_output"],
+    )
+
+
+def test_a_causal_encoder_has_no_pooler_in_transformers(tmp_path):
+    backbone = small_backbone(causal=True)
+    checkpoints.save_hugging_face(backbone, tmp_path / "ours")
+    assert not any("pooler" in name for name in load_file(tmp_path / "ours" / "model.safetensors"))
+    with pytest.raises(CheckpointError, match="its pooled output is of the last token"):
+        checkpoints.save_hugging_face(
+            backbone, tmp_path, heads={"classifier": classification_head(8, 2)}
+        )
+    theirs = transformers.BertModel(transformers.BertConfig(**CONFIG, is_decoder=True))
+    theirs.save_pretrained(tmp_path / "theirs")
+    with pytest.warns(CheckpointWarning) as warned:
+        Backbone.from_preset(tmp_path / "theirs")
+    messages = [str(warning.message) for warning in warned]
+    assert "has no pooler" in messages[0]
+    assert "not used: pooler.dense.bias, pooler.dense.weight" in messages[1]

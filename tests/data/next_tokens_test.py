@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets of a left-to-right language model."""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig  # noqa: E402
+from keras_bert.data import (  # noqa: E402
+    MaskedLMMasker,
+    NextTokenTargets,
+    TextClassifierPreprocessor,
+    packed_batches,
+)
+from keras_bert.tasks import MaskedLM  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four"]
+IDS = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
+
+
+def numpy_of(features):
+    return {name: np.asarray(value) for name, value in features.items()}
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize("mask", [None, IDS > 0, (IDS > 0).astype(int)])
+def test_each_real_token_but_the_first_is_asked_for_at_the_one_before(mask):
+    targets = numpy_of(NextTokenTargets()({"token_ids": IDS, "padding_mask": mask}))
+    assert targets["mask_weights"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    assert targets["mask_positions"].tolist() == [[0, 1, 2, 3], [0, 1, 0, 0]]
+    assert targets["mask_ids"].tolist() == [[5, 6, 7, 3], [8, 3, 0, 0]]
+    np.testing.assert_array_equal(targets["token_ids"], IDS)
+    assert targets["mask_weights"].dtype == np.float32
+    for name in ("token_ids", "mask_positions", "mask_ids"):
+        assert targets[name].dtype == np.int32
+
+
+@pytest.mark.backend_independent
+def test_packed_rows_ask_for_nothing_across_sequences():
+    sequences = tf.ragged.constant([[2, 5, 3], [2, 6, 3]])
+    windows = tf.data.Dataset.from_tensors({"token_ids": sequences})
+    (batch,) = packed_batches(windows, batch_size=1, sequence_length=8)
+    targets = numpy_of(NextTokenTargets()(batch))
+    assert targets["mask_weights"].tolist() == [[1, 1, 0, 1, 1, 0, 0]]
+    assert targets["mask_positions"].tolist() == [[0, 1, 0, 3, 4, 0, 0]]
+    assert targets["mask_ids"].tolist() == [[5, 3, 0, 6, 3, 0, 0]]
+
+
+@pytest.mark.backend_independent
+def test_it_stands_in_for_a_masker():
+    features = {"token_ids": IDS, "word_starts": np.ones_like(IDS, bool), "other": IDS}
+    dataset = tf.data.Dataset.from_tensors((features, [1, 0]))
+    masker = MaskedLMMasker.from_vocabulary(VOCABULARY)
+    targets = NextTokenTargets.from_vocabulary(VOCABULARY)
+    ((masked, labels),) = targets.masked(dataset, first_step=3)
+    ((expected, _),) = masker.masked(dataset, first_step=3)
+    assert masked.keys() == expected.keys()
+    assert {k: v.dtype for k, v in masked.items()} == {k: v.dtype for k, v in expected.items()}
+    assert labels.numpy().tolist() == [1, 0]
+    assert masked["mask_ids"].shape == (2, targets.num_slots(5))
+    row = targets(IDS[1], step=0)
+    assert row["mask_ids"].numpy().tolist() == [8, 3, 0, 0]
+
+
+@pytest.mark.backend_independent
+def test_ragged_rows_and_a_vocabulary_without_padding_are_refused():
+    with pytest.raises(ValueError, match="token_ids is ragged"):
+        NextTokenTargets()(tf.ragged.constant([[2, 3], [2]]))
+    with pytest.raises(ValueError, match=r"The vocabulary of 1 tokens has no \[PAD\]"):
+        NextTokenTargets.from_vocabulary(["a"])
+
+
+def masked_lm(**arguments):
+    config = BertConfig(
+        vocabulary_size=len(VOCABULARY),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=8,
+        initializer_range=0.3,
+        causal=True,
+    )
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(VOCABULARY), sequence_length=8)
+    return MaskedLM(Backbone(config), preprocessor, **arguments)
+
+
+def test_a_causal_model_learns_from_text_and_fills_from_what_stands_before():
+    model = masked_lm()
+    model.compile()
+    model.optimizer.learning_rate = 0.02
+    model.fit(["one two three four", "two three four", "three four"] * 8, epochs=25, verbose=0)
+    best, *_ = model.fill("one two [MASK]")
+    assert (best["token"], best["text"]) == ("three", "one two three")
+    longer, *_ = model.fill("one two [MASK] one one")
+    assert longer["score"] == pytest.approx(best["score"], abs=1e-5)
+
+
+def test_masking_a_causal_model_is_refused():
+    with pytest.raises(ValueError, match="on a causal encoder nothing is masked"):
+        masked_lm(masking={"unit": "word"})

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Left-to-right encoders: no token is influenced by a later one, whatever computes attention."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.models import Backbone
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks import MaskedLM
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+CAUSAL = WITHOUT_DROPOUT.replace(causal=True)
+LENGTH = 8
+IDS = np.random.default_rng(0).integers(1, 50, (2, LENGTH)).astype("int32")
+MASK = np.arange(LENGTH) < np.array([[LENGTH], [6]])
+PACKED = {
+    "token_ids": IDS,
+    "sequence_ids": np.array([[1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1, 2, 2, 2, 0, 0]]),
+    "position_ids": np.array([[0, 1, 2, 3, 0, 1, 2, 3], [0, 1, 2, 0, 1, 2, 0, 0]]),
+}
+INPUTS = {"whole": {}, "padded": {"padding_mask": MASK}, "packed": PACKED}
+
+
+def causal_backbone(**arguments):
+    backbone = Backbone(CAUSAL, **arguments)
+    random_weights(backbone)
+    return backbone
+
+
+@pytest.mark.parametrize("inputs", INPUTS)
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("scores", [False, True])
+def test_a_changed_token_changes_what_follows_it_alone(inputs, training, scores):
+    backbone = causal_backbone(packed=inputs == "packed", output_attention_scores=scores)
+    features = {"token_ids": IDS, **INPUTS[inputs]}
+    before = to_numpy(backbone(features, training=training)["sequence_output"])
+    for place in (0, 3, 5):
+        changed = IDS.copy()
+        changed[:, place] = 50 - changed[:, place]
+        after = backbone({**features, "token_ids": changed}, training=training)
+        difference = abs(to_numpy(after["sequence_output"]) - before).max(-1)
+        assert difference[:, :place].max(initial=0) == 0
+        assert (difference[:, place] > 0).all()
+        own = PACKED["sequence_ids"][0] == PACKED["sequence_ids"][0, place]
+        later = (np.arange(LENGTH) >= place) & (own if inputs == "packed" else True)
+        assert (difference[0, later] > 0).all()
+        assert (difference[0, ~later] == 0).all()
+
+
+def test_the_loss_of_a_token_has_no_gradient_at_later_ones():
+    # Every id stands once, so a row of the table is a token.
+    ids = np.arange(1, LENGTH + 1)[None]
+    backbone = causal_backbone()
+    backbone.compile(
+        keras.optimizers.SGD(1.0),
+        loss={"sequence_output": lambda weight, x: ops.sum(weight * ops.square(x))},
+    )
+    before = backbone.token_embedding.embeddings.numpy()
+    weight = (np.arange(LENGTH) == 4).astype("float32")[None, :, None]
+    backbone.pooler.trainable = False
+    backbone.train_on_batch({"token_ids": ids}, {"sequence_output": weight})
+    moved = abs(backbone.token_embedding.embeddings.numpy() - before).max(-1)[ids[0]]
+    assert (moved[:5] > 0).all()
+    assert (moved[5:] == 0).all()
+
+
+def test_scores_are_those_of_a_triangle():
+    backbone = causal_backbone(output_attention_scores=True)
+    outputs = backbone({"token_ids": IDS, "padding_mask": MASK})
+    for scores in outputs["attention_scores"]:
+        scores = to_numpy(scores)
+        np.testing.assert_allclose(scores.sum(-1), 1, atol=1e-5)
+        assert (np.triu(scores, 1) == 0).all()
+        assert (scores[1, :, 6:, 6:] == 0).all()
+
+
+def test_all_paths_compute_the_same():
+    fused = to_numpy(causal_backbone()(features())["sequence_output"])
+    trained = to_numpy(causal_backbone()(features(), training=True)["sequence_output"])
+    scored = to_numpy(causal_backbone(output_attention_scores=True)(features())["sequence_output"])
+    real = features()["padding_mask"]
+    np.testing.assert_allclose(trained[real], fused[real], atol=1e-5)
+    np.testing.assert_allclose(scored[real], fused[real], atol=1e-5)
+
+
+def test_the_pooled_output_is_of_the_last_real_token():
+    backbone = causal_backbone(packed=True)
+
+    def pooled(features):
+        outputs = backbone(features)
+        dense = backbone.pooler.dense
+        return to_numpy(outputs["pooled_output"]), to_numpy(dense(outputs["sequence_output"]))
+
+    for given, last in [({}, (7, 7)), ({"padding_mask": MASK}, (7, 5)), (PACKED, (7, 5))]:
+        actual, everywhere = pooled({"token_ids": IDS, **given})
+        np.testing.assert_allclose(actual, everywhere[[0, 1], last], atol=1e-6)
+    nothing = pooled({"token_ids": IDS, "padding_mask": np.zeros_like(MASK)})
+    assert np.isfinite(nothing[0]).all()
+
+
+def test_it_comes_back_from_files(tmp_path):
+    backbone = causal_backbone()
+    backbone.save(tmp_path / "causal.keras")
+    backbone.save_to_preset(tmp_path / "preset")
+    expected = backbone(features())
+    for same in (
+        keras.saving.load_model(tmp_path / "causal.keras"),
+        Backbone.from_preset(tmp_path / "preset"),
+    ):
+        assert same.config == CAUSAL
+        for name, value in same(features()).items():
+            np.testing.assert_array_equal(to_numpy(value), to_numpy(expected[name]))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_it_learns_to_predict_the_next_token(jit_compile):
+    if jit_compile and keras.backend.backend() == "torch":
+        pytest.skip("torch compiles differently")
+    keras.utils.set_random_seed(0)
+    model = MaskedLM(Backbone(SMALL.replace(causal=True, num_layers=1, initializer_range=0.2)))
+    model.compile(AdamW(0.02), jit_compile=jit_compile)
+    # Each token names its successor.
+    ids = (np.arange(8) + np.arange(16)[:, None]) % 20 + 1
+    x = {"token_ids": ids, "mask_positions": np.tile(np.arange(7), (16, 1))}
+    history = model.fit(x, ids[:, 1:], sample_weight=np.ones((16, 7)), epochs=40, verbose=0)
+    assert history.history["accuracy"][-1] > 0.9
