@@ -19,6 +19,7 @@ from keras_bert.data.record_reading import (
 from keras_bert.data.records import InstanceEncoder, write_records
 from keras_bert.data.squad import QuestionExample, SpanAnswer, SquadError, read_squad
 from keras_bert.data.static_masking import StaticMasker
+from keras_bert.data.tagging import TokenClassifierPreprocessor
 from keras_bert.data.token_store import TokenStore, TokenStoreWriter
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "StaticMasker",
     "TaggedText",
     "TextClassifierPreprocessor",
+    "TokenClassifierPreprocessor",
     "TokenStore",
     "TokenStoreWriter",
     "bucket_lengths",

@@ -73,7 +73,7 @@ class TextClassifierPreprocessor:
             for token_id in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id)
         )
         if text_pair is None:
-            first = _keep_first(first, tf.constant(self.sequence_length - 2, tf.int64))
+            first = cut_rows(first, tf.constant(self.sequence_length - 2, tf.int64))
             token_ids = tf.concat([start, first, end], axis=1)
             return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
         first, second = truncate_pair(first, self.tokenizer(text_pair), self.sequence_length - 3)
@@ -118,10 +118,10 @@ def truncate_pair(
     half = max_tokens // 2
     keep_first = tf.minimum(first_length, tf.maximum(max_tokens - second_length, max_tokens - half))
     keep_second = tf.minimum(second_length, tf.maximum(max_tokens - first_length, half))
-    return _keep_first(first, keep_first), _keep_first(second, keep_second)
+    return cut_rows(first, keep_first), cut_rows(second, keep_second)
 
 
-def _keep_first(ragged: tf.RaggedTensor, limits: tf.Tensor) -> tf.RaggedTensor:
+def cut_rows(ragged: tf.RaggedTensor, limits: tf.Tensor) -> tf.RaggedTensor:
     """The first `limits` values of each row; limits a scalar or `(batch,)`, int64."""
     lengths = ragged.row_lengths()
     kept_lengths = tf.minimum(lengths, limits)

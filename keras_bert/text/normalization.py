@@ -19,15 +19,15 @@ MAX_WORD_LENGTH = 200
 _PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
 # Categories Cc and Cf but for tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
-_CJK = (
+CJK = (
     r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
     r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
 )
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# Only a filter: letters from `_CJK` and most punctuation end a word; the rest is counted later.
+# Only a filter: letters from `CJK` and most punctuation end a word; the rest is counted later.
 _MAYBE_LONG_WORD = (
     rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
-    rf"\x{{ff01}}-\x{{ff0f}}{_CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
+    rf"\x{{ff01}}-\x{{ff0f}}{CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
 )
 # Capital letters that Unicode 14 brought: (characters, distance to the small letter). TensorFlow's
 # copy of ICU is older and leaves them as they are.
@@ -113,7 +113,7 @@ def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
         The words, ragged string `(texts, words)`; a punctuation mark or a CJK ideograph is a word.
     """
     text, _ = normalize(text, lowercase)
-    alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{_CJK}])"
+    alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{CJK}])"
     text = tf.strings.regex_replace(text, alone, r" \1 ")
     return tf.strings.split(tf.strings.regex_replace(text, r"[\t\r\n\p{Z}]", " "))
 
