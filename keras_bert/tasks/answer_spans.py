@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From logits over windows to answers: spans of the passage's characters, the best first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from keras_bert.data.question_rows import QuestionRows
+
+# Windows that are looked at together: some 3 MB of logits, and 7 million pairs of tokens at most
+CHUNK = 2048
+# The score of an answer where no span can be one
+NO_SPAN = -1e6
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AnswerSpans:
+    """The spans that could answer each question, the likeliest first, in flat arrays.
+
+    Args:
+        splits: Where each question's spans begin in the flat arrays, int64 `(questions + 1,)`.
+        char_starts: The first character of each span in the passage, `(spans,)`.
+        char_ends: One past its last character.
+        start_logits: Of its first token, float64 `(spans,)`.
+        end_logits: Of its last token.
+        null_start_logits: Of `[CLS]` in the question's window that speaks least for there being
+            no answer, float64 `(questions,)`.
+        null_end_logits: Likewise.
+    """
+
+    splits: np.ndarray
+    char_starts: np.ndarray
+    char_ends: np.ndarray
+    start_logits: np.ndarray
+    end_logits: np.ndarray
+    null_start_logits: np.ndarray
+    null_end_logits: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.null_start_logits)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The sum of both logits, float64 `(spans,)`, falling within each question."""
+        return np.asarray(self.start_logits + self.end_logits)
+
+    @property
+    def null_scores(self) -> np.ndarray:
+        """How much speaks for there being no answer, float64 `(questions,)`."""
+        return np.asarray(self.null_start_logits + self.null_end_logits)
+
+    @property
+    def best_scores(self) -> np.ndarray:
+        """The score of each question's best span, float64 `(questions,)`."""
+        best = np.full(len(self), NO_SPAN)
+        has_span = np.diff(self.splits) > 0
+        best[has_span] = self.scores[self.splits[:-1][has_span]]
+        return best
+
+    @property
+    def null_odds(self) -> np.ndarray:
+        """By how much no answer is likelier than the best one, float64 `(questions,)`."""
+        return np.asarray(self.null_scores - self.best_scores)
+
+    def best_texts(self, contexts: Sequence[str]) -> list[str]:
+        """The text of each question's best span; empty where there is none."""
+        starts, ends = self.char_starts.tolist(), self.char_ends.tolist()
+        texts = []
+        for context, first, behind in zip(contexts, *self._bounds(), strict=True):
+            texts.append(context[starts[first] : ends[first]] if first < behind else "")
+        return texts
+
+    def _bounds(self) -> tuple[list[int], list[int]]:
+        return self.splits[:-1].tolist(), self.splits[1:].tolist()
+
+    def n_best(
+        self, contexts: Sequence[str], n_best: int = 20, with_null: bool = False
+    ) -> list[list[dict[str, Any]]]:
+        """The best answers of each question, no text twice.
+
+        Args:
+            contexts: The passages.
+            n_best: How many at most.
+            with_null: Whether the empty text is among them, for no answer.
+
+        Returns:
+            For each question dicts of `text`, `probability` (among these), `start_logit` and
+            `end_logit`, as the released code writes them.
+        """
+        columns = (self.char_starts, self.char_ends, self.start_logits, self.end_logits)
+        spans = list(zip(*(column.tolist() for column in columns), strict=True))
+        nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
+        return [
+            _with_probabilities(
+                _distinct(spans[first:behind], context, n_best, null if with_null else None)
+            )
+            for context, null, first, behind in zip(contexts, nulls, *self._bounds(), strict=True)
+        ]
+
+
+def find_answer_spans(
+    rows: QuestionRows,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    *,
+    n_best: int = 20,
+    max_answer_length: int = 30,
+) -> AnswerSpans:
+    """Pairs the likeliest first tokens with the likeliest last ones, in all windows at once.
+
+    A pair counts if both tokens are of the passage, the last is not before the first, and no
+    other window has to speak for the first.
+
+    Args:
+        rows: The windows.
+        start_logits: Of every token of the windows, float `(tokens,)`, as `rows` has them.
+        end_logits: Likewise.
+        n_best: How many first and last tokens of each window are looked at.
+        max_answer_length: The longest answer, in tokens.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
+    """
+    parts = [
+        _pairs(
+            rows, slice(first, first + CHUNK), start_logits, end_logits, n_best, max_answer_length
+        )
+        for first in range(0, len(rows) or 1, CHUNK)
+    ]
+    window, start, end = (np.concatenate(part) for part in zip(*parts, strict=True))
+    columns = {
+        "char_starts": rows.char_starts[start],
+        "char_ends": rows.char_ends[end],
+        "start_logits": start_logits[start].astype("float64"),
+        "end_logits": end_logits[end].astype("float64"),
+    }
+    question = rows.question_index[window]
+    # Stable: of equals, the one in the earlier window is first.
+    order = np.lexsort((-(columns["start_logits"] + columns["end_logits"]), question))
+    counts = np.bincount(question, minlength=rows.num_questions)
+    null_start, null_end = _null_logits(rows, start_logits, end_logits)
+    return AnswerSpans(
+        splits=np.concatenate([[0], np.cumsum(counts)]),
+        **{name: column[order] for name, column in columns.items()},
+        null_start_logits=null_start,
+        null_end_logits=null_end,
+    )
+
+
+def _pairs(
+    rows: QuestionRows,
+    windows: slice,
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    n_best: int,
+    max_answer_length: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The windows, first and last tokens of all pairs that count, tokens as in the flat arrays."""
+    begin, lengths = rows.row_splits[:-1][windows, None], rows.lengths[windows, None]
+    columns = np.arange(lengths.max(initial=0))
+    # (windows, 1) + (longest,) -> (windows, longest)
+    tokens = np.where(columns < lengths, begin + columns, -1)
+    start, end = (_likeliest(logits, tokens, n_best) for logits in (start_logits, end_logits))
+    start_counts = (start >= 0) & rows.is_max_context[start]
+    end_counts = (end >= 0) & (rows.char_ends[end] > 0)
+    # (windows, best, 1) with (windows, 1, best) -> (windows, best, best)
+    distance = end[:, None, :] - start[:, :, None]
+    counts = start_counts[:, :, None] & end_counts[:, None, :]
+    counts &= (distance >= 0) & (distance < max_answer_length)
+    window, first, last = np.nonzero(counts)
+    return window + windows.start, start[window, first], end[window, last]
+
+
+def _likeliest(logits: np.ndarray, tokens: np.ndarray, count: int) -> np.ndarray:
+    """The tokens with the largest logits in each row, the largest first, of equals the earlier.
+
+    Args:
+        logits: Of all tokens, `(tokens,)`.
+        tokens: Which tokens are in each row `(rows, longest)`; -1 where there is none.
+        count: How many.
+
+    Returns:
+        `(rows, count)`, or as many as the longest row has.
+    """
+    values = np.where(tokens >= 0, -logits[tokens], np.inf)
+    best = np.argsort(values, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(tokens, best, axis=1)
+
+
+def _null_logits(
+    rows: QuestionRows, start_logits: np.ndarray, end_logits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The logits of `[CLS]` in the window of each question where their sum is smallest."""
+    cls = rows.row_splits[:-1]
+    start, end = start_logits[cls].astype("float64"), end_logits[cls].astype("float64")
+    order = np.lexsort((start + end, rows.question_index))
+    first = order[np.searchsorted(rows.question_index, np.arange(rows.num_questions))]
+    return start[first], end[first]
+
+
+_Span = tuple[int, int, float, float]
+_Answer = tuple[str, float, float]
+
+
+def _distinct(
+    spans: Sequence[_Span], context: str, count: int, null: tuple[float, float] | None
+) -> list[_Answer]:
+    """The first spans with different texts, and no answer in its place among them."""
+    found: list[_Answer] = []
+    seen = set()
+    null_score = math.inf if null is None else sum(null)
+    for first, behind, start, end in spans:
+        if null is not None and null_score > start + end and "" not in seen:
+            seen.add("")
+            found.append(("", *null))
+        if len(found) >= count:
+            break
+        text = context[first:behind]
+        if text not in seen:
+            seen.add(text)
+            found.append((text, start, end))
+    if null is not None and "" not in seen:
+        found.append(("", *null))
+    return found or [("", 0.0, 0.0)]
+
+
+def _with_probabilities(answers: list[_Answer]) -> list[dict[str, Any]]:
+    largest = max(start + end for _, start, end in answers)
+    weights = [math.exp(start + end - largest) for _, start, end in answers]
+    total = sum(weights)
+    return [
+        {"text": text, "probability": weight / total, "start_logit": start, "end_logit": end}
+        for (text, start, end), weight in zip(answers, weights, strict=True)
+    ]
