@@ -86,10 +86,11 @@ def _last_real(inputs: Any, is_real: Any) -> Any:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ClassificationHead(keras.layers.Layer):
-    """`dense(dropout(pooled))` in float32, whatever the encoder's precision.
+    """`dense(dropout(x))` in float32, whatever the encoder's precision.
 
-    It also is the next-sentence head of pre-training, with two classes (0 = IsNext) and no
-    dropout.
+    It classifies the pooled output or every token. It also is the next-sentence head of
+    pre-training, with two classes (0 = IsNext) and no dropout, and the head of question answering,
+    with two outputs for each token: start and end.
 
     Args:
         num_classes: Width of the output.
@@ -97,13 +98,13 @@ class ClassificationHead(keras.layers.Layer):
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
 
     Input shape:
-        `(batch, hidden)`.
+        `(batch, hidden)` or `(batch, length, hidden)`.
 
     Output shape:
-        Logits `(batch, num_classes)`, float32.
+        Logits `(batch, num_classes)` or `(batch, length, num_classes)`, float32.
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), sections 3.1 (task 2) and 4.1.
+        [BERT](https://arxiv.org/abs/1810.04805), sections 3.1 (task 2) and 4.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class ClassificationHead(keras.layers.Layer):
         return self.dense(kept)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        return (input_shape[0], self.num_classes)
+        return (*input_shape[:-1], self.num_classes)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -36,6 +36,7 @@ LAYERS = [
     ),
     (layers.Pooler, {"initializer_range": 0.1}, (HIDDEN,)),
     (layers.ClassificationHead, {"num_classes": 3, "dropout": 0.2}, (HIDDEN[:, 0],)),
+    (layers.ClassificationHead, {"num_classes": 3}, (HIDDEN,)),
     (
         layers.MaskedLMTransform,
         {"activation": "gelu_erf", "layer_norm_epsilon": 1e-5},
