@@ -122,11 +122,15 @@ class Checkpoint:
         shape = self._tensors.shape(stored.names[0])
         return shape[0] if stored.transposed else shape[-1]
 
-    def load_into(self, backbone: Backbone) -> None:
+    def load_into(self, backbone: Backbone, *, pooler_is_used: bool = True) -> None:
         """Sets every weight of an encoder.
 
         A checkpoint without a pooler leaves the encoder's own and warns: models that were only
         trained on tokens have none.
+
+        Args:
+            backbone: The encoder.
+            pooler_is_used: `False` leaves that warning out, for tasks on tokens.
 
         Raises:
             CheckpointError: If weights are missing, or one has another shape than the encoder
@@ -138,7 +142,9 @@ class Checkpoint:
         if pooler.isdisjoint(self._tensors.names()):
             for name in POOLER_WEIGHTS:
                 del targets[name]
-            self._warn(f"has no pooler; it is freshly initialised: {', '.join(POOLER_WEIGHTS)}.")
+            if pooler_is_used:
+                missing = ", ".join(POOLER_WEIGHTS)
+                self._warn(f"has no pooler; it is freshly initialised: {missing}.")
         self._load(targets, layout, "encoder")
 
     def load_head(self, name: str, head: Head) -> bool:

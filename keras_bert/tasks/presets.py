@@ -3,12 +3,88 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.config import BertConfig
+from keras_bert.models.backbone import Backbone
 
 if TYPE_CHECKING:
     from keras_bert.checkpoints import Checkpoint
+
+
+def classifier_from_preset(
+    make_task: Callable[..., Any],
+    head_name: str,
+    preset: str | os.PathLike[str],
+    num_classes: int | None = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    sequence_length: int | None = None,
+    dropout: float | None = None,
+    load_weights: bool = True,
+    dtype: Any = None,
+    head_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """A task with heads for classes, their weights and names from a checkpoint that has them.
+
+    Args:
+        make_task: The task's class: called with a backbone, the number of classes, a
+            preprocessor's config, and `class_names`, `dropout` and the head's options by name.
+        head_name: Which of its `heads` has the classes.
+        preset, num_classes, class_names, sequence_length, dropout, load_weights, dtype: As in
+            `TextClassifier.from_preset`.
+        head_options: What else decides the head, as arguments of the task; `None` takes what a
+            preset of ours was saved with.
+
+    Raises:
+        keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do not
+            fit; the message names the file and the tensor.
+        ValueError: If the number of classes is not known.
+    """
+    from keras_bert import checkpoints
+
+    checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+    saved = checkpoint.task or {}
+    stored = saved.get("head_options") or {}
+    options = stored if head_options is None else dict(head_options)
+    wanted = len(class_names) if num_classes is None and class_names else num_classes
+    head_classes = checkpoint.num_classes(head_name) if load_weights else None
+    fits = wanted in (None, head_classes) and options == stored
+    if head_classes is not None and fits and class_names is None:
+        class_names = checkpoint.class_names
+    task = make_task(
+        Backbone(checkpoint.config, dtype=dtype),
+        head_classes if wanted is None else wanted,
+        preprocessor_config(checkpoint, sequence_length),
+        class_names=class_names,
+        dropout=saved.get("dropout") if dropout is None else dropout,
+        **options,
+    )
+    if not load_weights:
+        return task
+    checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
+    if head_classes is None or fits:
+        for name, head in task.heads.items():
+            checkpoint.load_head(name, head)
+    else:
+        for name in checkpoint.heads:
+            checkpoint.leave_head(name)
+        warnings.warn(
+            f"{preset} has a classifier for {head_classes} classes{_in_brackets(stored)} and "
+            f"{task.num_classes} are wanted{_in_brackets(options)}; the classifier head is "
+            "freshly initialised.",
+            checkpoints.CheckpointWarning,
+            stacklevel=3,
+        )
+    checkpoint.warn_unused()
+    return task
+
+
+def _in_brackets(options: Mapping[str, Any]) -> str:
+    return f" ({', '.join(f'{name}={value}' for name, value in options.items())})" * bool(options)
 
 
 def preprocessor_config(checkpoint: Checkpoint, sequence_length: int | None) -> dict[str, Any]:
