@@ -24,12 +24,15 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Defines a flag for every field; the values of `config` are the defaults.
 
     Args:
-        config: An instance of a frozen dataclass whose docstring describes each field under
-            `Args:`. Fields are of type bool, float, int, str or `tuple[str, ...]`.
+        config: An instance of a frozen dataclass whose docstring, or that of the class it extends,
+            describes each field under `Args:`. Fields are of type bool, float, int, str or
+            `tuple[str, ...]`.
         flag_values: Where the flags are defined.
     """
     types = typing.get_type_hints(type(config))
-    texts = _field_texts(type(config).__doc__ or "")
+    texts: dict[str, str] = {}
+    for base in reversed(type(config).__mro__):
+        texts |= _field_texts(base.__doc__ or "")
     for field in dataclasses.fields(config):
         default = getattr(config, field.name)
         default = list(default) if isinstance(default, tuple) else default

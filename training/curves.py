@@ -16,11 +16,15 @@ _NAMES = {
     "accuracy": "accuracy",
     "f1": "F1",
     "macro_f1": "macro F1",
+    "masked_accuracy": "masked tokens",
+    "pair_accuracy": "pairs",
     "mcc": "MCC",
     "pearson": "Pearson",
     "spearman": "Spearman",
 }
 _LOSSES = ("loss", "val_loss")
+# With more of them a curve looks like a caterpillar.
+_MAX_MARKERS = 40
 # On other scales than scores.
 _NOT_PLOTTED = ("learning_rate", "mse", "val_mse")
 
@@ -32,7 +36,7 @@ def plot_curves(
     history: Mapping[str, Sequence[float]],
     evaluations: Sequence[Mapping[str, float]] = (),
     *,
-    steps_per_epoch: int | None = None,
+    steps: Sequence[int] | None = None,
     title: str = "",
 ) -> Path:
     """Draws the curves of a run as a PNG, losses on the left and scores on the right.
@@ -44,9 +48,10 @@ def plot_curves(
         history: `History.history` of Keras' `fit`: a value for each epoch under `loss`,
             `val_loss` and the names of metrics.
         evaluations: Scores, one record an evaluation: their names and values, and under `epoch`
-            (under `step` where `steps_per_epoch` is given) when it took place. They take the
-            place of the history's metrics. `mse` is not drawn.
-        steps_per_epoch: Optimizer steps in an epoch; makes steps the horizontal axis.
+            (under `step` where `steps` are given) when it took place. They take the place of the
+            history's metrics. `mse` is not drawn.
+        steps: The optimizer steps after which the history's values were taken, where these are no
+            whole epochs; makes steps the horizontal axis.
         title: What stands above the picture.
 
     Returns:
@@ -62,13 +67,13 @@ def plot_curves(
         raise ImportError(
             "plot_curves needs matplotlib: install the extra `training`, or matplotlib itself"
         ) from error
-    panels = _panels(history, evaluations, steps_per_epoch)
+    panels = _panels(history, evaluations, steps)
     figure = Figure(figsize=(4.6 * len(panels), 3.2), dpi=150, layout="constrained")
     for index, (name, curves) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(1, len(panels), index)
         axes.set_title(name, loc="left", fontsize=10)
         axes.set_ylabel(name.partition(" ")[0].lower())
-        axes.set_xlabel("step" if steps_per_epoch else "epoch")
+        axes.set_xlabel("step" if steps else "epoch")
         _draw(axes, curves)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -82,18 +87,16 @@ def plot_curves(
 def _panels(
     history: Mapping[str, Sequence[float]],
     evaluations: Sequence[Mapping[str, float]],
-    steps_per_epoch: int | None,
+    steps: Sequence[int] | None,
 ) -> dict[str, dict[str, _Points]]:
     """The curves of each panel by their names; panels without curves are left out."""
     of_epochs = {
-        name: _finite(
-            [(epoch + 1) * (steps_per_epoch or 1) for epoch in range(len(values))], values
-        )
+        name: _finite(steps or range(1, len(values) + 1), values)
         for name, values in history.items()
     }
     panels = {"Loss": {name: curve for name, curve in of_epochs.items() if name in _LOSSES}}
     if evaluations:
-        unit = "step" if steps_per_epoch else "epoch"
+        unit = "step" if steps else "epoch"
         panels["Score on the development set"] = _score_curves(evaluations, unit)
     else:
         panels["Score"] = {
@@ -148,7 +151,8 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
 
     for index, (when, values) in enumerate(curves.values()):
         colour = _COLOURS[index % len(_COLOURS)]
-        axes.plot(when, values, color=colour, marker="o", markersize=3.5, linewidth=1.6)
+        marker = "o" if len(when) <= _MAX_MARKERS else None
+        axes.plot(when, values, color=colour, marker=marker, markersize=3.5, linewidth=1.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e3e3e3", linewidth=0.8)
     axes.set_axisbelow(True)

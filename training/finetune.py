@@ -54,7 +54,7 @@ def configuration() -> FinetuneConfig:
     changes = config_flags.given_flags(FinetuneConfig)
     if not RECIPE.value:
         return FinetuneConfig(**changes)
-    return dataclasses.replace(recipes.load(RECIPE.value), **changes)
+    return dataclasses.replace(recipes.load(RECIPE.value, FinetuneConfig), **changes)
 
 
 def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from keras_bert.data.pretraining_stream import PretrainingStream, pretraining_ex
 from keras_bert.data.question_windows import QuestionAnswererPreprocessor
 from keras_bert.data.record_reading import (
     check_record_files,
+    has_masks,
     pretraining_batches,
     ragged_pretraining_batches,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "TokenStoreWriter",
     "bucket_lengths",
     "check_record_files",
+    "has_masks",
     "length_bucketed_batches",
     "pack_sequences",
     "packed_batches",

@@ -97,6 +97,16 @@ def ragged_pretraining_batches(
     return batches.map(lambda ragged, rest: ragged | rest[0]).prefetch(tf.data.AUTOTUNE)
 
 
+def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether the masks are in the records already, by the first one.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        ValueError: If the record has not the features of a pre-training record.
+    """
+    return RecordParser(record_paths(files)[0], 0, None).is_masked
+
+
 def check_record_files(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> int:

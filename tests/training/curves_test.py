@@ -67,7 +67,7 @@ def test_keras_own_validation_scores(monkeypatch, tmp_path):
 def test_evaluations_by_step(monkeypatch, tmp_path):
     evaluations = [{"step": 50, "mcc": 10.0}, {"step": 100, "mcc": float("nan")}]
     labels = drawn_labels(
-        monkeypatch, tmp_path, {"loss": [0.5]}, evaluations=evaluations, steps_per_epoch=100
+        monkeypatch, tmp_path, {"loss": [0.5]}, evaluations=evaluations, steps=[100]
     )
     assert labels == {"Loss": ["training 0.5"], "Score on the development set": ["MCC 10"]}
 
@@ -93,9 +93,7 @@ def test_what_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="nothing to draw"):
         plot_curves(tmp_path / "a.png", {"loss": [float("nan")]})
     with pytest.raises(ValueError, match=r"an evaluation has \['epoch', 'f1'\], expected 'step'"):
-        plot_curves(
-            tmp_path / "a.png", {}, evaluations=[{"epoch": 1, "f1": 3.0}], steps_per_epoch=9
-        )
+        plot_curves(tmp_path / "a.png", {}, evaluations=[{"epoch": 1, "f1": 3.0}], steps=[9])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -150,7 +150,7 @@ def test_an_unlabelled_test_file_is_read(reviews, tmp_path):
 def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
     import importlib
 
-    assert isinstance(recipes.load(name), FinetuneConfig)
+    assert isinstance(recipes.load(name, FinetuneConfig), FinetuneConfig)
     module = importlib.import_module(f"training.recipes.{name}")
     assert f"python -m training.finetune --recipe={name}" in module.__doc__
 
@@ -158,7 +158,7 @@ def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
 @pytest.mark.backend_independent
 def test_an_unknown_recipe_names_those_there_are():
     with pytest.raises(ValueError, match="no recipe 'x', expected one of minilm_cola"):
-        recipes.load("x")
+        recipes.load("x", FinetuneConfig)
 
 
 @pytest.mark.backend_independent
@@ -168,6 +168,6 @@ def test_flags_change_only_what_they_name():
     values(["program", "--epochs=7", "--noexport"])
     changes = config_flags.given_flags(FinetuneConfig, values)
     assert changes == {"epochs": 7, "export": False}
-    recipe = recipes.load("minilm_sst2")
+    recipe = recipes.load("minilm_sst2", FinetuneConfig)
     changed = dataclasses.replace(recipe, **changes)
     assert changed.learning_rate == recipe.learning_rate

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An estimate of the energy that a run takes, and of the CO2 of its making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def energy_meter(country: str) -> Iterator[Callable[[], tuple[float, float]]]:
+    """Measures by `codecarbon`, without asking the network.
+
+    Args:
+        country: ISO code of three letters, by whose electricity CO2 is estimated.
+
+    Yields:
+        A function that gives the energy in kWh and the CO2 in kg since its last call.
+
+    Raises:
+        ImportError: if codecarbon is not installed.
+    """
+    try:
+        from codecarbon import OfflineEmissionsTracker
+    except ImportError as error:
+        raise ImportError(
+            "measure_energy needs codecarbon: install the extra `energy`, or codecarbon itself"
+        ) from error
+    tracker = OfflineEmissionsTracker(
+        country_iso_code=country, save_to_file=False, log_level="error", allow_multiple_runs=True
+    )
+    tracker.start_task()
+
+    def since_last_call() -> tuple[float, float]:
+        measured = tracker.stop_task()
+        tracker.start_task()
+        return measured.energy_consumed, measured.emissions
+
+    try:
+        yield since_last_call
+    finally:
+        tracker.stop()

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-trains an encoder on raw text, and goes on where it was stopped.
+
+On text of your own, in one command: a vocabulary, records, and the training itself:
+
+    python -m training.pretrain --input_files=corpus --format=paragraphs --output_dir=runs/mine \
+        --model=bert_small_uncased --num_steps=100000 --warmup_steps=1000
+
+By a recipe, with any of its values changed by a flag:
+
+    python -m training.pretrain --recipe=wikitext2_cpu --data_dir=wikitext-2
+
+Killed at any moment and started again with the same command, it goes on from its last checkpoint,
+and ends with the same weights, bit for bit, as one never killed (on a GPU: with --deterministic).
+
+It writes into `output_dir`: the vocabulary and the records, if it made them; the last checkpoints;
+`log.jsonl`, a line for each interval; `curves.png`; in the end `results.json`, and `preset`, the
+model that `from_preset` of every task reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import app, flags, logging
+
+from keras_bert import Pretrainer
+from keras_bert.data import (
+    MaskedLMMasker,
+    NextTokenTargets,
+    PretrainingStream,
+    has_masks,
+    pretraining_examples,
+)
+from keras_bert.text import load_vocabulary
+from training import config_flags, model_flops, pretraining_run, recipes
+from training.energy import energy_meter
+from training.pretrain_config import Phase, PretrainConfig
+from training.pretraining_text import dev_records, training_records, vocabulary_path
+from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
+
+RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
+RESULTS_FILE = "results.json"
+# Settings that change nothing of what is learned
+_NO_INFLUENCE = (
+    "output_dir",
+    "data_dir",
+    "keep_checkpoints",
+    "keep_store",
+    "num_workers",
+    "tensorboard",
+    "measure_energy",
+    "country",
+)
+_BATCHES_LOOKED_AT = 20
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        results = pretrain(configuration())
+    except NotFiniteError as error:
+        sys.exit(
+            f"error: {error}; the last checkpoint is kept. A lower learning_rate or a longer "
+            "warmup, in another output_dir, may help"
+        )
+    except (ImportError, OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
+
+
+def configuration() -> PretrainConfig:
+    """The recipe's values, replaced by the flags that were given."""
+    changes = config_flags.given_flags(PretrainConfig)
+    if not RECIPE.value:
+        return PretrainConfig(**changes)
+    return dataclasses.replace(recipes.load(RECIPE.value, PretrainConfig), **changes)
+
+
+def pretrain(config: PretrainConfig) -> dict[str, Any]:
+    """Makes what is missing, trains, and writes what came of it.
+
+    Args:
+        config: what to do.
+
+    Returns:
+        What `results.json` holds: the config, the number of parameters, the log, its last record,
+        and totals.
+
+    Raises:
+        NotFiniteError: if a loss is not finite.
+        DiskFullError: if a checkpoint has no room.
+        ValueError: if text or records are malformed, or the folder has a run of other settings.
+    """
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    if config.deterministic:
+        _be_deterministic()
+    vocabulary = vocabulary_path(config)
+    tokens = load_vocabulary(vocabulary)
+    phases = {phase: _streams(config, phase, vocabulary, tokens) for phase in config.plan()}
+    # Here and not before: what was made of the text must not change what is drawn.
+    keras.utils.set_random_seed(config.seed)
+    model = pretraining_run.build_model(config, list(tokens))
+    checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
+    state = _begin(config, model, checkpoints, vocabulary)
+    peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
+    with contextlib.ExitStack() as stack:
+        energy = (
+            stack.enter_context(energy_meter(config.country)) if config.measure_energy else None
+        )
+        for phase, (train, dev) in phases.items():
+            run = _Run(config, model, checkpoints, peak, energy)
+            state = run.train(phase, train, dev, state)
+    model.save_to_preset(folder / "preset")
+    return _report(config, model, state, folder)
+
+
+def _streams(
+    config: PretrainConfig, phase: Phase, vocabulary: Path, tokens: tuple[str, ...]
+) -> tuple[PretrainingStream, PretrainingStream | None]:
+    """The batches of a phase to train on, and held-out ones."""
+    length = phase.sequence_length
+    options = {"batch_size": config.micro_batch_size, "sequence_length": length}
+
+    def stream(pattern: str, seed: int) -> PretrainingStream:
+        masked = has_masks(pattern)
+        return PretrainingStream(
+            pattern,
+            masker=None if masked else _masker(config, tokens, seed),
+            packed=config.packing,
+            seed=seed,
+            vocabulary_size=len(tokens),
+            **options,
+        )
+
+    held_out = dev_records(config, length, vocabulary)
+    train = stream(training_records(config, length, vocabulary), config.seed)
+    # The same masks whatever the seed of the training
+    return train, None if held_out is None else stream(held_out, 0)
+
+
+def _masker(config: PretrainConfig, tokens: tuple[str, ...], seed: int) -> Any:
+    if config.causal:
+        return NextTokenTargets.from_vocabulary(tokens)
+    return MaskedLMMasker.from_vocabulary(
+        tokens,
+        unit=config.masking_unit,
+        mask_selection_rate=config.masked_lm_probability,
+        mask_token_rate=config.mask_token_rate,
+        random_token_rate=config.random_token_rate,
+        max_predictions=config.max_predictions or None,
+        seed=seed,
+    )
+
+
+def _begin(
+    config: PretrainConfig, model: Pretrainer, checkpoints: RunCheckpoints, vocabulary: Path
+) -> RunState:
+    """The state of the last checkpoint, its tensors loaded, or a fresh one."""
+    fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0)
+
+    def check(found: RunState) -> None:
+        for name in ("backend", "fingerprint"):
+            if getattr(found, name) != getattr(fresh, name):
+                raise ValueError(
+                    f"{checkpoints.folder} has a run of "
+                    + (f"the {found.backend} backend" if name == "backend" else "other settings")
+                    + "; choose another output_dir, or remove it"
+                )
+
+    found = checkpoints.restore(model, check)
+    if found is not None:
+        logging.info("going on after step %d", found.step)
+    return found or fresh
+
+
+def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
+    settings = dataclasses.asdict(config)
+    for name in _NO_INFLUENCE:
+        del settings[name]
+    content = json.dumps(settings, sort_keys=True).encode() + vocabulary.read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What all phases of a run share."""
+
+    config: PretrainConfig
+    model: Pretrainer
+    checkpoints: RunCheckpoints
+    peak: float
+    energy: Any
+
+    def train(
+        self,
+        phase: Phase,
+        train: PretrainingStream,
+        dev: PretrainingStream | None,
+        state: RunState,
+    ) -> RunState:
+        """Trains to the end of a phase, from wherever in it the run is."""
+        end = phase.first_step + phase.num_steps
+        logging.info(
+            "%d tokens a row: steps %d to %d, %d rows, %d batches an epoch",
+            phase.sequence_length,
+            phase.first_step + 1,
+            end,
+            train.num_rows,
+            train.batches_per_epoch,
+        )
+        interval = self.config.steps_per_interval
+        while state.step < end:
+            done = state.step - phase.first_step
+            left = end - state.step
+            # Whole intervals in one call, and what is left over in another
+            count, steps = (left // interval, interval) if left >= interval else (1, left)
+            state = self._fit(train, dev, state, done, count, steps)
+        return state
+
+    def _fit(
+        self,
+        train: PretrainingStream,
+        dev: PretrainingStream | None,
+        state: RunState,
+        done: int,
+        count: int,
+        steps: int,
+    ) -> RunState:
+        config = self.config
+        report = pretraining_run.IntervalReport(
+            config,
+            state,
+            first_step=state.step,
+            interval=steps,
+            workload=self._workload(train),
+            peak=self.peak,
+            dev=None if dev is None else self._examples(dev.first_batches(config.dev_batches)),
+            energy=self.energy,
+            checkpoints=self.checkpoints,
+        )
+        guard = pretraining_run.StopWhereNotFinite(state.step, config.accumulation, steps)
+        self.model.fit(
+            self._examples(train.from_batch(done * config.accumulation)),
+            steps_per_epoch=steps * config.accumulation,
+            epochs=count,
+            # Without a terminal, a line for each interval
+            verbose=1 if sys.stdout.isatty() else 2,
+            callbacks=[guard, report],
+        )
+        return report.state
+
+    def _examples(self, batches: Any) -> Any:
+        return pretraining_examples(batches, self.config.next_sentence)
+
+    def _workload(self, train: PretrainingStream) -> pretraining_run.Workload:
+        """What an update takes, by a look at some batches."""
+        name = "sequence_ids" if train.packed else "padding_mask"
+        looked_at = [
+            (np.count_nonzero(batch[name]), batch["mask_positions"].shape[1])
+            for batch in train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator()
+        ]
+        tokens = float(np.mean([count for count, _ in looked_at])) * self.config.accumulation
+        flops = model_flops.training_flops(
+            self.model.config,
+            self.config.batch_size,
+            train.sequence_length,
+            looked_at[0][1],
+            self.config.next_sentence,
+        )
+        return pretraining_run.Workload(tokens, flops)
+
+
+def _report(
+    config: PretrainConfig, model: Pretrainer, state: RunState, folder: Path
+) -> dict[str, Any]:
+    """Writes `results.json` and the last picture."""
+    pretraining_run.write_log(state.log, folder)
+    pretraining_run.draw(state.log, folder)
+    last = state.log[-1]
+    results = {
+        "config": dataclasses.asdict(config),
+        "backend": state.backend,
+        "parameters": model.count_params(),
+        "last": last,
+        "total": {
+            "steps": state.step,
+            "seconds": round(state.seconds, 1),
+            "tokens_per_second": round(_mean(state.log, "tokens_per_second"), 1),
+            "share_of_peak": round(_mean(state.log, "share_of_peak"), 4),
+            **{name: last[name] for name in ("energy_kwh", "co2_kg") if name in last},
+        },
+        "log": state.log,
+    }
+    path = folder / RESULTS_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return results
+
+
+def _mean(log: list[pretraining_run.Log], name: str) -> float:
+    """The mean over the run, each interval by its seconds."""
+    ends = np.array([0.0, *(record["seconds"] for record in log)])
+    seconds = np.diff(ends)
+    return float(np.dot(seconds, [record[name] for record in log]) / seconds.sum())
+
+
+def _be_deterministic() -> None:
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        torch.use_deterministic_algorithms(True)
+
+
+if __name__ == "__main__":
+    config_flags.define_flags(PretrainConfig())
+    app.run(main)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of a pre-training run, and what happens while it is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+from absl import logging
+
+from keras_bert import Backbone, Pretrainer, optimizers
+from training import curves, model_flops
+from training.pretrain_config import PretrainConfig
+from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
+
+LOG_FILE = "log.jsonl"
+CURVES_FILE = "curves.png"
+# Pictures of a run whose intervals are short are drawn this often.
+_SECONDS_BETWEEN_PICTURES = 30.0
+_NAMES = {
+    "masked_lm_logits_accuracy": "masked_accuracy",
+    "masked_lm_logits_perplexity": "perplexity",
+    "masked_lm_logits_loss": "masked_loss",
+    "next_sentence_logits_accuracy": "pair_accuracy",
+    "next_sentence_logits_loss": "pair_loss",
+    # Keras leaves the output's name out where there is only one.
+    "accuracy": "masked_accuracy",
+}
+_DRAWN = ("loss", "masked_accuracy", "pair_accuracy")
+
+Log = dict[str, float]
+
+
+def build_model(config: PretrainConfig, vocabulary: list[str]) -> Pretrainer:
+    """The model, compiled, with fresh weights or those of a checkpoint."""
+    policy = config.precision
+    if config.init_preset:
+        model = Pretrainer.from_preset(
+            config.init_preset,
+            dtype=policy,
+            packed=config.packing,
+            next_sentence=config.next_sentence,
+        )
+    else:
+        architecture = config.architecture(len(vocabulary))
+        tokenizer = {"vocabulary": vocabulary, "lowercase": config.lowercase}
+        model = Pretrainer(
+            Backbone(architecture, packed=config.packing, dtype=policy),
+            {"tokenizer": tokenizer, "sequence_length": architecture.max_sequence_length},
+            next_sentence=config.next_sentence,
+        )
+    model.compile(
+        _optimizer(config),
+        jit_compile=_jit(config.jit),
+        steps_per_execution=config.steps_per_execution,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
+    classes = {
+        "adam_weight_decay": optimizers.AdamWeightDecay,
+        "adamw": optimizers.AdamW,
+        "lamb": optimizers.LAMB,
+    }
+    return classes[config.optimizer](
+        config.learning_rate,
+        num_train_steps=config.num_steps,
+        num_warmup_steps=config.warmup_steps,
+        weight_decay=config.weight_decay,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        global_clipnorm=config.clip_norm or None,
+        gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
+    )
+
+
+def _jit(choice: str) -> bool | str:
+    if choice != "auto":
+        return choice == "on"
+    backend = keras.backend.backend()
+    return backend == "jax" or (backend == "tensorflow" and model_flops.has_accelerator())
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What an update of a phase takes.
+
+    Args:
+        tokens: tokens in it, padding left out.
+        flops: floating-point operations of its matrix products.
+    """
+
+    tokens: float
+    flops: int
+
+
+class StopWhereNotFinite(keras.callbacks.Callback):
+    """Ends the training at the first loss that is NaN or infinite.
+
+    Args:
+        first_step: updates before this call of `fit`.
+        accumulation: batches in an update.
+        interval: updates in an epoch of Keras'.
+    """
+
+    def __init__(self, first_step: int, accumulation: int, interval: int) -> None:
+        super().__init__()
+        self.first_step = first_step
+        self.accumulation = accumulation
+        self.interval = interval
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._before = self.first_step + epoch * self.interval
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        # The mean of the epoch so far, which one bad loss spoils
+        loss = (logs or {}).get("loss", 0.0)
+        if not math.isfinite(loss):
+            step = self._before + batch // self.accumulation + 1
+            raise NotFiniteError(f"the loss is {loss} in step {step}")
+
+
+class IntervalReport(keras.callbacks.Callback):
+    """After each interval: logs, scores the held-out text, writes a checkpoint and a picture.
+
+    Args:
+        config: of the run.
+        state: what is known so far; `self.state` goes on from it.
+        first_step: updates before this call of `fit`.
+        interval: updates in an epoch of Keras'.
+        workload: what an update takes.
+        peak: floating-point operations a second that are possible.
+        dev: held-out batches, or `None`.
+        energy: called for the energy in kWh and the CO2 in kg since the last call, or `None`.
+        checkpoints: where to write.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        state: RunState,
+        *,
+        first_step: int,
+        interval: int,
+        workload: Workload,
+        peak: float,
+        dev: Any,
+        energy: Callable[[], tuple[float, float]] | None,
+        checkpoints: RunCheckpoints,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.state = state
+        self.first_step = first_step
+        self.interval = interval
+        self.workload = workload
+        self.peak = peak
+        self.dev = dev
+        self.energy = energy
+        self.checkpoints = checkpoints
+        self._folder = Path(config.output_dir)
+        self._next_picture = 0.0
+        self._start = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._start = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        seconds = time.perf_counter() - self._start
+        step = self.first_step + (epoch + 1) * self.interval
+        total = self.state.seconds + seconds
+        record: Log = {"step": step, "seconds": round(total, 3), **named(logs or {})}
+        record["learning_rate"] = float(
+            keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+        )
+        rate = self.interval / seconds
+        record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
+        record["flops_per_second"] = rate * self.workload.flops
+        record["share_of_peak"] = round(rate * self.workload.flops / self.peak, 4)
+        record |= self._energy_record()
+        if self.dev is not None:
+            scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
+            record |= {f"val_{name}": value for name, value in named(scores).items()}
+        logging.info("%s", json.dumps(record))
+        self.state = dataclasses.replace(
+            self.state, step=step, seconds=total, log=[*self.state.log, record]
+        )
+        self.checkpoints.save(self.model, self.state)
+        write_log(self.state.log, self._folder)
+        if self.config.tensorboard:
+            write_tensorboard(record, self._folder / "tensorboard")
+        if time.monotonic() >= self._next_picture:
+            draw(self.state.log, self._folder)
+            self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+
+    def _energy_record(self) -> Log:
+        if self.energy is None:
+            return {}
+        before = self.state.log[-1] if self.state.log else {}
+        kwh, co2 = self.energy()
+        return {
+            "energy_kwh": before.get("energy_kwh", 0.0) + kwh,
+            "co2_kg": before.get("co2_kg", 0.0) + co2,
+        }
+
+
+def named(logs: dict[str, Any]) -> Log:
+    """Keras' losses and metrics under shorter names."""
+    return {_NAMES.get(name, name): float(value) for name, value in logs.items()}
+
+
+def write_log(log: list[Log], folder: Path) -> None:
+    """One JSON object a line, all of them anew: what a killed process logged twice is there once."""
+    path = folder / LOG_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("".join(json.dumps(record) + "\n" for record in log), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def write_tensorboard(record: Log, folder: Path) -> None:
+    """The values of a record as TensorBoard's scalars."""
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(os.fspath(folder))
+    with writer.as_default(step=int(record["step"])):
+        for name, value in record.items():
+            tf.summary.scalar(name, value)
+    writer.close()
+
+
+def draw(log: list[Log], folder: Path) -> None:
+    """The curves of loss and accuracies."""
+    names = [f"{prefix}{name}" for name in _DRAWN for prefix in ("", "val_")]
+    history = {
+        name: [record.get(name, math.nan) for record in log]
+        for name in names
+        if any(name in record for record in log)
+    }
+    steps = [int(record["step"]) for record in log]
+    curves.plot_curves(folder / CURVES_FILE, history, steps=steps, title=folder.name)
