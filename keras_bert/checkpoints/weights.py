@@ -54,6 +54,11 @@ _HEAD_WEIGHTS: dict[type[Any], dict[str, str]] = {
         "beta": "beta",
     },
     VocabularyBias: {"output_bias": "bias"},
+    keras.layers.Bidirectional: {
+        f"{direction}.{name}": f"{direction}_layer.cell.{name}"
+        for direction in ("forward", "backward")
+        for name in ("kernel", "recurrent_kernel", "bias")
+    },
 }
 
 
@@ -83,9 +88,9 @@ def head_weights(head: Head) -> dict[str, Any]:
     """A head's weights by name.
 
     Args:
-        head: A built `ClassificationHead` (which has `kernel` and `bias`), or a
+        head: A built `ClassificationHead` (which has `kernel` and `bias`), a
             `MaskedLMTransform` with its `VocabularyBias` (`dense.kernel`, `dense.bias`,
-            `gamma`, `beta`, `output_bias`).
+            `gamma`, `beta`, `output_bias`), or a bidirectional LSTM (`forward.kernel`, …).
 
     Raises:
         TypeError: If a layer is of another kind.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,9 +13,10 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.recurrent import bidirectional_lstm, bilstm_name
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.presets import preprocessor_config
+from keras_bert.tasks.presets import classifier_from_preset
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextClassifier(Task):
-    """BERT with a dense layer on the pooled output.
+    """BERT with a dense layer on the pooled output, or on a BiLSTM over the sequence output.
+
+    The pooled output of a causal encoder is of the last token, the only one that has seen all.
 
     Args:
         backbone: The encoder.
@@ -36,6 +38,9 @@ class TextClassifier(Task):
         class_names: The classes' names in the order of their ids. With them, labels may be
             names, and answers are.
         dropout: Rate on the pooled output; `None` takes the config's.
+        bilstm_units: Width of each direction of a fresh BiLSTM whose last forward and backward
+            states are classified instead of the pooled output; 0 for none.
+        bilstm_layers: How many layers it has.
         name: The model's name.
 
     Call arguments:
@@ -56,7 +61,7 @@ class TextClassifier(Task):
     (1, 3)
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 4.1.
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" of section 5.1.
     """
 
     def __init__(
@@ -67,10 +72,17 @@ class TextClassifier(Task):
         *,
         class_names: Sequence[str] | None = None,
         dropout: float | None = None,
+        bilstm_units: int = 0,
+        bilstm_layers: int = 2,
         name: str = "text_classifier",
         **kwargs: Any,
     ) -> None:
         num_classes = _checked_num_classes(num_classes, class_names)
+        if bilstm_units < 0 or bilstm_layers < 1:
+            raise ValueError(
+                f"bilstm_units is {bilstm_units} and bilstm_layers {bilstm_layers}; expected at "
+                "least 0 (for none) and 1."
+            )
         config = backbone.config
 
         # === Layers ===
@@ -83,7 +95,16 @@ class TextClassifier(Task):
 
         # === Functional graph ===
         inputs = token_inputs()
-        logits = head(backbone(inputs)["pooled_output"])
+        encoded = backbone(inputs)
+        pooled = encoded["pooled_output"]
+        if bilstm_units:
+            pooled = bidirectional_lstm(
+                encoded["sequence_output"],
+                inputs["padding_mask"],
+                num_layers=bilstm_layers,
+                units=bilstm_units,
+            )
+        logits = head(pooled)
         super().__init__(
             inputs=inputs,
             outputs=logits,
@@ -96,6 +117,19 @@ class TextClassifier(Task):
         self.head = head
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
+        self.bilstm_units = bilstm_units
+        self.bilstm_layers = bilstm_layers
+
+    @property
+    def uses_pooler(self) -> bool:
+        return not self.bilstm_units
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """The task's heads, by the names that checkpoints know them by."""
+        count = self.bilstm_layers if self.bilstm_units else 0
+        names = map(bilstm_name, range(count))
+        return {"classifier": self.head, **{name: self.get_layer(name) for name in names}}
 
     @classmethod
     def from_preset(
@@ -106,13 +140,15 @@ class TextClassifier(Task):
         class_names: Sequence[str] | None = None,
         sequence_length: int | None = None,
         dropout: float | None = None,
+        bilstm_units: int | None = None,
+        bilstm_layers: int = 2,
         load_weights: bool = True,
         dtype: Any = None,
     ) -> Self:
         """A classifier on a pretrained encoder, with the checkpoint's vocabulary.
 
-        The head is loaded where the checkpoint has one for as many classes; otherwise it starts
-        fresh, and a warning says so.
+        The head is loaded where the checkpoint has one for as many classes, on the same BiLSTM or
+        none; otherwise it starts fresh, and a warning says so.
 
         Args:
             preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
@@ -123,6 +159,8 @@ class TextClassifier(Task):
             sequence_length: The longest row in tokens; `None` takes what a preset of ours was
                 saved with, otherwise the encoder's maximum.
             dropout: Rate on the pooled output; `None` takes the preset's or the config's.
+            bilstm_units: As in the class; `None` takes the preset's BiLSTM, or none.
+            bilstm_layers: As in the class, where `bilstm_units` is given.
             load_weights: `False` gives the architecture with fresh weights.
             dtype: A Keras dtype policy or its name.
 
@@ -131,35 +169,18 @@ class TextClassifier(Task):
                 not fit; the message names the file and the tensor.
             ValueError: If the number of classes is not known.
         """
-        from keras_bert import checkpoints
-
-        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-        saved = checkpoint.task or {}
-        wanted = len(class_names) if num_classes is None and class_names else num_classes
-        head_classes = checkpoint.num_classes() if load_weights else None
-        fits = head_classes is not None and wanted in (None, head_classes)
-        if fits and class_names is None:
-            class_names = checkpoint.class_names
-        task = cls(
-            Backbone(checkpoint.config, dtype=dtype),
-            head_classes if wanted is None else wanted,
-            preprocessor_config(checkpoint, sequence_length),
+        task: Self = classifier_from_preset(
+            cls,
+            "classifier",
+            preset,
+            num_classes,
             class_names=class_names,
-            dropout=saved.get("dropout") if dropout is None else dropout,
+            sequence_length=sequence_length,
+            dropout=dropout,
+            head_options=None if bilstm_units is None else _options(bilstm_units, bilstm_layers),
+            load_weights=load_weights,
+            dtype=dtype,
         )
-        if load_weights:
-            checkpoint.load_into(task.backbone)
-            if fits or head_classes is None:
-                checkpoint.load_head("classifier", task.head)
-            else:
-                checkpoint.leave_head("classifier")
-                warnings.warn(
-                    f"{preset} has a classifier for {head_classes} classes and {wanted} are "
-                    "wanted; the classifier head is freshly initialised.",
-                    checkpoints.CheckpointWarning,
-                    stacklevel=2,
-                )
-            checkpoint.warn_unused()
         return task
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
@@ -170,11 +191,15 @@ class TextClassifier(Task):
         checkpoints.save_preset(
             self.backbone,
             folder,
-            heads={"classifier": self.head},
+            heads=self.heads,
             vocabulary=preprocessor.tokenizer.vocabulary,
             lowercase=preprocessor.tokenizer.lowercase,
             class_names=self.class_names,
-            task={"sequence_length": preprocessor.sequence_length, "dropout": self.head.dropout},
+            task={
+                "sequence_length": preprocessor.sequence_length,
+                "dropout": self.head.dropout,
+                "head_options": _options(self.bilstm_units, self.bilstm_layers),
+            },
         )
 
     @property
@@ -292,7 +317,16 @@ class TextClassifier(Task):
             "num_classes": self.num_classes,
             "class_names": None if self.class_names is None else list(self.class_names),
             "dropout": self.head.dropout,
+            "bilstm_units": self.bilstm_units,
+            "bilstm_layers": self.bilstm_layers,
         }
+
+
+def _options(bilstm_units: int, bilstm_layers: int) -> dict[str, int]:
+    """What a preset keeps of a BiLSTM: nothing where there is none."""
+    if not bilstm_units:
+        return {}
+    return {"bilstm_units": bilstm_units, "bilstm_layers": bilstm_layers}
 
 
 def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recurrent layers on top of an encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+
+def bidirectional_lstm(
+    x: Any,
+    padding_mask: Any = None,
+    *,
+    num_layers: int = 2,
+    units: int = 768,
+    return_sequences: bool = False,
+) -> Any:
+    """LSTMs in both directions, layer on layer, with fresh weights.
+
+    They compute in float32, whatever the encoder's precision: rounding adds up over steps. Their
+    layers are named `bilstm_0`, `bilstm_1`, …
+
+    Args:
+        x: Symbolic, `(batch, length, hidden)`.
+        padding_mask: Symbolic bool `(batch, length)`, False at padding, or `None` for none. A
+            state passes padding by unchanged. An optional input that is left out is no mask.
+        num_layers: How many stand on each other.
+        units: Width of each direction.
+        return_sequences: Whether to return the states at all tokens.
+
+    Returns:
+        Symbolic float32 `(batch, 2 * units)`: the forward state behind the last token beside the
+        backward one behind the first; with `return_sequences` `(batch, length, 2 * units)`.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "+ BiLSTM", and section 5.3.
+    """
+    for index in range(num_layers):
+        layer = keras.layers.Bidirectional(
+            keras.layers.LSTM(
+                units,
+                return_sequences=return_sequences or index < num_layers - 1,
+                dtype="float32",
+            ),
+            dtype="float32",
+            name=bilstm_name(index),
+        )
+        x = layer(x, mask=padding_mask)
+    return x
+
+
+def bilstm_name(index: int) -> str:
+    """The name of a layer of `bidirectional_lstm`, and of its weights in checkpoints."""
+    return f"bilstm_{index}"

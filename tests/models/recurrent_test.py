@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bidirectional LSTMs against a statement of them in NumPy, row by row and step by step."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.models.recurrent import bidirectional_lstm
+from tests.models.small_backbone import random_weights, to_numpy
+
+LENGTHS = [5, 3, 1]
+X = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
+MASK = np.arange(5) < np.array(LENGTHS)[:, None]
+
+
+def make_model(**options):
+    x = keras.Input((None, 4), name="x")
+    mask = keras.Input((None,), dtype="bool", name="mask", optional=True)
+    outputs = bidirectional_lstm(x, mask, units=3, **options)
+    model = keras.Model({"x": x, "mask": mask}, outputs)
+    random_weights(model)
+    return model
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def states(x, cell):
+    """The states `(length, units)` of one row."""
+    kernel, recurrent, bias = (np.asarray(weight, "float64") for weight in cell.get_weights())
+    hidden = carry = np.zeros(len(recurrent))
+    result = []
+    for token in x:
+        gates = np.split(token @ kernel + hidden @ recurrent + bias, 4)
+        carry = sigmoid(gates[1]) * carry + sigmoid(gates[0]) * np.tanh(gates[2])
+        hidden = sigmoid(gates[3]) * np.tanh(carry)
+        result.append(hidden)
+    return np.stack(result)
+
+
+def expected(model, x, num_layers):
+    """First and last states of one row without padding, and the states at all its tokens."""
+    for index in range(num_layers):
+        layer = model.get_layer(f"bilstm_{index}")
+        forward = states(x, layer.forward_layer.cell)
+        backward = states(x[::-1], layer.backward_layer.cell)[::-1]
+        x = np.concatenate([forward, backward], -1)
+    return np.concatenate([forward[-1], backward[0]]), x
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_states_agree_with_numpy(num_layers):
+    model = make_model(num_layers=num_layers)
+    padded = to_numpy(model({"x": X, "mask": MASK}))
+    whole = to_numpy(model({"x": X, "mask": None}))
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(
+            padded[row], expected(model, X[row, :length], num_layers)[0], atol=1e-5
+        )
+        np.testing.assert_allclose(whole[row], expected(model, X[row], num_layers)[0], atol=1e-5)
+
+
+def test_sequences_agree_with_numpy():
+    model = make_model(return_sequences=True)
+    outputs = to_numpy(model({"x": X, "mask": MASK}))
+    for row, length in enumerate(LENGTHS):
+        _, sequence = expected(model, X[row, :length], 2)
+        np.testing.assert_allclose(outputs[row, :length], sequence, atol=1e-5)

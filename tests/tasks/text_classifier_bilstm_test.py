@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A classifier on a BiLSTM over the encoder's sequence output."""
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
+TEXTS = ["a good film", "bad", "a bad film", "good", "a a film good"]
+
+
+def make_classifier(causal=False, **arguments):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+        causal=causal,
+    )
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
+    arguments = {"bilstm_units": 6, **arguments}
+    return TextClassifier(Backbone(config), 2, preprocessor, **arguments)
+
+
+def logits(classifier, texts=TEXTS):
+    return classifier.predict(texts, verbose=0)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return make_classifier()
+
+
+def test_padding_changes_nothing(classifier):
+    together = logits(classifier)
+    for text, row in zip(TEXTS, together, strict=True):
+        np.testing.assert_allclose(logits(classifier, [text])[0], row, atol=1e-5)
+        features = {k: v.numpy()[None] for k, v in classifier.preprocessor(text).items()}
+        del features["padding_mask"]
+        np.testing.assert_allclose(classifier.predict(features, verbose=0)[0], row, atol=1e-5)
+
+
+def test_the_pooler_is_left_alone(classifier):
+    trained = {id(variable) for variable in classifier.trainable_variables}
+    assert not trained & {id(variable) for variable in classifier.backbone.pooler.variables}
+    for name in ("bilstm_0", "bilstm_1", "classifier"):
+        assert trained >= {
+            id(variable) for variable in classifier.get_layer(name).trainable_variables
+        }
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_every_weight_of_a_causal_encoder_with_a_bilstm_trains(jit_compile):
+    if jit_compile and keras.backend.backend() == "torch":
+        pytest.skip("torch compiles differently")
+    model = make_classifier(causal=True, bilstm_layers=1)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    model.compile(AdamW(0.01, weight_decay=0.0), jit_compile=jit_compile)
+    model.fit(TEXTS, [1, 0, 0, 1, 1], batch_size=5, verbose=0)
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        assert abs(variable.numpy() - value).max() > 0, variable.path
+
+
+def test_it_comes_back_from_files(classifier, tmp_path):
+    classifier.save(tmp_path / "classifier.keras")
+    classifier.save_to_preset(tmp_path / "preset")
+    for same in (
+        keras.saving.load_model(tmp_path / "classifier.keras"),
+        TextClassifier.from_preset(tmp_path / "preset"),
+    ):
+        assert (same.bilstm_units, same.bilstm_layers) == (6, 2)
+        np.testing.assert_allclose(logits(same), logits(classifier), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"bilstm_units": 0}, {"bilstm_units": 4}, {"bilstm_units": 6, "bilstm_layers": 1}]
+)
+def test_another_bilstm_starts_fresh_and_says_so(classifier, options, tmp_path):
+    classifier.save_to_preset(tmp_path / "preset")
+    with pytest.warns(
+        CheckpointWarning, match=r"for 2 classes \(bilstm_units=6, bilstm_layers=2\) and 2 are"
+    ):
+        other = TextClassifier.from_preset(tmp_path / "preset", **options)
+    assert other.bilstm_units == options.get("bilstm_units", 6)
+    assert logits(other).shape == (5, 2)
+
+
+def test_a_preset_without_one_takes_a_fresh_one(tmp_path):
+    make_classifier(bilstm_units=0).save_to_preset(tmp_path / "preset")
+    with pytest.warns(
+        CheckpointWarning, match=r"2 are wanted \(bilstm_units=4, bilstm_layers=2\); the"
+    ):
+        other = TextClassifier.from_preset(tmp_path / "preset", bilstm_units=4)
+    assert other.get_layer("bilstm_1").forward_layer.units == 4
+
+
+def test_it_is_exported(classifier, tmp_path):
+    pytest.importorskip("tensorflow_text")
+    with pytest.warns(UserWarning, match="no warm-up|version numbers|^$"):
+        classifier.export(tmp_path / "model", warm_up=False)
+    served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
+    probabilities = served(text=tf.constant(TEXTS))["probabilities"].numpy()
+    expected = keras.ops.convert_to_numpy(keras.ops.softmax(logits(classifier)))
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"bilstm_units": -1}, {"bilstm_layers": 0}])
+def test_wrong_options_are_refused(options):
+    with pytest.raises(ValueError, match="expected at least 0"):
+        make_classifier(**options)
