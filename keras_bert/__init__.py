@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from keras_bert.models.backbone import Backbone
     from keras_bert.tasks.masked_lm import MaskedLM
     from keras_bert.tasks.pretrainer import Pretrainer
+    from keras_bert.tasks.question_answerer import QuestionAnswerer
     from keras_bert.tasks.text_classifier import TextClassifier
+    from keras_bert.tasks.token_classifier import TokenClassifier
     from keras_bert.text.wordpiece import WordPieceTokenizer
 
 __version__ = "0.1.0"
@@ -25,7 +27,9 @@ _HOMES = {
     "ConfigError": "keras_bert.config",
     "MaskedLM": "keras_bert.tasks.masked_lm",
     "Pretrainer": "keras_bert.tasks.pretrainer",
+    "QuestionAnswerer": "keras_bert.tasks.question_answerer",
     "TextClassifier": "keras_bert.tasks.text_classifier",
+    "TokenClassifier": "keras_bert.tasks.token_classifier",
     "WordPieceTokenizer": "keras_bert.text.wordpiece",
 }
 _MODULES = (
@@ -38,7 +42,9 @@ __all__ = [
     "ConfigError",
     "MaskedLM",
     "Pretrainer",
+    "QuestionAnswerer",
     "TextClassifier",
+    "TokenClassifier",
     "WordPieceTokenizer",
     "metrics",
     "optimizers",

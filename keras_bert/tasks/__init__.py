@@ -3,6 +3,8 @@
 
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
+from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.text_classifier import TextClassifier
+from keras_bert.tasks.token_classifier import TokenClassifier
 
-__all__ = ["MaskedLM", "Pretrainer", "TextClassifier"]
+__all__ = ["MaskedLM", "Pretrainer", "QuestionAnswerer", "TextClassifier", "TokenClassifier"]

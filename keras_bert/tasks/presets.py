@@ -98,13 +98,16 @@ def preprocessor_config(checkpoint: Checkpoint, sequence_length: int | None) -> 
     Raises:
         keras_bert.checkpoints.CheckpointError: If the checkpoint has no vocabulary.
     """
-    saved = (checkpoint.task or {}).get("sequence_length")
+    task = checkpoint.task or {}
+    saved = task.get("sequence_length")
+    overlap = {"overlap": task["overlap"]} if "overlap" in task and not sequence_length else {}
     return {
         "tokenizer": {
             "vocabulary": checkpoint.require_vocabulary(),
             "lowercase": bool(checkpoint.lowercase),
         },
         "sequence_length": sequence_length or saved or checkpoint.config.max_sequence_length,
+        **overlap,
     }
 
 

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of the windows that taggers read, with words' labels and weights at their places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.tagging import TokenClassifierPreprocessor, Windows
+
+_FEATURES = ("token_ids", "segment_ids", "padding_mask")
+
+
+def window_batches(
+    windows: Windows,
+    preprocessor: TokenClassifierPreprocessor,
+    *,
+    labels: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    batch_size: int,
+    shuffle_seed: int | None = None,
+    coarse_buckets: bool = False,
+    pad_last_batch: bool = False,
+) -> tf.data.Dataset:
+    """Length-bucketed batches of windows.
+
+    Args:
+        windows: What `preprocessor.windows` gave.
+        preprocessor: What made them.
+        labels: Class ids, int32 `(words,)`, for batches to train or evaluate on.
+        weights: Of the words, float32 `(words,)`, with labels.
+        batch_size: Windows in a batch.
+        shuffle_seed, coarse_buckets, pad_last_batch: As in `text_rows.batches_from_rows`.
+
+    Returns:
+        With labels, a dataset of `(features, labels, weights)`, int32 and float32
+        `(batch, length)`, the weights 0 everywhere but at the first pieces of words. Without, of
+        `(features, index)`: which windows are in the batch, int64 `(batch,)`.
+    """
+    columns = dict(preprocessor.ragged_features(windows))
+    if labels is not None:
+        columns["labels"] = windows.scatter(tf.constant(labels, tf.int32))
+        columns["weights"] = windows.scatter(tf.constant(weights, tf.float32))
+
+    def featurize(index: tf.Tensor) -> Any:
+        return {name: tf.gather(column, index) for name, column in columns.items()}, (index,)
+
+    count = int(windows.token_ids.nrows())
+    indices = tf.data.Dataset.range(count)
+    if shuffle_seed is not None and count:
+        indices = indices.shuffle(count, seed=shuffle_seed, reshuffle_each_iteration=True)
+    batches = length_bucketed_batches(
+        indices,
+        featurize,
+        batch_size=batch_size,
+        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
+        shuffle_seed=shuffle_seed,
+        pad_last_batch=pad_last_batch,
+    )
+    return batches.map(_indexed if labels is None else _labelled)
+
+
+def _indexed(columns: dict[str, tf.Tensor], rest: tuple[tf.Tensor, ...]) -> Any:
+    return {name: columns[name] for name in _FEATURES}, rest[0]
+
+
+def _labelled(columns: dict[str, tf.Tensor], rest: tuple[tf.Tensor, ...]) -> Any:
+    weights = columns["weights"]
+    if len(rest) > 1:  # (batch,): 0 at the rows that only fill the batch up
+        weights *= rest[1][:, tf.newaxis]
+    return {name: columns[name] for name in _FEATURES}, columns["labels"], weights

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tagger's logits, losses and files are those of transformers' BertForTokenClassification."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import TokenClassifier, checkpoints  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+
+NAMES = ["O", "B-PER", "I-PER", "B-creative-work", "I-creative-work"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(45))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small random tagger in Hugging Face's layout, without dropout."""
+    folder = tmp_path_factory.mktemp("theirs")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=32, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0, initializer_range=0.1,
+        id2label=dict(enumerate(NAMES)), label2id={name: i for i, name in enumerate(NAMES)},
+    )  # fmt: skip
+    transformers.BertForTokenClassification(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    return folder
+
+
+def random_batch(generator, rows=6, length=11):
+    mask = np.arange(length) < generator.integers(3, length + 1, rows)[:, None]
+    ids = generator.integers(5, 50, (rows, length)) * mask
+    # A label that can be learnt, of half of the tokens
+    labels = np.where(generator.random(ids.shape) < 0.5, ids % len(NAMES), -100)
+    return {"token_ids": ids.astype("int32"), "padding_mask": mask}, np.where(mask, labels, -100)
+
+
+def theirs(model, features, labels):
+    return model(
+        input_ids=torch.tensor(features["token_ids"]).long(),
+        attention_mask=torch.tensor(features["padding_mask"]).long(),
+        labels=torch.tensor(labels).long(),
+    )
+
+
+def test_logits_and_losses_over_twenty_steps(folder):
+    generator = np.random.default_rng(0)
+    batches = [random_batch(generator) for _ in range(20)]
+    tagger = TokenClassifier.from_preset(folder, dtype="float32")
+    assert tagger.class_names == tuple(NAMES)
+    model = transformers.BertForTokenClassification.from_pretrained(folder)
+    features, labels = batches[0]
+    expected = theirs(model, features, labels)
+    received = tagger.predict(features, verbose=0)
+    mask = features["padding_mask"]
+    np.testing.assert_allclose(received[mask], expected.logits.detach().numpy()[mask], atol=1e-4)
+
+    steps, peak = len(batches), 2e-3
+    tagger.compile(AdamW(peak, steps, 2, weight_decay=0.0, global_clipnorm=None))
+    tagger.evaluate(features, labels, verbose=0)
+    assert tagger.evaluate(features, labels, verbose=0, return_dict=True)["loss"] == pytest.approx(
+        float(expected.loss.detach()), abs=1e-5
+    )
+    losses = []
+    for features, labels in batches:
+        tagger.reset_metrics()
+        weights = (labels >= 0).astype("float32")
+        losses.append(
+            float(
+                tagger.train_on_batch(
+                    features, np.maximum(labels, 0), sample_weight=weights, return_dict=True
+                )["loss"]
+            )
+        )
+    expected_losses = train_theirs(model, batches, peak)
+    assert expected_losses[-1] < expected_losses[0] - 0.01
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
+
+
+def train_theirs(model, batches, peak, warmup=2):
+    steps = len(batches)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=peak, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda s: min((s + 1) / warmup, (steps - s) / (steps - warmup))
+    )
+    model.eval()
+    losses = []
+    for features, labels in batches:
+        loss = theirs(model, features, labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def test_their_tokenizer_and_model_tag_the_same_words(folder):
+    words = ["w1", "w30", "nothing", "w2"]
+    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
+    encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+    model = transformers.BertForTokenClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        logits = model(**encoded).logits[0].numpy()
+    first_pieces = [encoded.word_ids().index(index) for index in range(len(words))]
+    tagger = TokenClassifier.from_preset(folder, dtype="float32")
+    (received,) = tagger.predict([words], verbose=0)
+    np.testing.assert_allclose(received, logits[first_pieces], atol=1e-4)
+    labels = [tag["label"] for tag in tagger.tag([words])[0]]
+    assert labels == [NAMES[index] for index in logits[first_pieces].argmax(-1)]
+
+
+def test_transformers_reads_what_is_written(folder, tmp_path):
+    tagger = TokenClassifier.from_preset(folder, dtype="float32")
+    checkpoints.save_hugging_face(
+        tagger.backbone, tmp_path, heads=tagger.heads, class_names=tagger.class_names,
+        vocabulary=tagger.preprocessor.tokenizer.vocabulary,
+    )  # fmt: skip
+    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
+    assert [model.config.id2label[index] for index in range(len(NAMES))] == NAMES
+    expected = transformers.BertForTokenClassification.from_pretrained(folder).state_dict()
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, expected[name])

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
+from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
+NAMES = ["O", "B-PER", "B-LOC"]
+
+
+def make_tagger(**arguments):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=24,
+        # So large that a few steps are enough to learn
+        initializer_range=0.3,
+    )
+    preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16, overlap=4)
+    arguments = {"class_names": NAMES, "preprocessor": preprocessor, **arguments}
+    return TokenClassifier(Backbone(config), **arguments)
+
+
+def sentences(count=40):
+    """Words of one piece and two, each of whose label the word decides; some need two windows."""
+    label_of = {"ann": 1, "bos": 1, "in": 0, "romes": 2, "a": 0}
+    generator = np.random.default_rng(0)
+    words = [
+        [str(word) for word in generator.choice(list(label_of), 1 + index % 18)]
+        for index in range(count)
+    ]
+    return words, [[label_of[word] for word in sentence] for sentence in words]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    keras.utils.set_random_seed(1)
+    tagger = make_tagger()
+    tagger.compile(AdamW(1e-2))
+    words, labels = sentences()
+    history = tagger.fit(words, labels, epochs=12, batch_size=8, validation_split=0.2, verbose=0)
+    return tagger, history.history
+
+
+def test_fit_on_words_learns(trained):
+    tagger, history = trained
+    assert history["val_accuracy"][-1] == 1.0
+    words, labels = sentences(10)
+    loss, accuracy = tagger.evaluate(words, labels, verbose=0)
+    assert (accuracy, loss < 0.2) == (1.0, True)
+
+
+def test_predict_gives_each_word_its_logits_whatever_its_neighbours(trained):
+    tagger, _ = trained
+    words, labels = sentences(20)
+    together = tagger.predict(words, batch_size=4, verbose=0)
+    assert [part.shape for part in together] == [(len(sentence), 3) for sentence in words]
+    assert all(part.dtype == np.float32 for part in together)
+    for index in (0, 9, 17):
+        (alone,) = tagger.predict([words[index]], verbose=0)
+        np.testing.assert_allclose(alone, together[index], atol=1e-5)
+        assert alone.argmax(-1).tolist() == labels[index]
+
+
+def test_words_and_their_features_give_the_same_logits(trained):
+    tagger, _ = trained
+    features = {k: v.numpy() for k, v in tagger.preprocessor([["ann", "bos", "a"]]).items()}
+    (by_words,) = tagger.predict([["ann", "bos", "a"]], verbose=0)
+    np.testing.assert_allclose(
+        by_words, tagger.predict(features, verbose=0)[0, [1, 2, 4]], atol=1e-5
+    )
+
+
+def test_tags_have_names_probabilities_and_places(trained):
+    tags = trained[0].tag("Ann  in Romes\u200b.")
+    places = [(tag["word"], tag["start"], tag["end"]) for tag in tags]
+    assert places == [("Ann", 0, 3), ("in", 5, 7), ("Romes\u200b", 8, 14), (".", 14, 15)]
+    assert [tag["label"] for tag in tags[:3]] == ["B-PER", "O", "B-LOC"]
+    assert all(1 / 3 < tag["score"] <= 1 for tag in tags)
+    assert trained[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
+
+
+def test_every_word_has_one_tag(trained):
+    words = [["ann", "\x00", "", "in"], [], ["zzz", "\u200b"], ["bos"] * 40]
+    tags = trained[0].tag(words)
+    assert [[tag["word"] for tag in sentence] for sentence in tags] == words
+    assert set(tags[0][0]) == {"word", "label", "score"}
+    documents = trained[0].tag([words[:2], words[2:]])
+    assert [[len(sentence) for sentence in document] for document in documents] == [[4, 0], [2, 40]]
+
+
+@pytest.mark.parametrize("x", [[], [[]], [[], []], [[[]]]])
+def test_no_words_have_no_tags(trained, x):
+    assert trained[0].tag(x) == x
+    assert len(trained[0].predict(x, verbose=0)) == len(x)
+
+
+def test_documents_are_context(trained):
+    tagger, _ = trained
+    (alone,) = tagger.predict([["in"]], verbose=0)
+    ((_, among),) = tagger.predict([[["ann"], ["in"]]], verbose=0)
+    assert np.abs(alone - among).max() > 1e-4
+    tagger.evaluate([[["ann"], ["in"]], [["a"]]], [[[1], [0]], [[0]]], verbose=0)
+
+
+def test_labels_may_be_names_and_ignored(trained):
+    tagger, _ = trained
+    words = [["ann", "in", "romes"]]
+    by_id = tagger.evaluate(words, [[1, 0, 0]], verbose=0)
+    assert tagger.evaluate(words, [["B-PER", "O", "O"]], verbose=0) == pytest.approx(by_id)
+    ignored = tagger.evaluate(words, [[1, 0, -1]], verbose=0)
+    weighed = tagger.evaluate(words, [[1, 0, 2]], sample_weight=[[1, 1, 0]], verbose=0)
+    assert ignored[1] == 1.0
+    assert weighed == pytest.approx(ignored, abs=1e-5)
+
+
+def test_ids_without_weights_leave_out_padding_and_negative_labels(trained):
+    tagger, _ = trained
+    ids = np.array([[2, 4, 6, 3, 0, 0]], "int32")
+    features = {"token_ids": ids, "padding_mask": ids > 0}
+    received = tagger.evaluate(features, np.array([[-100, 1, 0, -100, 0, 0]]), verbose=0)
+    expected = tagger.evaluate([["ann", "in"]], [[1, 0]], verbose=0)
+    assert received == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_saved_tagger_tags_and_trains_on(trained, tmp_path):
+    tagger, _ = trained
+    words, labels = sentences(6)
+    tagger.save(tmp_path / "tagger.keras")
+    same = keras.models.load_model(tmp_path / "tagger.keras")
+    assert same.preprocessor.get_config() == tagger.preprocessor.get_config()
+    assert same.tag(words) == tagger.tag(words)
+    same.fit(words, labels, verbose=0)
+
+
+def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
+    tagger, _ = trained
+    tagger.save_to_preset(tmp_path / "preset")
+    same = TokenClassifier.from_preset(tmp_path / "preset")
+    assert (same.class_names, same.preprocessor.overlap) == (tuple(NAMES), 4)
+    assert same.tag([["ann", "in"]]) == tagger.tag([["ann", "in"]])
+    with pytest.warns(CheckpointWarning, match="for 3 classes and 2 are wanted"):
+        TokenClassifier.from_preset(tmp_path / "preset", num_classes=2)
+
+
+def test_the_pooler_is_left_alone():
+    tagger = make_tagger()
+    trained = {id(variable) for variable in tagger.trainable_variables}
+    assert not trained & {id(variable) for variable in tagger.backbone.pooler.variables}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t.fit(["a text"], [0]), "Labels are of words: expected a list of sentences"),
+        (lambda t: t.fit([["ann"]]), "with labels alike"),
+        (lambda t: t.fit([["ann"]], [[0, 1]]), "Row 0 has 1 words and labels or weights for 2"),
+        (lambda t: t.fit([["ann"]], [0]), "Row 0 has the labels 0; expected a list"),
+        (lambda t: t.fit([["ann"]], [["X"]]), "'X'; the classes are O, B-PER, B-LOC"),
+        (lambda t: t.fit([["ann"]], [[3]]), "The labels hold 3; expected .* 0 to 2"),
+        (
+            lambda t: t.fit([[["a"], ["a"]]], [[["O"], []]]),
+            "Sentence 1 of document 0 has 1 words and labels or weights for 0",
+        ),
+        (lambda t: t.predict(np.array([[99]])), "token_ids holds 99"),
+        (lambda t: t.tag(np.array([[4]])), "Expected a text, a list of texts"),
+        (
+            lambda t: t.fit(tf.data.Dataset.from_tensor_slices(["a"])),
+            "takes text as a list of sentences",
+        ),
+    ],
+)
+def test_misuse_is_explained(trained, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(trained[0])
