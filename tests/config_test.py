@@ -187,3 +187,23 @@ def test_named_sizes_keep_the_papers_proportions(name):
 def test_sizes_with_names_are_among_the_miniatures(size, layers_and_width):
     named = BertConfig.from_name(f"bert_{size}_uncased")
     assert named == BertConfig.from_name(f"bert_{layers_and_width}_uncased")
+
+
+# Of the paper's table 6: layers, width, heads, and where they start from
+TABLE_6 = [
+    (3, 768, 12, "bert_base_uncased"),
+    (6, 768, 3, "bert_base_uncased"),
+    (6, 768, 12, "bert_base_uncased"),
+    (12, 768, 12, "bert_base_uncased"),
+    (12, 1024, 16, "bert_large_uncased"),
+    (24, 1024, 16, "bert_large_uncased"),
+]
+
+
+@pytest.mark.parametrize(("num_layers", "hidden_dim", "num_heads", "name"), TABLE_6)
+def test_every_size_of_the_papers_ablation_is_a_config(num_layers, hidden_dim, num_heads, name):
+    config = BertConfig.from_name(name).replace(num_layers=num_layers, num_heads=num_heads)
+    assert (config.num_layers, config.hidden_dim, config.num_heads) == (
+        num_layers, hidden_dim, num_heads,
+    )  # fmt: skip
+    assert config.intermediate_dim == 4 * hidden_dim

@@ -73,6 +73,7 @@ def load_backbone(
     source: str | os.PathLike[str],
     cls: type[BackboneT] = Backbone,
     load_weights: bool = True,
+    packed: bool = False,
     dtype: Any = None,
 ) -> BackboneT:
     """An encoder with the weights of a checkpoint.
@@ -83,6 +84,7 @@ def load_backbone(
         source: What `open_checkpoint` takes.
         cls: `Backbone` or a subclass.
         load_weights: `False` gives the architecture with fresh weights.
+        packed: Whether the encoder also takes packed rows.
         dtype: A Keras dtype policy or its name.
 
     Raises:
@@ -90,7 +92,7 @@ def load_backbone(
             with the shapes they need.
     """
     checkpoint = open_checkpoint(source, weights=load_weights)
-    backbone = cls(checkpoint.config, dtype=dtype)
+    backbone = cls(checkpoint.config, packed=packed, dtype=dtype)
     if load_weights:
         checkpoint.load_into(backbone)
         checkpoint.warn_unused()

@@ -212,7 +212,12 @@ class Backbone(TokenModel):
 
     @classmethod
     def from_preset(
-        cls, preset: str | os.PathLike[str], *, load_weights: bool = True, dtype: Any = None
+        cls,
+        preset: str | os.PathLike[str],
+        *,
+        load_weights: bool = True,
+        packed: bool = False,
+        dtype: Any = None,
     ) -> Self:
         """A pretrained encoder from a folder or a name.
 
@@ -220,6 +225,7 @@ class Backbone(TokenModel):
             preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
                 its files), `hf://organisation/model`, or a name that KerasHub knows.
             load_weights: `False` gives the architecture with fresh weights.
+            packed: Whether the encoder also takes packed rows.
             dtype: A Keras dtype policy or its name.
 
         Raises:
@@ -228,7 +234,9 @@ class Backbone(TokenModel):
         """
         from keras_bert import checkpoints
 
-        return checkpoints.load_backbone(preset, cls=cls, load_weights=load_weights, dtype=dtype)
+        return checkpoints.load_backbone(
+            preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype
+        )
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
         """Writes the architecture and the weights to a folder that `from_preset` reads."""

@@ -44,6 +44,7 @@ class MaskedTokenTask(Task):
         *,
         sequence_length: int | None = None,
         load_weights: bool = True,
+        packed: bool = False,
         dtype: Any = None,
         **kwargs: Any,
     ) -> Self:
@@ -57,6 +58,7 @@ class MaskedTokenTask(Task):
             sequence_length: The longest row in tokens; `None` takes what a preset of ours was
                 saved with, otherwise the encoder's maximum.
             load_weights: `False` gives the architecture with fresh weights.
+            packed: Whether the encoder also takes packed rows.
             dtype: A Keras dtype policy or its name.
             **kwargs: Other arguments of the class.
 
@@ -68,7 +70,7 @@ class MaskedTokenTask(Task):
 
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         task = cls(
-            Backbone(checkpoint.config, dtype=dtype),
+            Backbone(checkpoint.config, packed=packed, dtype=dtype),
             preprocessor=(
                 preprocessor_config(checkpoint, sequence_length) if checkpoint.vocabulary else None
             ),

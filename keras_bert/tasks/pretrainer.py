@@ -16,6 +16,7 @@ from keras_bert.models.pretraining import (
 )
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_loss, masked_token_metrics
+from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
@@ -27,7 +28,8 @@ class Pretrainer(MaskedTokenTask):
 
     The second objective is about two segments, and has two classes: whether the second one
     follows the first (0) or comes from elsewhere (1), or whether their order is right (0) or
-    swapped (1). Which of them is the data's matter.
+    swapped (1). Which of them is the data's matter: `fit` takes ids, such as
+    `keras_bert.data.pretraining_batches` reads from records, and no text.
 
     Args:
         backbone: The encoder.
@@ -138,5 +140,24 @@ class Pretrainer(MaskedTokenTask):
             metrics["next_sentence_logits"] = [accuracy]
         return metrics
 
+    def _model_data(self, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, int | None]:
+        _reject_text(x)
+        return super()._model_data(x, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """A dict of logits, of ids with `mask_positions`."""
+        _reject_text(x)
+        return super().predict(x, *args, **kwargs)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "next_sentence": self.next_sentence}
+
+
+def _reject_text(x: Any) -> None:
+    if is_text(x):
+        raise ValueError(
+            "A Pretrainer takes ids and no text: its pairs of sentences are made of whole "
+            "documents. Make records of them with `python -m training.create_pretraining_data`, or "
+            "with keras_bert.data.InstanceMaker, and give `fit` the batches that "
+            "keras_bert.data.pretraining_batches reads. A MaskedLM learns from text as it is."
+        )

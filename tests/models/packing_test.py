@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packed rows: what comes out is what each sequence gives alone, and no sequence sees another."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_bert.checkpoints import CheckpointWarning
 from keras_bert.models import Backbone
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks import MaskedLM
@@ -196,3 +199,17 @@ def test_wrong_inputs_are_named(backbone, name, value, message):
 def test_an_ordinary_model_has_no_such_inputs():
     with pytest.raises(ValueError, match="no input 'position_ids', 'sequence_ids'"):
         Backbone(SMALL)(FEATURES)
+
+
+def test_a_preset_takes_packed_rows_where_asked_to(backbone, tmp_path):
+    backbone.save_to_preset(tmp_path)
+    expected = to_numpy(backbone(FEATURES)["sequence_output"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckpointWarning)  # there is no masked-LM head
+        loaded = [
+            Backbone.from_preset(tmp_path, packed=True),
+            MaskedLM.from_preset(tmp_path, packed=True).backbone,
+        ]
+    for same in loaded:
+        np.testing.assert_array_equal(to_numpy(same(FEATURES)["sequence_output"]), expected)
+    assert not Backbone.from_preset(tmp_path).packed
