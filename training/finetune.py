@@ -83,29 +83,10 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         )
         runs.append(run)
     best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))
-    results = {
-        "config": dataclasses.asdict(config),
-        "backend": keras.backend.backend(),
-        "runs": [dataclasses.asdict(run) for run in runs],
-        "summary": summary(runs),
-    }
-    write_json(results, folder / "results.json")
+    results = finetuning.results_of(config, runs)
+    finetuning.write_json(results, folder / "results.json")
     _finish(config, data, best, folder)
     return results
-
-
-def summary(runs: list[finetuning.Run]) -> dict[str, dict[str, Any]]:
-    """For each dev set and metric, the last epoch's score: mean, interval, and each seed's."""
-
-    def of(dev: str, metric: str) -> dict[str, Any]:
-        values = [run.final[dev][metric] for run in runs]
-        mean, half_width = scores.summarise(values)
-        interval = None if len(values) == 1 else round(half_width, 2)
-        return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
-
-    return {
-        dev: {metric: of(dev, metric) for metric in runs[0].final[dev]} for dev in runs[0].final
-    }
 
 
 def _finish(config: FinetuneConfig, data: FinetuneData, best: finetuning.Run, folder: Path) -> None:
@@ -118,7 +99,7 @@ def _finish(config: FinetuneConfig, data: FinetuneData, best: finetuning.Run, fo
         if data.test.labels is not None:
             test_scores = finetuning.score_classifier(classifier, data.test, data.metrics)
             logging.info("test: %s", json.dumps(test_scores))
-            write_json(test_scores, folder / "test_scores.json")
+            finetuning.write_json(test_scores, folder / "test_scores.json")
     if config.export:
         target = folder / "export" / "1"
         classifier.export(target, pair=data.train.text_pairs is not None, overwrite=True)
@@ -133,13 +114,6 @@ def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) ->
         writer = csv.DictWriter(file, list(rows[0]), delimiter="\t")
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(temporary, path)
-
-
-def write_json(value: Any, path: Path) -> None:
-    """Writes to a temporary name first, so that a file of this name is always whole."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     os.replace(temporary, path)
 
 

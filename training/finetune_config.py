@@ -37,6 +37,9 @@ class FinetuneConfig:
         weight_decay: decoupled decay, of all but biases and LayerNorms.
         layer_decay: factor on the learning rate from each layer to the one below it.
         dropout: rate before the classifier; negative takes the checkpoint's.
+        bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
+            0 for none, negative takes the checkpoint's.
+        bilstm_layers: layers of that BiLSTM.
         sequence_length: the longest row in tokens; longer texts are cut.
         precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
             and float32 for JAX on a CPU, where bfloat16 is the slower.
@@ -67,6 +70,8 @@ class FinetuneConfig:
     weight_decay: float = 0.01
     layer_decay: float = 1.0
     dropout: float = -1.0
+    bilstm_units: int = -1
+    bilstm_layers: int = 2
     sequence_length: int = 128
     precision: str = "auto"
     seed: int = 1

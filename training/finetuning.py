@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One fine-tuning run: a checkpoint and labelled text in; a model, its scores and answers out."""
+"""One fine-tuning run: a checkpoint and labelled text in; a model, its scores and answers out.
+
+What programs for other tasks share with it: the optimizer, the evaluation after each epoch, and
+what is written of a run.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -19,6 +24,27 @@ from keras_bert.optimizers import AdamW
 from training import scores
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.labelled_text import LabelledText
+
+
+class TrainingOptions(Protocol):
+    """The fields of a config that decide how any task is trained, as `FinetuneConfig` has them."""
+
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def accumulation(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def warmup(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def layer_decay(self) -> float: ...
+    @property
+    def tensorboard(self) -> bool: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,20 +92,30 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         class_names=data.class_names,
         sequence_length=config.sequence_length,
         dropout=None if config.dropout < 0 else config.dropout,
+        bilstm_units=None if config.bilstm_units < 0 else config.bilstm_units,
+        bilstm_layers=config.bilstm_layers,
         dtype=resolve_precision(config.precision),
     )
-    steps = -(-len(data) // config.batch_size) * config.epochs
-    classifier.compile(
-        optimizer=AdamW(
-            config.learning_rate,
-            num_train_steps=steps,
-            num_warmup_steps=round(config.warmup * steps),
-            weight_decay=config.weight_decay,
-            layer_decay=None if config.layer_decay == 1 else config.layer_decay,
-            gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
-        )
-    )
+    classifier.compile(optimizer=make_optimizer(config, len(data)))
     return classifier
+
+
+def make_optimizer(config: TrainingOptions, num_rows: int) -> AdamW:
+    """AdamW with warm-up and decay over all steps of a run.
+
+    Args:
+        config: what decides it.
+        num_rows: rows in an epoch.
+    """
+    steps = -(-num_rows // config.batch_size) * config.epochs
+    return AdamW(
+        config.learning_rate,
+        num_train_steps=steps,
+        num_warmup_steps=round(config.warmup * steps),
+        weight_decay=config.weight_decay,
+        layer_decay=None if config.layer_decay == 1 else config.layer_decay,
+        gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
+    )
 
 
 def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed: int) -> Run:
@@ -88,23 +124,51 @@ def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed: int) ->
     folder = Path(config.output_dir) / f"seed_{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     classifier = build_classifier(config, data.train, preset)
-    evaluation = DevEvaluation(data, folder / "model.keras", config.patience)
+
+    def score(model: TextClassifier) -> DevScores:
+        return {name: score_classifier(model, dev, data.metrics) for name, dev in data.dev.items()}
+
+    evaluation = DevEvaluation(score, folder / "model.keras", config.patience)
+    x, y = data.train.inputs, data.train.labels
+    return fit_and_evaluate(classifier, x, y, config, evaluation, seed, num_rows=len(data.train))
+
+
+def fit_and_evaluate(
+    model: keras.Model,
+    x: Any,
+    y: Any,
+    config: TrainingOptions,
+    evaluation: DevEvaluation,
+    seed: int,
+    *,
+    num_rows: int,
+) -> Run:
+    """Fits a compiled model under an evaluation, and sums up what came of it.
+
+    Args:
+        model: the task.
+        x, y: what it trains on.
+        config: what decides the run.
+        evaluation: scores and keeps the model.
+        seed: the run's.
+        num_rows: examples in an epoch, for the speed.
+    """
     callbacks: list[keras.callbacks.Callback] = [evaluation]
     if config.tensorboard:
-        callbacks.append(keras.callbacks.TensorBoard(os.fspath(folder / "tensorboard")))
-    history = classifier.fit(
-        data.train.inputs,
-        data.train.labels,
+        folder = evaluation.model_path.parent / "tensorboard"
+        callbacks.append(keras.callbacks.TensorBoard(os.fspath(folder)))
+    history = model.fit(
+        x,
+        y,
         batch_size=config.batch_size // config.accumulation,
         epochs=config.epochs,
         callbacks=callbacks,
     )
-    trained_rows = len(data.train) * len(evaluation.by_epoch)
-    best = evaluation.by_epoch[evaluation.best_epoch - 1]
+    trained_rows = num_rows * len(evaluation.by_epoch)
     return Run(
         seed=seed,
         final=evaluation.by_epoch[-1],
-        best=best,
+        best=evaluation.by_epoch[evaluation.best_epoch - 1],
         best_epoch=evaluation.best_epoch,
         history=history.history,
         evaluations=evaluation.records(),
@@ -113,21 +177,34 @@ def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed: int) ->
     )
 
 
+# By the name of a dev set, its scores by the name of the metric.
+DevScores = dict[str, dict[str, float]]
+
+
 class DevEvaluation(keras.callbacks.Callback):
     """Scores the dev sets after each epoch, keeps the best model, and stops when it is time.
 
     Args:
-        data: the dev sets and the names of the metrics.
+        score: scores a model on every dev set.
         model_path: where the best epoch's model goes.
         patience: epochs without a better score after which training stops; 0 never stops.
+        selection_score: the one number, of the scores on the first dev set, that decides which
+            epoch is best.
     """
 
-    def __init__(self, data: FinetuneData, model_path: Path, patience: int) -> None:
+    def __init__(
+        self,
+        score: Callable[[Any], DevScores],
+        model_path: Path,
+        patience: int,
+        selection_score: Callable[[dict[str, float]], float] = scores.selection_score,
+    ) -> None:
         super().__init__()
-        self.data = data
+        self.score = score
         self.model_path = model_path
         self.patience = patience
-        self.by_epoch: list[dict[str, dict[str, float]]] = []
+        self.selection_score = selection_score
+        self.by_epoch: list[DevScores] = []
         self.best_epoch = 0
         self.best_score = -np.inf
         self.training_seconds = 0.0
@@ -138,17 +215,14 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.training_seconds += time.perf_counter() - self._epoch_start
-        dev_scores = {
-            name: score_classifier(self.model, dev, self.data.metrics)
-            for name, dev in self.data.dev.items()
-        }
+        dev_scores = self.score(self.model)
         self.by_epoch.append(dev_scores)
         first = next(iter(dev_scores.values()))
         if logs is not None:
             logs.update({f"dev_{name}": value for name, value in first.items()})
         logging.info("epoch %d: %s", epoch + 1, json.dumps(dev_scores))
-        if scores.selection_score(first) > self.best_score:
-            self.best_score, self.best_epoch = scores.selection_score(first), epoch + 1
+        if self.selection_score(first) > self.best_score:
+            self.best_score, self.best_epoch = self.selection_score(first), epoch + 1
             save_whole(self.model, self.model_path)
         elif self.patience and epoch + 1 - self.best_epoch >= self.patience:
             logging.info("stopping: no better dev score since epoch %d", self.best_epoch)
@@ -156,8 +230,8 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def records(self) -> list[dict[str, float]]:
         """The scores on the first dev set, and the epoch of each."""
-        first = next(iter(self.data.dev))
-        return [{"epoch": n, **epoch[first]} for n, epoch in enumerate(self.by_epoch, start=1)]
+        firsts = [next(iter(dev_scores.values())) for dev_scores in self.by_epoch]
+        return [{"epoch": number, **first} for number, first in enumerate(firsts, start=1)]
 
 
 def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
@@ -180,4 +254,35 @@ def save_whole(model: keras.Model, path: Path) -> None:
     """Saves to a temporary name first, so that a file of this name is always whole."""
     temporary = path.with_name(f"{path.stem}.partial.keras")
     model.save(temporary)
+    os.replace(temporary, path)
+
+
+def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """For each dev set and metric, the last epoch's score: mean, interval, and each seed's."""
+
+    def of(dev: str, metric: str) -> dict[str, Any]:
+        values = [run.final[dev][metric] for run in runs]
+        mean, half_width = scores.summarise(values)
+        interval = None if len(values) == 1 else round(half_width, 2)
+        return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
+
+    return {
+        dev: {metric: of(dev, metric) for metric in runs[0].final[dev]} for dev in runs[0].final
+    }
+
+
+def results_of(config: Any, runs: Sequence[Run]) -> dict[str, Any]:
+    """What `results.json` holds: the config, the backend, the runs, and their summary."""
+    return {
+        "config": dataclasses.asdict(config),
+        "backend": keras.backend.backend(),
+        "runs": [dataclasses.asdict(run) for run in runs],
+        "summary": summary(runs),
+    }
+
+
+def write_json(value: Mapping[str, Any], path: Path) -> None:
+    """Writes to a temporary name first, so that a file of this name is always whole."""
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     os.replace(temporary, path)
