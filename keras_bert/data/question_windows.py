@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
+from keras_bert.data.batching import pad_to_length
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.wordpiece import WordPieceTokenizer
 
@@ -165,6 +166,14 @@ class QuestionAnswererPreprocessor:
         first = tf.ragged.range(num_windows).flat_values * tf.gather(stride, row)
         length = tf.minimum(tf.gather(room, row), tf.gather(passage_length, row) - first)
         return row, first, length
+
+    @staticmethod
+    def padded(windows: Windows) -> dict[str, tf.Tensor]:
+        """The features of windows, `(windows, length)`, with `padding_mask`, for the model."""
+        lengths = windows.features["token_ids"].row_lengths()
+        # Never narrower than [CLS] [SEP] [SEP]: the model of no window still looks at column 0.
+        longest = tf.reduce_max(tf.concat([lengths, [3]], axis=0))
+        return pad_to_length(windows.features, longest)
 
     @staticmethod
     def passage_slice(context: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:

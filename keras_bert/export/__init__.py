@@ -2,6 +2,7 @@
 """Models for serving: text in, answers out, without Keras or Python."""
 
 from keras_bert.export.errors import ExportError
+from keras_bert.export.question_answerer import export_question_answerer
 from keras_bert.export.text_classifier import export_text_classifier
 
-__all__ = ["ExportError", "export_text_classifier"]
+__all__ = ["ExportError", "export_question_answerer", "export_text_classifier"]

@@ -20,7 +20,7 @@ def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
     """Writes a model with the inputs `token_ids`, `segment_ids` and `padding_mask`.
 
     Args:
-        task: A text classifier on the TensorFlow backend, in float32.
+        task: A task on the TensorFlow backend, in float32.
         path: The file.
         options: Which format.
     """
@@ -31,7 +31,8 @@ def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
     def logits(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         features = dict(zip(INPUT_NAMES, inputs, strict=True))
         features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
-        return {"logits": task(features, training=False)}
+        outputs = task(features, training=False)
+        return dict(outputs) if isinstance(outputs, dict) else {"logits": outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)
     _WRITERS[options.format](function, specs, path)

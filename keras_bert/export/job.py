@@ -18,8 +18,9 @@ class ExportOptions:
 
     Args:
         name: The file's or folder's name.
+        kind: What the task is, which decides the signatures: a key of `run_job.SIGNATURES`.
         format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
-        class_names: The labels to return; `None` for a regression.
+        class_names: The labels to return; `None` for a regression, and for tasks without.
         dtype: Of the encoder's weights and products: `float32` or `bfloat16`.
         pair: Whether the signatures take two texts.
         max_batch_size: The largest batch that a server forms.
@@ -28,6 +29,7 @@ class ExportOptions:
     """
 
     name: str
+    kind: str
     format: str
     class_names: tuple[str, ...] | None
     dtype: str

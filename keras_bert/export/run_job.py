@@ -5,10 +5,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from keras_bert.export.classifier_signatures import classifier_signatures
 from keras_bert.export.destination import NEW
 from keras_bert.export.ids_model import write_ids_model
 from keras_bert.export.job import read_options, read_task
+from keras_bert.export.question_signatures import question_signatures
 from keras_bert.export.saved_model import write_saved_model
+
+# For each kind of task, what makes the functions of its SavedModel
+SIGNATURES = {
+    "question_answerer": question_signatures,
+    "text_classifier": classifier_signatures,
+}
 
 
 def run_job(folder: Path) -> None:
@@ -24,6 +32,6 @@ def run_job(folder: Path) -> None:
     task = read_task(folder, options.dtype)
     path = folder / NEW / options.name
     if options.format == "tf_saved_model":
-        write_saved_model(task, path, options)
+        write_saved_model(task, path, options, SIGNATURES[options.kind](task, options))
     else:
         write_ids_model(task, path, options)

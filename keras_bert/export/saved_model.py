@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,22 @@ TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
 
 
-def write_saved_model(task: Any, folder: Path, options: ExportOptions) -> None:
+def write_saved_model(
+    task: Any, folder: Path, options: ExportOptions, functions: dict[str, Any]
+) -> None:
     """Writes signatures, weights and the server's own files.
 
     Args:
-        task: A text classifier with a preprocessor, on the TensorFlow backend.
+        task: A task with a preprocessor, on the TensorFlow backend.
         folder: Where to; must not exist.
         options: What the SavedModel shall be.
+        functions: A `tf.function` with its input signature for each signature; the inputs of
+            `serving_default` are strings `(batch,)`.
 
     Raises:
         ExportError: If a server could not run the model.
     """
-    signatures = {
-        TEXT_SIGNATURE: _text_signature(task, options).get_concrete_function(),
-        IDS_SIGNATURE: _ids_signature(task, options).get_concrete_function(),
-    }
+    signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     save_signatures(signatures, folder)
     check_serving_ops(folder)
     write_batching_parameters(folder, options.max_batch_size)
@@ -39,7 +40,7 @@ def write_saved_model(task: Any, folder: Path, options: ExportOptions) -> None:
         write_warm_up_requests(
             folder,
             signature=TEXT_SIGNATURE,
-            inputs=_text_inputs(options),
+            inputs=[spec.name for spec in functions[TEXT_SIGNATURE].input_signature],
             max_batch_size=options.max_batch_size,
             sequence_length=task.preprocessor.sequence_length,
         )
@@ -55,44 +56,31 @@ def save_signatures(signatures: dict[str, Any], folder: Path) -> None:
     tf.saved_model.save(root, str(folder), signatures=signatures)
 
 
-def _text_inputs(options: ExportOptions) -> tuple[str, ...]:
-    return ("text", "text_pair") if options.pair else ("text",)
+def checked_texts(texts: Sequence[tf.Tensor], names: str) -> list[tf.Tensor]:
+    """Strings `(batch,)`, as many of one input as of another.
+
+    Args:
+        texts: The inputs of a signature.
+        names: What they are called, for the message.
+    """
+    # A server hands scalars through; without this check one of them ended the process.
+    texts = [tf.ensure_shape(text, [None]) for text in texts]
+    if len(texts) == 1:
+        return texts
+    same = tf.debugging.assert_equal(
+        tf.size(texts[0]), tf.size(texts[1]), f"{names} differ in number"
+    )
+    with tf.control_dependencies([same]):
+        return [tf.identity(text) for text in texts]
 
 
-def _text_signature(task: Any, options: ExportOptions) -> Any:
-    preprocessor = task.preprocessor
-    answers = _answers(options.class_names)
+def features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, tf.Tensor | None]:
+    """Checked ids, and the mask that they imply.
 
-    def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        # A server hands scalars through; without this check one of them ended the process.
-        texts = tuple(tf.ensure_shape(text, [None]) for text in texts)
-        if len(texts) > 1:
-            same = tf.debugging.assert_equal(
-                tf.size(texts[0]), tf.size(texts[1]), "text and text_pair differ in number"
-            )
-            with tf.control_dependencies([same]):
-                texts = tuple(tf.identity(text) for text in texts)
-        return answers(task(preprocessor(*texts), training=False))
-
-    specs = [tf.TensorSpec([None], tf.string, name) for name in _text_inputs(options)]
-    return tf.function(serve_text, input_signature=specs, autograph=False)
-
-
-def _ids_signature(task: Any, options: ExportOptions) -> Any:
-    answers = _answers(options.class_names)
-    names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
-
-    def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = _features_of_ids(dict(zip(names, ids, strict=True)), task)
-        logits = task(features, training=False)
-        return {**answers(logits), "logits": logits}
-
-    specs = [tf.TensorSpec([None, None], tf.int32, name) for name in names]
-    return tf.function(serve_ids, input_signature=specs, autograph=False)
-
-
-def _features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, tf.Tensor | None]:
-    """Checked ids, and the mask that they imply."""
+    Args:
+        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`.
+        task: Whose vocabulary, segments and positions they must keep to.
+    """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
     ids = {name: tf.ensure_shape(value, [None, None]) for name, value in ids.items()}
@@ -124,23 +112,3 @@ def _features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, tf.Tenso
         "segment_ids": ids.get("segment_ids"),
         "padding_mask": is_first | ~is_padding,
     }
-
-
-def _answers(
-    class_names: tuple[str, ...] | None,
-) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """From logits `(batch, classes)` to what a signature returns."""
-
-    def regression(logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"score": logits[:, 0]}
-
-    def classes(logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        probabilities = tf.nn.softmax(logits)
-        best = tf.argmax(probabilities, axis=-1)
-        return {
-            "label": tf.gather(tf.constant(class_names, tf.string), best),
-            "score": tf.reduce_max(probabilities, axis=-1),
-            "probabilities": probabilities,
-        }
-
-    return regression if class_names is None else classes

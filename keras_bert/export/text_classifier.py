@@ -1,31 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to every format a text classifier can be exported to."""
+"""Text classifiers and regressions for serving."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import keras
-
-from keras_bert.export.child_process import export_in_child_process
-from keras_bert.export.destination import new_destination
-from keras_bert.export.errors import ExportError
-from keras_bert.export.job import ExportOptions, write_options, write_task
-
-# What the names of the files end in, the one asked for first; a SavedModel is a folder.
-SUFFIXES = {
-    "tf_saved_model": ("",),
-    "onnx": (".onnx",),
-    "openvino": (".xml", ".bin"),
-    "litert": (".tflite",),
-}
-_NEEDED_PACKAGE = {"onnx": "tf2onnx", "openvino": "openvino"}
-DTYPES = ("float32", "bfloat16")
+from keras_bert.export.task import check_destination, export_task
 
 
 def export_text_classifier(
@@ -83,83 +65,20 @@ def export_text_classifier(
         ExportError: If the graph holds what the oldest supported server cannot run, a package
             is missing, or the child process that exports has failed.
     """
-    _check_choice("format", format, tuple(SUFFIXES))
-    _check_choice("dtype", dtype, DTYPES)
-    paths = _paths(filepath, format)
-    _check_exportable(task, format, dtype, pair)
-    options = ExportOptions(
-        name=paths[0].name,
-        format=format,
+    check_destination(filepath, format, dtype)
+    export_task(
+        task,
+        filepath,
+        format,
+        kind="text_classifier",
         class_names=_labels(task, class_names),
         dtype=dtype,
         pair=pair,
-        max_batch_size=_at_least_one("max_batch_size", max_batch_size),
-        warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
-        sequence_length=_at_least_one(
-            "sequence_length", sequence_length or task.config.max_sequence_length
-        ),
+        max_batch_size=max_batch_size,
+        warm_up=warm_up,
+        sequence_length=sequence_length,
+        overwrite=overwrite,
     )
-    with new_destination(paths, overwrite=overwrite) as folder:
-        write_task(task, folder)
-        write_options(options, folder)
-        _run(folder, format)
-    if format == "tf_saved_model" and not paths[0].name.isdecimal():
-        warnings.warn(
-            f"TensorFlow Serving looks for folders that are version numbers; {paths[0].name!r} "
-            f"is none. Export to {paths[0] / '1'} to serve it.",
-            stacklevel=3,
-        )
-
-
-def _run(folder: Path, format: str) -> None:
-    # The other converters change TensorFlow's global state: not in a process that goes on.
-    if keras.backend.backend() != "tensorflow" or format != "tf_saved_model":
-        export_in_child_process(folder)
-        return
-    from keras_bert.export.run_job import run_job
-
-    run_job(folder)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise ValueError(f"{name} is {value}; it must be at least 1.")
-    return value
-
-
-def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
-    name, suffixes = os.fspath(filepath), SUFFIXES[format]
-    if "://" in name:
-        raise ValueError(f"filepath is {name!r}; it must be local. Copy the export from there.")
-    if not name.endswith(suffixes[0]):
-        raise ValueError(f"filepath is {name!r}; for format={format!r} it ends in {suffixes[0]}.")
-    path = Path(name).absolute()
-    return [path, *(path.with_suffix(suffix) for suffix in suffixes[1:])]
-
-
-def _check_exportable(task: Any, format: str, dtype: str, pair: bool) -> None:
-    package = _NEEDED_PACKAGE.get(format)
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise ExportError(
-            f"format={format!r} needs the package {package}: `pip install {package}`."
-        )
-    if format == "tf_saved_model":
-        _ = task.preprocessor  # Raises where there is none
-    elif dtype != "float32" or pair:
-        raise ValueError(
-            f"dtype is {dtype!r} and pair {pair}; format={format!r} takes ids, in float32 alone."
-        )
-    for layer in task._flatten_layers(include_self=False):
-        if layer.quantization_mode is not None:
-            raise ExportError(
-                f"{layer.path} is quantized ({layer.quantization_mode}), which an export does not "
-                "keep. Export the model as it was before, with dtype='bfloat16' for a smaller one."
-            )
 
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -177,14 +96,3 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
             f"class_names has {len(names)} names; the task has {task.num_classes} classes."
         )
     return tuple(names)
-
-
-def _can_warm_up() -> bool:
-    if importlib.util.find_spec("tensorflow_serving") is not None:
-        return True
-    warnings.warn(
-        "The export has no warm-up requests, for the package tensorflow-serving-api is missing: "
-        "`pip install tensorflow-serving-api`, or pass warm_up=False.",
-        stacklevel=4,
-    )
-    return False

@@ -76,6 +76,47 @@ class AnswerSpans:
             texts.append(context[starts[first] : ends[first]] if first < behind else "")
         return texts
 
+    def answers(
+        self, contexts: Sequence[str], null_threshold: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The best answer of each question.
+
+        Args:
+            contexts: The passages.
+            null_threshold: By how much no answer must be likelier for there to be none; `None`
+                where there always is one.
+
+        Returns:
+            Dicts of `answer`, `start` and `end` in characters, and `score`, the probability
+            among all spans, and no answer where that may be. No answer is empty, from 0 to 0.
+        """
+        is_null = np.diff(self.splits) == 0
+        if null_threshold is not None:
+            is_null |= self.null_odds > null_threshold
+        probabilities = self._probabilities(is_null, null_threshold is not None).tolist()
+        answers = []
+        for context, null, score, first in zip(
+            contexts, is_null.tolist(), probabilities, self._bounds()[0], strict=True
+        ):
+            start, end = (
+                (0, 0) if null else (int(self.char_starts[first]), int(self.char_ends[first]))
+            )
+            answers.append(
+                {"answer": context[start:end], "start": start, "end": end, "score": score}
+            )
+        return answers
+
+    def _probabilities(self, is_null: np.ndarray, with_null: bool) -> np.ndarray:
+        """Of each question's chosen answer, `(questions,)`; 0 where there was nothing to choose."""
+        best = self.best_scores
+        null = self.null_scores if with_null else np.full(len(self), -np.inf)
+        largest = np.maximum(best, null)
+        question = np.repeat(np.arange(len(self)), np.diff(self.splits))
+        weights = np.exp(self.scores - largest[question])
+        total = np.bincount(question, weights, minlength=len(self)) + np.exp(null - largest)
+        chosen = np.exp(np.where(is_null, null, best) - largest)
+        return np.asarray(np.divide(chosen, total, out=np.zeros(len(self)), where=total > 0))
+
     def _bounds(self) -> tuple[list[int], list[int]]:
         return self.splits[:-1].tolist(), self.splits[1:].tolist()
 

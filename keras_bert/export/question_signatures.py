@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a served question answerer takes and returns: windows and search are in the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.job import ExportOptions
+from keras_bert.export.saved_model import (
+    IDS_SIGNATURE,
+    TEXT_SIGNATURE,
+    checked_texts,
+    features_of_ids,
+)
+
+# First and last tokens that are looked at in each window, as in `QuestionAnswerer.answer`
+N_BEST = 20
+# The score of what cannot be an answer; no infinity, which the maximum of a segment does not keep
+NO_SPAN = -1e6
+
+
+def question_signatures(task: Any, options: ExportOptions) -> dict[str, Any]:
+    """The functions of a question answerer's SavedModel, by signature.
+
+    Args:
+        task: A question answerer with a preprocessor, on the TensorFlow backend.
+        options: Not looked at.
+    """
+    return {TEXT_SIGNATURE: _text_signature(task), IDS_SIGNATURE: _ids_signature(task)}
+
+
+def _text_signature(task: Any) -> Any:
+    preprocessor = task.preprocessor
+
+    def serve_questions(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
+        question, context = checked_texts((question, context), "question and context")
+        windows = preprocessor(question, context)
+        features = preprocessor.padded(windows)
+        logits = task(features, training=False)
+        start, end, score = best_spans(
+            logits, features["padding_mask"], windows, tf.size(question), task
+        )
+        answer = preprocessor.passage_slice(context, start, end)
+        return {"answer": answer, "start": start, "end": end, "score": score}
+
+    specs = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
+    return tf.function(serve_questions, input_signature=specs, autograph=False)
+
+
+def _ids_signature(task: Any) -> Any:
+    def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        ids = {"token_ids": token_ids, "segment_ids": segment_ids}
+        return dict(task(features_of_ids(ids, task), training=False))
+
+    specs = [tf.TensorSpec([None, None], tf.int32, name) for name in ("token_ids", "segment_ids")]
+    return tf.function(serve_ids, input_signature=specs, autograph=False)
+
+
+def best_spans(
+    logits: dict[str, tf.Tensor], mask: tf.Tensor, windows: Any, num_questions: tf.Tensor, task: Any
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The best answer of each question, as `QuestionAnswerer.answer` finds it.
+
+    Args:
+        logits: `start_logits` and `end_logits`, float32 `(windows, length)`.
+        mask: True at real tokens, boolean `(windows, length)`.
+        windows: The `Windows` of the preprocessor.
+        num_questions: How many questions they are of.
+        task: Decides on the longest answer, and on when there is none.
+
+    Returns:
+        The first character, one past the last, and the probability, `(questions,)` each.
+    """
+    question = tf.cast(windows.question_index, tf.int32)
+    scores, first, last = _pairs(logits, mask, windows, task.max_answer_length)
+    # (windows, best, best) -> (windows, pairs)
+    scores = tf.reshape(scores, [tf.shape(scores)[0], -1])
+    window_best = tf.reduce_max(scores, axis=1)
+    best = tf.math.unsorted_segment_max(window_best, question, num_questions)
+    of_best = tf.gather(best, question)
+    null = tf.math.unsorted_segment_min(
+        logits["start_logits"][:, 0] + logits["end_logits"][:, 0], question, num_questions
+    )
+    is_null, largest = best <= NO_SPAN, best
+    if task.null_threshold is not None:
+        is_null |= null - best > task.null_threshold
+        largest = tf.maximum(best, null)
+    weights = tf.exp(scores - tf.gather(largest, question)[:, None])
+    weights = tf.reduce_sum(tf.where(scores > NO_SPAN, weights, 0.0), axis=1)
+    total = tf.math.unsorted_segment_sum(weights, question, num_questions)
+    if task.null_threshold is not None:
+        total += tf.exp(null - largest)
+        best = tf.where(is_null, null, best)
+    score = tf.math.divide_no_nan(tf.exp(best - largest), total)
+
+    # The first window that holds the best pair, and that pair's place in it
+    number = tf.range(tf.size(question))
+    window = tf.math.unsorted_segment_min(
+        tf.where(window_best == of_best, number, number.dtype.max), question, num_questions
+    )
+    pair = tf.gather(tf.argmax(scores, axis=1, output_type=tf.int32), window)
+    count = tf.shape(first)[1]
+    start_token = tf.gather(tf.gather(first, window), pair // count, batch_dims=1)
+    end_token = tf.gather(tf.gather(last, window), pair % count, batch_dims=1)
+    start, end = (
+        tf.where(is_null, 0, tf.gather_nd(values.to_tensor(), tf.stack([window, token], axis=1)))
+        for values, token in ((windows.char_starts, start_token), (windows.char_ends, end_token))
+    )
+    return start, end, score
+
+
+def _pairs(
+    logits: dict[str, tf.Tensor], mask: tf.Tensor, windows: Any, max_answer_length: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The scores of all pairs of the likeliest tokens, `(windows, best, best)`, and the tokens.
+
+    A pair that cannot be an answer has `NO_SPAN` for its score.
+    """
+    count = tf.minimum(N_BEST, tf.shape(mask)[1])
+    (start, first), (end, last) = (
+        tf.math.top_k(tf.where(mask, logits[name], -float("inf")), count)
+        for name in ("start_logits", "end_logits")
+    )
+    may_start, may_end = (
+        tf.gather(
+            flags.to_tensor(shape=tf.shape(mask, flags.row_splits.dtype)), token, batch_dims=1
+        )
+        for flags, token in ((windows.is_max_context, first), (windows.char_ends, last))
+    )
+    distance = last[:, None, :] - first[:, :, None]
+    counts = may_start[:, :, None] & (may_end > 0)[:, None, :]
+    counts &= (distance >= 0) & (distance < max_answer_length)
+    scores = tf.where(counts, start[:, :, None] + end[:, None, :], NO_SPAN)
+    return scores, first, last

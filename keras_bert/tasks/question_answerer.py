@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers to questions, as spans of the passages that hold them."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Any, Self
+
+import keras
+import numpy as np
+
+from keras_bert.layers import ClassificationHead
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import token_inputs
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
+from keras_bert.tasks.presets import preprocessor_config
+from keras_bert.tasks.question_arguments import (
+    QUESTION_FORMS,
+    is_questions,
+    labelled_examples,
+    paired,
+    question_examples,
+)
+from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
+from keras_bert.tasks.text_arguments import is_text
+
+if TYPE_CHECKING:
+    from keras_bert.data.question_rows import QuestionRows
+    from keras_bert.data.question_windows import QuestionAnswererPreprocessor
+
+OUTPUTS = ("start_logits", "end_logits")
+# The length of SQuAD's rows in the released code
+DEFAULT_SEQUENCE_LENGTH = 384
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class QuestionAnswerer(Task):
+    """BERT with two logits for each token: that an answer starts there, and that it ends there.
+
+    A passage that is too long for one row is read in overlapping windows. `fit` and `evaluate`
+    take questions with their answers; a window that does not hold the answer points to `[CLS]`.
+
+    Args:
+        backbone: The encoder.
+        preprocessor: Questions to windows, or the config of what makes them; without one the
+            task takes ids.
+        dropout: Rate on the sequence output; BERT has none there.
+        max_answer_length: The longest answer, in tokens.
+        null_threshold: By how much no answer must be likelier than the best one for `answer` to
+            give an empty one; `None` always gives an answer.
+        name: The model's name.
+
+    Call arguments:
+        inputs: The backbone's inputs.
+
+    Output shape:
+        A dict of `start_logits` and `end_logits`, `(batch, length)`, float32.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, QuestionAnswerer
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> answerer = QuestionAnswerer(Backbone(config))
+    >>> logits = answerer.predict(np.array([[101, 2040, 102, 2198, 102]]), verbose=0)
+    >>> logits["start_logits"].shape, logits["end_logits"].shape
+    ((1, 5), (1, 5))
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        preprocessor: QuestionAnswererPreprocessor | dict[str, Any] | None = None,
+        *,
+        dropout: float = 0.0,
+        max_answer_length: int = 30,
+        null_threshold: float | None = None,
+        name: str = "question_answerer",
+        **kwargs: Any,
+    ) -> None:
+        # === Layers ===
+        head = ClassificationHead(
+            len(OUTPUTS),
+            dropout=dropout,
+            initializer_range=backbone.config.initializer_range,
+            name="spans",
+        )
+
+        # === Functional graph ===
+        inputs = token_inputs()
+        logits = head(backbone(inputs)["sequence_output"])
+        super().__init__(
+            inputs=inputs,
+            # (batch, length, 2) -> (batch, length) each
+            outputs={name: logits[:, :, index] for index, name in enumerate(OUTPUTS)},
+            backbone=backbone,
+            preprocessor=preprocessor,
+            name=name,
+            **kwargs,
+        )
+
+        self.head = head
+        self.max_answer_length = max_answer_length
+        self.null_threshold = null_threshold
+
+    @property
+    def uses_pooler(self) -> bool:
+        return False
+
+    @staticmethod
+    def preprocessor_from_config(config: dict[str, Any]) -> Any:
+        from keras_bert.data.question_windows import QuestionAnswererPreprocessor
+
+        return QuestionAnswererPreprocessor.from_config(config)
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        *,
+        sequence_length: int | None = None,
+        doc_stride: int | None = None,
+        max_query_length: int | None = None,
+        dropout: float | None = None,
+        load_weights: bool = True,
+        dtype: Any = None,
+    ) -> Self:
+        """A question answerer on a pretrained encoder, with the checkpoint's vocabulary.
+
+        A head that the checkpoint has not starts fresh, and a warning says so.
+
+        Args:
+            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
+                its files), `hf://organisation/model`, or a name that KerasHub knows.
+            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
+                saved with, otherwise 384, or the encoder's maximum if that is less.
+            doc_stride: How many tokens further on the next window begins; `None` takes the
+                preset's, otherwise 128.
+            max_query_length: The longest question in tokens; `None` takes the preset's,
+                otherwise 64.
+            dropout: Rate on the sequence output; `None` takes the preset's, otherwise 0.
+            load_weights: `False` gives the architecture with fresh weights.
+            dtype: A Keras dtype policy or its name.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+        """
+        from keras_bert import checkpoints
+
+        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+        saved = checkpoint.task or {}
+        longest = min(DEFAULT_SEQUENCE_LENGTH, checkpoint.config.max_sequence_length)
+        given = {"doc_stride": doc_stride, "max_query_length": max_query_length}
+        windows = {name: value or saved.get(name) for name, value in given.items()}
+        task = cls(
+            Backbone(checkpoint.config, dtype=dtype),
+            {
+                **preprocessor_config(
+                    checkpoint, sequence_length or saved.get("sequence_length") or longest
+                ),
+                **{name: value for name, value in windows.items() if value},
+            },
+            dropout=saved.get("dropout", 0.0) if dropout is None else dropout,
+            **{name: saved[name] for name in _SETTINGS if name in saved},
+        )
+        if load_weights:
+            checkpoint.load_into(task.backbone)
+            checkpoint.load_head("question_answerer", task.head)
+            checkpoint.warn_unused()
+        return task
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
+        from keras_bert import checkpoints
+
+        preprocessor = self.preprocessor
+        checkpoints.save_preset(
+            self.backbone,
+            folder,
+            heads={"question_answerer": self.head},
+            vocabulary=preprocessor.tokenizer.vocabulary,
+            lowercase=preprocessor.tokenizer.lowercase,
+            task={
+                "sequence_length": preprocessor.sequence_length,
+                "doc_stride": preprocessor.doc_stride,
+                "max_query_length": preprocessor.max_query_length,
+                **self._settings(),
+            },
+        )
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """`keras.Model.compile` with defaults.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW(5e-5)`.
+            loss: `None` takes the mean of two cross-entropies: of the answer's first token among
+                all of a row, and of its last.
+            loss_weights: As in Keras; the default loss has halves.
+            metrics: As in Keras.
+            weighted_metrics: If this and `metrics` are `None`: accuracy of the first token and of
+                the last.
+            **kwargs: As in Keras.
+        """
+        if metrics is None and weighted_metrics is None:
+            weighted_metrics = {
+                name: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] for name in OUTPUTS
+            }
+        if loss is None:
+            loss = {name: _token_loss() for name in OUTPUTS}
+            loss_weights = loss_weights or dict.fromkeys(OUTPUTS, 0.5)
+        super().compile(
+            optimizer=AdamW(5e-5) if optimizer is None else optimizer,
+            loss=loss,
+            loss_weights=loss_weights,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """`keras.Model.fit`, which also takes questions with their answers.
+
+        Args:
+            x: Questions: a list of dicts of `question`, `context` and `answers` (each with `text`
+                and `answer_start`, in the form of SQuAD's file or as a dict of two lists; an
+                empty list where the passage holds no answer), a dict or data frame of such
+                columns, or the examples of `keras_bert.data.read_squad`. Or features, as
+                `keras.Model.fit` takes them. The first answer is learnt.
+            y: For features: a dict of `start_logits` and `end_logits`, positions `(batch,)`.
+            batch_size: Windows in a batch (32).
+            validation_split: Share of the questions at the end that is held out.
+            validation_data: Questions, or what Keras takes.
+            shuffle: Whether windows are shuffled in each epoch.
+            epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
+
+        Returns:
+            Keras' history of losses and metrics.
+        """
+        if is_questions(x) and validation_split:
+            x = question_examples(x)
+            start = int(len(x) * (1 - validation_split))
+            x, validation_data = x[:start], x[start:]
+            validation_split = 0.0
+        return super().fit(
+            x,
+            y,
+            batch_size,
+            epochs,
+            verbose,
+            callbacks,
+            validation_split,
+            validation_data,
+            shuffle,
+            class_weight,
+            sample_weight,
+            **kwargs,
+        )
+
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+    ) -> Any:
+        """Logits, float32, in the order of the input; for answers, see `answer`.
+
+        Args:
+            x: Questions in the forms of `fit`, without answers, or features.
+            batch_size: Rows in a batch (32).
+            verbose: As in Keras.
+            **kwargs: As in Keras, for features.
+
+        Returns:
+            A dict of `start_logits` and `end_logits`: arrays `(batch, length)` for features; for
+            questions lists with an array `(length,)` for each window, in their order.
+        """
+        if not is_questions(x):
+            _refuse_text(x)
+            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+        rows = self._rows(question_examples(x))
+        logits = self._flat_logits(rows, batch_size, verbose)
+        return {name: np.split(logits[name], rows.row_splits[1:])[:-1] for name in OUTPUTS}
+
+    def answer(
+        self, question: Any, context: Any, batch_size: int | None = None, verbose: Any = 0
+    ) -> Any:
+        """The answers to questions, each a part of its passage.
+
+        Args:
+            question: A string, or a list of strings.
+            context: The passage: a string, or a list of as many; one string serves all questions.
+            batch_size: Windows in a batch (32).
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            A dict for a string, a list of dicts for a list: `answer`; `start` and `end`, the
+            characters of the passage between which it lies; and `score`, its probability among
+            all that were considered. No answer is empty, from 0 to 0.
+
+        Example:
+
+        ```python
+        answerer.answer("Who wrote Faust?", "Faust is a play by Goethe.")
+        # {"answer": "Goethe", "start": 19, "end": 25, "score": 0.97}
+        ```
+        """
+        questions, contexts = paired(question, context)
+        pairs = zip(questions, contexts, strict=True)
+        x = [{"question": one, "context": passage} for one, passage in pairs]
+        spans = self.answer_spans(x, batch_size, verbose)
+        answers = spans.answers(contexts, self.null_threshold)
+        return answers[0] if isinstance(question, str) else answers
+
+    def answer_spans(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = 0,
+        *,
+        n_best: int = 20,
+    ) -> AnswerSpans:
+        """All that could be an answer, with its logits.
+
+        Args:
+            x: Questions in the forms of `fit`, without answers.
+            batch_size: Windows in a batch (32).
+            verbose: 1 shows a progress bar.
+            n_best: How many first and last tokens of each window are looked at.
+        """
+        rows = self._rows(question_examples(x))
+        logits = self._flat_logits(rows, batch_size, verbose)
+        return find_answer_spans(
+            rows,
+            *(logits[name] for name in OUTPUTS),
+            n_best=n_best,
+            max_answer_length=self.max_answer_length,
+        )
+
+    def _rows(self, examples: list[Any]) -> QuestionRows:
+        from keras_bert.data.question_rows import question_rows
+
+        return question_rows(examples, self.preprocessor)
+
+    def _flat_logits(
+        self, rows: QuestionRows, batch_size: int | None, verbose: Any
+    ) -> dict[str, np.ndarray]:
+        """The logits of every token of the windows, `(tokens,)` each."""
+        from keras_bert.data.question_rows import window_batches
+
+        compiles = self._compiles_each_shape()
+        batches = window_batches(
+            rows,
+            self.preprocessor,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE,
+            coarse_buckets=compiles,
+            pad_last_batch=compiles,
+        )
+        logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
+        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
+        # Batch by batch: `predict` would join outputs of several lengths.
+        for features, index, *_ in batches.as_numpy_iterator():
+            outputs = self.predict_on_batch(features)
+            mask = features["padding_mask"]
+            # (batch, 1) + (length,) -> (batch, length) places in the flat arrays
+            places = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
+            for name in OUTPUTS:
+                logits[name][places[mask]] = np.asarray(outputs[name])[mask]
+            progress.add(1)
+        return logits
+
+    def _model_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool = False,
+        training: bool = False,
+    ) -> tuple[Any, Any, Any, int | None]:
+        if not is_questions(x):
+            _refuse_text(x)
+            return super()._model_data(
+                x, y, sample_weight, batch_size, shuffle=shuffle, training=training
+            )
+        if y is not None or sample_weight is not None:
+            raise ValueError("Questions bring their answers, and have no weights: leave them out.")
+        from keras_bert.data.question_rows import window_batches, with_targets
+
+        rows = self._rows(labelled_examples(x))
+        compiles = self._compiles_each_shape()
+        batches = window_batches(
+            rows,
+            self.preprocessor,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE,
+            # From Python's generator, which keras.utils.set_random_seed seeds
+            shuffle_seed=random.getrandbits(31) if shuffle else None,
+            coarse_buckets=compiles,
+            pad_last_batch=compiles and training,
+        )
+        return with_targets(batches, rows), None, None, None
+
+    def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
+        if data is None or not is_questions(data):
+            return super()._validation_data(data, fit_arguments)
+        return self._model_data(data, None, None, fit_arguments.get("validation_batch_size"))[0]
+
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str = "tf_saved_model",
+        *,
+        dtype: str = "float32",
+        **kwargs: Any,
+    ) -> None:
+        """Writes a model for serving: by default a SavedModel that takes text.
+
+        See `keras_bert.export.export_question_answerer`.
+        """
+        from keras_bert import export
+
+        export.export_question_answerer(self, filepath, format, dtype=dtype, **kwargs)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"dropout": self.head.dropout, **{name: getattr(self, name) for name in _SETTINGS}}
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self._settings()}
+
+
+# What a preset brings back besides the windows' sizes
+_SETTINGS = ("max_answer_length", "null_threshold")
+
+
+def _token_loss() -> keras.losses.Loss:
+    # Divided by the weights' sum and not by the number of rows, some of which may be filler
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+
+
+def _refuse_text(x: Any) -> None:
+    if is_text(x):
+        raise ValueError(f"Text alone is no question on a passage; expected {QUESTION_FORMS}.")

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A served question answerer gives the answers of the task, from text alone."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.export.small_classifier import make_classifier
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+
+pytestmark = pytest.mark.needs_tensorflow
+
+QUESTIONS = ("the cat?", "mat", "a " * 40, "", "中?", "cat")
+CONTEXTS = (
+    "the cat sat on the mat",
+    "naïve 🏔 café, ÉTÉ? 中 able unable cats 7 mats 42 in a big red hat of no use",  # windows
+    "b",
+    "the mat",
+    "",
+    "x",
+)
+
+FRESH_PROCESS = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+folder, questions, contexts = sys.argv[1], *map(json.loads, sys.argv[2:])
+signature = tf.saved_model.load(folder).signatures["serving_default"]
+outputs = signature(question=tf.constant(questions), context=tf.constant(contexts))
+answers = {name: value.numpy().tolist() for name, value in outputs.items()}
+answers["answer"] = [answer.decode() for answer in answers["answer"]]
+assert "keras_bert" not in sys.modules
+print(json.dumps(answers))
+"""
+
+
+def make_answerer(folder, **arguments):
+    from keras_bert.data import QuestionAnswererPreprocessor
+
+    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+    preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
+    answerer = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor, **arguments)
+    answerer.head.dense.kernel.assign(
+        np.random.default_rng(1).normal(0, 0.5, answerer.head.dense.kernel.shape)
+    )
+    return answerer
+
+
+@pytest.fixture(scope="module")
+def answerer(tmp_path_factory):
+    answerer = make_answerer(tmp_path_factory.mktemp("answerer"), max_answer_length=5)
+    odds = answerer.answer_spans(
+        {"question": list(QUESTIONS[:4]), "context": list(CONTEXTS[:4])}
+    ).null_odds
+    # So that some questions have an answer, and some have none
+    answerer.null_threshold = float(np.median(odds))
+    return answerer
+
+
+@pytest.fixture(scope="module")
+def folder(answerer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "1"
+    answerer.export(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def signatures(folder):
+    return tf.saved_model.load(str(folder)).signatures
+
+
+def serve(signatures, questions, contexts):
+    outputs = signatures["serving_default"](
+        question=tf.constant(questions, tf.string), context=tf.constant(contexts, tf.string)
+    )
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def check_answers(received, expected):
+    assert list(received["answer"]) == [answer["answer"] for answer in expected]
+    for name in ("start", "end"):
+        assert list(received[name]) == [answer[name] for answer in expected]
+    np.testing.assert_allclose(
+        received["score"], [answer["score"] for answer in expected], atol=1e-4
+    )
+
+
+def test_a_process_with_tensorflow_alone_gives_the_task_s_answers(answerer, folder, tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, str(folder), *map(json.dumps, (QUESTIONS, CONTEXTS))],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    expected = answerer.answer(list(QUESTIONS), list(CONTEXTS))
+    assert {bool(answer["answer"]) for answer in expected} == {True, False}
+    check_answers(json.loads(finished.stdout.splitlines()[-1]), expected)
+
+
+def test_an_answer_does_not_depend_on_its_batch(signatures):
+    together = serve(signatures, QUESTIONS, CONTEXTS)
+    for index, texts in enumerate(zip(QUESTIONS, CONTEXTS, strict=True)):
+        alone = serve(signatures, texts[:1], texts[1:])
+        assert alone["answer"][0] == together["answer"][index]
+        np.testing.assert_allclose(alone["score"][0], together["score"][index], atol=1e-5)
+
+
+def test_an_empty_batch_gives_empty_outputs(signatures):
+    outputs = serve(signatures, [], [])
+    assert outputs.keys() == {"answer", "start", "end", "score"}
+    assert {value.shape for value in outputs.values()} == {(0,)}
+
+
+@pytest.mark.backend_independent
+def test_without_a_threshold_there_always_is_an_answer(tmp_path):
+    from keras_bert.export.question_signatures import question_signatures
+
+    answerer = make_answerer(tmp_path)
+    signatures = question_signatures(answerer, None)
+    received = serve(signatures, QUESTIONS, CONTEXTS)
+    received["answer"] = [answer.decode() for answer in received["answer"]]
+    assert list(map(bool, received["answer"])) == list(map(bool, CONTEXTS))
+    check_answers(received, answerer.answer(list(QUESTIONS), list(CONTEXTS)))
+
+
+@pytest.mark.backend_independent
+def test_invalid_bytes_are_left_out_of_the_count(signatures):
+    plain = serve(signatures, ["cat?"], ["the cat sat"])
+    strange = serve(signatures, [b"c\xffat?"], [b"\xfethe ca\xfft sat"])
+    for name, value in plain.items():
+        np.testing.assert_array_equal(strange[name], value)
+
+
+@pytest.mark.backend_independent
+def test_wrong_inputs_are_refused(signatures):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="question and context differ"):
+        serve(signatures, ["a", "b"], ["a"])
+
+
+@pytest.mark.backend_independent
+def test_ids_give_the_logits_of_predict(answerer, signatures):
+    windows = answerer.preprocessor(list(QUESTIONS[:2]), list(CONTEXTS[:2]))
+    features = {
+        name: value.numpy() for name, value in answerer.preprocessor.padded(windows).items()
+    }
+    mask = features.pop("padding_mask")
+    received = signatures["serve_ids"](**{name: tf.constant(v) for name, v in features.items()})
+    expected = answerer.predict({**features, "padding_mask": mask}, verbose=0)
+    for name in ("start_logits", "end_logits"):
+        np.testing.assert_allclose(received[name].numpy()[mask], expected[name][mask], atol=1e-4)
+
+
+@pytest.mark.backend_independent
+def test_warm_up_requests_replay(folder, signatures):
+    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    path = folder / "assets.extra" / "tf_serving_warmup_requests"
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        assert inputs.keys() == {"question", "context"}
+        serve(signatures, **{f"{name}s": value for name, value in inputs.items()})

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Question answering gives the logits, the loss and the training of transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import QuestionAnswerer  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*has no pooler:keras_bert.checkpoints.CheckpointWarning"
+)
+
+STEPS, WARMUP, PEAK, WEIGHT_DECAY = 20, 2, 2e-3, 0.01
+Batch = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small BERT with a head for spans, without dropout, in Hugging Face's layout."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=32,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    model = transformers.BertForQuestionAnswering(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(tmp_path)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(45))]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    return tmp_path
+
+
+def random_batch(seed: int, num_rows: int = 8, length: int = 14) -> Batch:
+    generator = np.random.default_rng(seed)
+    mask = np.arange(length) < generator.integers(6, length + 1, (num_rows, 1))
+    positions = generator.integers(0, 6, (2, num_rows))
+    token_ids = generator.integers(5, 50, (num_rows, length)) * mask
+    # What can be learnt: answers begin at one token, and end at another.
+    token_ids[np.arange(num_rows), positions.max(axis=0)] = 6
+    token_ids[np.arange(num_rows), positions.min(axis=0)] = 5
+    features = {
+        "token_ids": token_ids.astype("int32"),
+        "segment_ids": ((np.arange(length) >= 4) & mask).astype("int32"),
+        "padding_mask": mask,
+    }
+    targets = {
+        "start_logits": positions.min(axis=0).astype("int32"),
+        "end_logits": positions.max(axis=0).astype("int32"),
+    }
+    return features, targets
+
+
+def their_outputs(model, features, targets):
+    return model(
+        input_ids=torch.tensor(features["token_ids"]).long(),
+        token_type_ids=torch.tensor(features["segment_ids"]).long(),
+        attention_mask=torch.tensor(features["padding_mask"]).long(),
+        start_positions=torch.tensor(targets["start_logits"]).long(),
+        end_positions=torch.tensor(targets["end_logits"]).long(),
+    )
+
+
+def test_logits_and_loss(folder):
+    features, targets = random_batch(0)
+    model = transformers.BertForQuestionAnswering.from_pretrained(folder).eval()
+    with torch.no_grad():
+        theirs = their_outputs(model, features, targets)
+    ours = QuestionAnswerer.from_preset(folder, dtype="float32")
+    logits = ours.predict(features, verbose=0)
+    for name in ("start_logits", "end_logits"):
+        np.testing.assert_allclose(logits[name], theirs[name].numpy(), atol=1e-5)
+    ours.compile()
+    results = ours.evaluate(features, targets, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(float(theirs.loss), rel=1e-5)
+    parts = results["start_logits_loss"] + results["end_logits_loss"]
+    assert results["loss"] == pytest.approx(parts / 2, rel=1e-5)
+
+
+def test_the_losses_of_training(folder):
+    batches = [random_batch(seed) for seed in range(STEPS)]
+    expected = losses_in_transformers(folder, batches)
+    ours = QuestionAnswerer.from_preset(folder, dtype="float32")
+    ours.compile(AdamW(PEAK, STEPS, WARMUP, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
+    received = []
+    for features, targets in batches:
+        # Keras reports running means, of which each step here is the first.
+        ours.reset_metrics()
+        received.append(ours.train_on_batch(features, targets, return_dict=True)["loss"])
+    assert expected[-1] < expected[0] - 0.1
+    np.testing.assert_allclose(np.array(received, "float64"), expected, rtol=1e-4)
+
+
+def losses_in_transformers(folder: Path, batches: list[Batch]) -> np.ndarray:
+    model = transformers.BertForQuestionAnswering.from_pretrained(folder).train()
+    # There [PAD] gets no gradient. In the released code it does: its logits are in the loss too.
+    model.bert.embeddings.word_embeddings.padding_idx = None
+    decayed, others = [], []
+    for name, parameter in model.named_parameters():
+        excluded = name.endswith("bias") or "LayerNorm" in name
+        (others if excluded else decayed).append(parameter)
+    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=PEAK, weight_decay=WEIGHT_DECAY)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda s: min((s + 1) / WARMUP, (STEPS - s) / (STEPS - WARMUP))
+    )
+    losses = []
+    for features, targets in batches:
+        loss = their_outputs(model, features, targets).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    return np.array(losses)
+
+
+def test_transformers_reads_the_head_that_is_written(folder, tmp_path):
+    from keras_bert import checkpoints
+
+    ours = QuestionAnswerer.from_preset(folder, dtype="float32")
+    checkpoints.save_hugging_face(
+        ours.backbone, tmp_path / "written", heads={"question_answerer": ours.head}
+    )
+    theirs = transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "written").eval()
+    features, targets = random_batch(3)
+    with torch.no_grad():
+        expected = their_outputs(theirs, features, targets)
+    logits = ours.predict(features, verbose=0)
+    np.testing.assert_allclose(logits["end_logits"], expected.end_logits.numpy(), atol=1e-5)

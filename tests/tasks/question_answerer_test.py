@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
+from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample, SpanAnswer  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+WORDS = ["der", "die", "das", "Hund", "Katze", "läuft", "schläft", "und", "dann", "🏔"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "wo", "gold", "##en", "?", *WORDS]
+
+
+def make_answerer(**arguments):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=24,
+        # So large that a few steps are enough to learn
+        initializer_range=0.3,
+    )
+    tokenizer = WordPieceTokenizer(TOKENS, lowercase=False)
+    preprocessor = QuestionAnswererPreprocessor(tokenizer, 16, 5, 4)
+    return QuestionAnswerer(Backbone(config), preprocessor, **arguments)
+
+
+def questions(count=40, seed=0):
+    """Passages of up to three windows in which "golden" is the answer, where it is."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        words = list(generator.choice(WORDS, generator.integers(3, 24)))
+        answers = []
+        if number % 4:
+            place = generator.integers(len(words))
+            words.insert(place, "golden")
+            start = len(" ".join([*words[:place], ""]))
+            answers = [{"text": "golden", "answer_start": start}]
+        rows.append({"question": "wo ?", "context": " ".join(words), "answers": answers})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained():
+    keras.utils.set_random_seed(1)
+    answerer = make_answerer(null_threshold=0.0)
+    answerer.compile(AdamW(2e-2))
+    history = answerer.fit(questions(60), epochs=12, batch_size=16, validation_split=0.2, verbose=0)
+    return answerer, history.history
+
+
+def test_fit_on_questions_learns(trained):
+    _, history = trained
+    assert history["loss"][-1] < 0.3 * history["loss"][0]
+    assert history["val_loss"][-1] < 0.5
+    assert history["val_start_logits_accuracy"][-1] > 0.9
+
+
+def test_answers_are_slices_of_the_passage(trained):
+    answerer, _ = trained
+    rows = questions(40, seed=7)
+    answers = answerer.answer(
+        [row["question"] for row in rows], [row["context"] for row in rows], batch_size=8
+    )
+    right = 0
+    for row, answer in zip(rows, answers, strict=True):
+        assert row["context"][answer["start"] : answer["end"]] == answer["answer"]
+        assert 0 < answer["score"] <= 1
+        expected = row["answers"][0]["text"] if row["answers"] else ""
+        right += answer["answer"] == expected
+    assert right >= 36
+
+
+def test_one_question_one_answer(trained):
+    answerer, _ = trained
+    context = "der Hund 🏔 läuft golden und dann"
+    answer = answerer.answer("wo ?", context)
+    assert (answer["answer"], answer["start"], answer["end"]) == ("golden", 17, 23)
+    assert answerer.answer(["wo ?", "?"], context)[0] == pytest.approx(answer)
+    assert answerer.answer([], []) == []
+    empty = answerer.answer("wo ?", "")
+    assert (empty["answer"], empty["start"], empty["end"]) == ("", 0, 0)
+
+
+def test_without_a_threshold_there_always_is_an_answer(trained):
+    answerer, _ = trained
+    context = "der Hund läuft und dann"
+    assert answerer.answer("wo ?", context)["answer"] == ""
+    answerer.null_threshold = None
+    try:
+        assert answerer.answer("wo ?", context)["answer"] != ""
+    finally:
+        answerer.null_threshold = 0.0
+
+
+def test_logits_do_not_depend_on_the_batch(trained):
+    answerer, _ = trained
+    rows = questions(9, seed=3)
+    together = answerer.predict(rows, batch_size=4, verbose=0)
+    alone = [answerer.predict([row], verbose=0) for row in rows]
+    for name in ("start_logits", "end_logits"):
+        parts = [part for one in alone for part in one[name]]
+        assert len(parts) == len(together[name]) > len(rows)
+        for mine, other in zip(together[name], parts, strict=True):
+            assert mine.dtype == np.float32
+            np.testing.assert_allclose(mine, other, atol=1e-4)
+    assert answerer.predict([], verbose=0) == {"start_logits": [], "end_logits": []}
+
+
+def test_windows_and_their_features_give_the_same_logits(trained):
+    answerer, _ = trained
+    row = questions(2, seed=4)[1]
+    windows = answerer.preprocessor([row["question"]], [row["context"]])
+    features = {name: value.to_tensor().numpy() for name, value in windows.features.items()}
+    lengths = windows.features["token_ids"].row_lengths().numpy()
+    features["padding_mask"] = np.arange(features["token_ids"].shape[1]) < lengths[:, None]
+    expected = answerer.predict(features, verbose=0)
+    received = answerer.predict([row], verbose=0)
+    for name, rows in received.items():
+        for index, length in enumerate(lengths):
+            np.testing.assert_allclose(rows[index], expected[name][index, :length], atol=1e-5)
+
+
+def test_a_saved_answerer_answers_and_trains_on(trained, tmp_path):
+    answerer, _ = trained
+    answerer.save(tmp_path / "answerer.keras")
+    same = keras.models.load_model(tmp_path / "answerer.keras")
+    assert (same.null_threshold, same.max_answer_length) == (0.0, 30)
+    assert same.preprocessor.get_config() == answerer.preprocessor.get_config()
+    text = ("wo ?", "der Hund läuft golden und dann")
+    assert same.answer(*text) == pytest.approx(answerer.answer(*text))
+    assert int(same.optimizer.iterations) == int(answerer.optimizer.iterations)
+    rows = questions(8)
+    before = same.evaluate(rows, verbose=0, return_dict=True)
+    assert before == pytest.approx(answerer.evaluate(rows, verbose=0, return_dict=True), rel=1e-4)
+    same.fit(rows, verbose=0)
+
+
+def test_a_preset_brings_head_windows_and_threshold_back(trained, tmp_path):
+    answerer, _ = trained
+    answerer.save_to_preset(tmp_path / "preset")
+    same = QuestionAnswerer.from_preset(tmp_path / "preset")
+    assert same.preprocessor.get_config() == answerer.preprocessor.get_config()
+    assert same.null_threshold == 0.0
+    text = ("wo ?", "der Hund läuft golden und dann")
+    assert same.answer(*text) == pytest.approx(answerer.answer(*text))
+    other = QuestionAnswerer.from_preset(tmp_path / "preset", sequence_length=20, doc_stride=2)
+    assert other.preprocessor.sequence_length == 20
+    assert other.preprocessor.doc_stride == 2
+    assert other.preprocessor.max_query_length == 4
+
+
+def test_questions_come_in_many_forms(trained):
+    answerer, _ = trained
+    rows = questions(6)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    lists = [
+        {
+            **row,
+            "answers": {
+                name: [answer[name] for answer in row["answers"]]
+                for name in ("text", "answer_start")
+            },
+        }
+        for row in rows
+    ]
+    examples = [
+        QuestionExample(
+            str(index),
+            row["question"],
+            row["context"],
+            tuple(SpanAnswer(a["text"], a["answer_start"]) for a in row["answers"]),
+        )
+        for index, row in enumerate(rows)
+    ]
+    expected = answerer.evaluate(rows, verbose=0)
+    for form in (tuple(rows), columns, lists, examples):
+        assert answerer.evaluate(form, verbose=0) == pytest.approx(expected)
+
+
+def one(**changes):
+    return [{"question": "wo ?", "context": "der Hund", "answers": [], **changes}]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q: q.fit(["wo ?"]), "Text alone is no question on a passage"),
+        (lambda q: q.predict("wo ?"), "Text alone is no question"),
+        (lambda q: q.fit(one(), [1]), "Questions bring their answers"),
+        (lambda q: q.fit(one(answers=None)), "Question '0' has no answers to learn from"),
+        (lambda q: q.fit(one(context=7)), "Question 0: context is 7; expected a string"),
+        (lambda q: q.fit(one(answers=["Hund"])), "an answer is 'Hund'; expected \"text\""),
+        (
+            lambda q: q.fit(one(answers=[{"text": "Hund", "answer_start": 3}])),
+            "Question 0: 'Hund' is not at answer_start 3, where the context has ' Hun'",
+        ),
+        (lambda q: q.fit({"question": ["?"], "context": []}), "differ in length"),
+        (lambda q: q.answer(["?", "?"], ["a"]), "2 questions and 1 contexts"),
+        (lambda q: q.fit(np.array([[99]]), {}), "token_ids holds 99"),
+    ],
+)
+def test_misuse_is_explained(trained, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(trained[0])
+
+
+def test_training_leaves_the_pooler_alone():
+    answerer = make_answerer()
+    answerer.compile(AdamW(1e-2))
+    before = [np.array(weight) for weight in answerer.backbone.pooler.get_weights()]
+    answerer.fit(questions(8), verbose=0)
+    for weight, value in zip(answerer.backbone.pooler.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+
+def test_ids_train_without_a_preprocessor():
+    answerer = QuestionAnswerer(make_answerer().backbone)
+    answerer.compile()
+    ids = np.arange(12).reshape(2, 6)
+    targets = {"start_logits": np.array([1, 2]), "end_logits": np.array([1, 3])}
+    history = answerer.fit(ids, targets, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert answerer.predict(ids, verbose=0)["start_logits"].shape == (2, 6)
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        answerer.answer("wo ?", "da")
