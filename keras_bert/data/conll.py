@@ -22,6 +22,10 @@ _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
 Separator = Literal["auto", "tab", "space"]
 
 
+class MissingLabelsError(ValueError):
+    """A file's first word has no label: it is text without labels."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedText:
     """Sentences of words, with what is known about them.
@@ -82,6 +86,7 @@ def read_conll(
 
     Raises:
         FileNotFoundError: If there is no such file.
+        MissingLabelsError: If there are labels to read and the first word has none.
         ValueError: If the file is not as described. Messages name the file and the line, what
             was found and what was expected.
 
@@ -205,11 +210,13 @@ class _Reader:
         self._check_number(number, columns)
         index = column + len(columns) if column < 0 else column
         if not 0 <= index < len(columns) or (role == "label" and len(columns) == 1):
-            raise self._error(
+            error = self._error(
                 number,
                 f"no {role}: expected it in column {column}, received {len(columns)} "
                 f"column{'s' if len(columns) > 1 else ''}, {columns}",
             )
+            is_first = not self.words and len(self._words) == 1
+            raise MissingLabelsError(str(error)) if role == "label" and is_first else error
         value = columns[index]
         if not value or (role == "label" and value == _NO_VALUE):
             raise self._error(number, f"the {role} in column {column} is {value!r}")

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tagging program, from files of columns to tags, at miniature size."""
+
+import dataclasses
+import json
+
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
+from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training import finetune_tagging, recipes  # noqa: E402
+from training.tagging_config import TaggingConfig, label_names, read_data  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
+# IOB1, CRLF, and documents
+SENTENCES = "Ann NNP I-PER\r\nLee NNP I-PER\r\nsings VBZ O\r\n\r\nin IN O\r\nRome NNP I-LOC\r\n"
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preset")
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+    )
+    preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    names = ["O", "B-LOC", "B-PER", "I-PER"]
+    TokenClassifier(
+        Backbone(config), preprocessor=preprocessor, class_names=names
+    ).save_to_preset(folder)  # fmt: skip
+    return str(folder)
+
+
+@pytest.fixture
+def conll(tmp_path):
+    path = tmp_path / "train.conll"
+    path.write_text(f"-DOCSTART- -X- O\n\n{SENTENCES}\n" * 4)
+    return path
+
+
+def test_a_recipe_runs_two_steps(preset, conll, tmp_path):
+    """From files to tags, scores, curves and the best model, by the recipe of CoNLL-2003."""
+    unlabelled = tmp_path / "test.conll"
+    unlabelled.write_text("Ann\n\x01\nsings\n\nRome\n")
+    config = dataclasses.replace(
+        recipes.load("conll_ner", TaggingConfig),
+        data_dir=str(tmp_path),
+        train_file=conll.name,
+        dev_file=conll.name,
+        test_file=unlabelled.name,
+        preset=preset,
+        epochs=1,
+        batch_size=4,
+        num_seeds=1,
+        sequence_length=16,
+        precision="float32",
+        context=False,
+        output_dir=str(tmp_path / "run"),
+        export=False,
+    )
+    data = read_data(config)
+    assert data.class_names == ("O", "B-LOC", "B-PER", "I-PER")
+    results = finetune_tagging.finetune(config, data)
+    folder = tmp_path / "run"
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert set(results["summary"]["dev"]) == {"f1", "precision", "recall", "accuracy"}
+    assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
+    assert (folder / "seed_1" / "model.keras").exists()
+
+    dev = read_conll(folder / "dev.conll")
+    assert (dev.words, dev.document_starts) == (data.dev.words, [0, 2, 4, 6])
+    assert read_conll(folder / "dev.conll", label_column=1).labels == data.dev.labels
+    scores = json.loads((folder / "dev_scores.json").read_text())
+    assert set(scores["by_type"]) >= {"LOC", "PER"}
+    assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])
+    tagged = read_conll(folder / "test.conll")
+    assert tagged.words == [["Ann", "\x01", "sings"], ["Rome"]]
+    assert not (folder / "test_scores.json").exists()
+    assert not list(folder.rglob("*partial*"))
+
+
+def test_documents_give_context(preset, conll, tmp_path):
+    config = TaggingConfig(
+        train_file=str(conll), dev_file=str(conll), preset=preset, context=True, epochs=1,
+        batch_size=8, sequence_length=16, precision="float32",
+        output_dir=str(tmp_path / "run"), export=False,
+    )  # fmt: skip
+    data = read_data(config)
+    (run,) = finetune_tagging.finetune(config, data)["runs"]
+    tagger = finetune_tagging.keras.models.load_model(run["model_path"])
+    predicted = finetune_tagging.predicted_labels(tagger, data.dev, context=True)
+    assert [len(labels) for labels in predicted] == [3, 2] * 4
+    assert finetune_tagging.score_tagger(tagger, data.dev, True) == run["best"]["dev"]
+
+
+@pytest.mark.backend_independent
+def test_labels_are_converted_or_kept(conll):
+    config = TaggingConfig(train_file=str(conll), dev_file=str(conll))
+    assert read_data(config).train.labels[:2] == [["B-PER", "I-PER", "O"], ["O", "B-LOC"]]
+    bioes = read_data(dataclasses.replace(config, scheme="BIOES")).train.labels
+    assert bioes[0] == ["B-PER", "E-PER", "O"]
+    kept = read_data(dataclasses.replace(config, scheme="keep")).train
+    assert label_names(kept) == ("O", "I-LOC", "I-PER")
+    tags = read_data(dataclasses.replace(config, label_column=1))
+    assert tags.class_names == ("IN", "NNP", "VBZ")
+
+
+@pytest.mark.backend_independent
+def test_a_tenth_is_held_out(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("\n".join(f"w{index} {'O' if index % 2 else 'B-A'}\n" for index in range(20)))
+    data = read_data(TaggingConfig(train_file=str(path)))
+    assert data.dev.words == [["w9"], ["w19"]]
+    assert len(data.train) == 18
+    marked = tmp_path / "b.conll"
+    marked.write_text(f"-DOCSTART- O\n{path.read_text()}\n" * 10)
+    data = read_data(TaggingConfig(train_file=str(marked)))
+    assert (len(data.train), data.dev.document_starts) == (180, [0])
+    assert data.train.document_starts == list(range(0, 180, 20))
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "expected a train_file"),
+        ({"train_file": "nowhere"}, "nowhere is not there"),
+        ({"separator": ","}, "separator is ','"),
+        ({"scheme": "IOB"}, "scheme is 'IOB', expected one of keep, IOB1"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"accumulation": 5}, "divisor of the batch size, 32"),
+        ({"warmup": 1.0}, "warmup is 1.0"),
+    ],
+)
+def test_bad_input_is_found_before_training(changes, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        read_data(TaggingConfig(**changes))
+
+
+@pytest.mark.backend_independent
+def test_a_missing_label_in_a_test_file_is_an_error(conll, tmp_path):
+    path = tmp_path / "test.conll"
+    path.write_text("Ann NNP I-PER\nLee\n")
+    with pytest.raises(ValueError, match=r"test.conll, line 2: received 1 column"):
+        read_data(TaggingConfig(train_file=str(conll), dev_file=str(conll), test_file=str(path)))
+
+
+@pytest.mark.backend_independent
+def test_context_needs_documents(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("Ann I-PER\n")
+    config = TaggingConfig(train_file=str(path), dev_file=str(path), context=True)
+    data = read_data(config)
+    with pytest.raises(ValueError, match="marks no documents"):
+        finetune_tagging.model_inputs(data.train, data.train.words, context=True)

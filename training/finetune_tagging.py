@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes a pretrained encoder on tagged words: named entities, chunks, parts of speech.
+
+On files of your own, words and labels in columns:
+
+    python -m training.finetune_tagging --train_file=train.conll --dev_file=dev.conll
+
+By a recipe, with any of its values changed by a flag:
+
+    python -m training.finetune_tagging --recipe=minilm_wnut17 --data_dir=ner --epochs=1
+
+It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+loss and score (`seed_N/curves.png`); `results.json`; of the best seed the tagged development and
+test sentences (`dev.conll`, `test.conll`: the last column is the prediction, the one before it the
+label), their scores by type (`dev_scores.json`, `test_scores.json`); and a SavedModel that takes
+text (`export/1`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import app, flags, logging
+
+from keras_bert import TokenClassifier
+from keras_bert.data.conll import TaggedText, write_conll
+from keras_bert.data.tagging import ragged_words
+from training import config_flags, curves, entity_scores, finetuning, recipes
+from training.pretrained import minilm_folder
+from training.tagging_config import TaggingConfig, TaggingData, model_inputs, read_data
+
+RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        config = configuration()
+        data = read_data(config)
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    results = finetune(config, data)
+    print(json.dumps(results["summary"], indent=2))
+
+
+def configuration() -> TaggingConfig:
+    """The recipe's values, replaced by the flags that were given."""
+    changes = config_flags.given_flags(TaggingConfig)
+    if not RECIPE.value:
+        return TaggingConfig(**changes)
+    return dataclasses.replace(recipes.load(RECIPE.value, TaggingConfig), **changes)
+
+
+def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
+    """Trains every seed, writes what came of it, and returns the results.
+
+    Args:
+        config: what to do.
+        data: what `read_data` read.
+
+    Returns:
+        What `results.json` holds: the config, the runs, and for each metric the mean over the
+        seeds of the last epoch's score, with half the width of its 95 % interval.
+    """
+    preset = config.preset or os.fspath(minilm_folder())
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        logging.info("seed %d", seed)
+        run = train(config, data, preset, seed)
+        curves.plot_curves(
+            folder / f"seed_{seed}" / "curves.png",
+            run.history,
+            run.evaluations,
+            title=f"{Path(config.train_file).name}, seed {seed}",
+        )
+        runs.append(run)
+    results = finetuning.results_of(config, runs)
+    finetuning.write_json(results, folder / "results.json")
+    best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
+    _finish(config, data, best, folder)
+    return results
+
+
+def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> finetuning.Run:
+    """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    keras.utils.set_random_seed(seed)
+    folder = Path(config.output_dir) / f"seed_{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    tagger = TokenClassifier.from_preset(
+        preset,
+        class_names=data.class_names,
+        sequence_length=config.sequence_length,
+        dropout=None if config.dropout < 0 else config.dropout,
+        dtype=finetuning.resolve_precision(config.precision),
+    )
+    words, labels = (
+        model_inputs(data.train, values, config.context)
+        for values in (data.train.words, data.train.labels)
+    )
+    num_windows = int(tagger.preprocessor.windows(ragged_words(words)).token_ids.nrows())
+    tagger.compile(finetuning.make_optimizer(config, num_windows))
+
+    def score(model: TokenClassifier) -> finetuning.DevScores:
+        return {"dev": score_tagger(model, data.dev, config.context)}
+
+    evaluation = finetuning.DevEvaluation(
+        score, folder / "model.keras", config.patience, entity_scores.selection_score
+    )
+    return finetuning.fit_and_evaluate(
+        tagger, words, labels, config, evaluation, seed, num_rows=len(data.train)
+    )
+
+
+def predicted_labels(tagger: TokenClassifier, text: TaggedText, context: bool) -> list[list[str]]:
+    """A label for each word of each sentence."""
+    logits = tagger.predict(model_inputs(text, text.words, context), batch_size=64, verbose=0)
+    sentences = [sentence for document in logits for sentence in document] if context else logits
+    return [[tagger.class_names[index] for index in np.argmax(s, axis=-1)] for s in sentences]
+
+
+def score_tagger(tagger: TokenClassifier, text: TaggedText, context: bool) -> dict[str, float]:
+    """The scores of a tagger on labelled sentences."""
+    return entity_scores.tagging_scores(predicted_labels(tagger, text, context), text.labels)
+
+
+def report(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) -> dict[str, Any]:
+    """All scores of predictions: as `tagging_scores`, and of entities by type and strictly.
+
+    Args:
+        predictions: a label for each word.
+        text: the sentences and their labels.
+        scheme: of the labels, or keep where that is not known.
+    """
+    scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
+    if "f1" not in scores:
+        return scores
+    of_entities = entity_scores.entity_scores(predictions, text.labels)
+    logging.info("%s\n%s", text.path, entity_scores.table(of_entities))
+    scores["macro"] = of_entities.macro._asdict()
+    scores["by_type"] = {name: row._asdict() for name, row in of_entities.by_type.items()}
+    if scheme != "keep":
+        strict = entity_scores.entity_scores(predictions, text.labels, scheme)
+        scores["strict"] = strict.micro._asdict()
+    return scores
+
+
+def _finish(config: TaggingConfig, data: TaggingData, best: finetuning.Run, folder: Path) -> None:
+    """What is done once, with the best model of all seeds."""
+    tagger = keras.models.load_model(best.model_path)
+    for name, text in {"dev": data.dev, "test": data.test}.items():
+        if text is None:
+            continue
+        predictions = predicted_labels(tagger, text, config.context)
+        write_conll(folder / f"{name}.conll", text, predictions)
+        if text.labels is not None:
+            finetuning.write_json(
+                report(predictions, text, config.scheme), folder / f"{name}_scores.json"
+            )
+    if config.export:
+        target = folder / "export" / "1"
+        tagger.export(target, overwrite=True)
+        logging.info("exported to %s", target)
+
+
+if __name__ == "__main__":
+    config_flags.define_flags(TaggingConfig())
+    app.run(main)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CoNLL-2003 named entities with BERT-base, cased, as the paper has it: document context.
+
+    python -m training.finetune_tagging --recipe=conll_ner --data_dir=DIR
+
+The folder holds the official `eng.train`, `eng.testa` and `eng.testb`, IOB1 in the fourth column.
+Published: dev F1 96.4, test F1 92.4 (Devlin et al., 2019, table 7). For one GPU.
+"""
+
+from training.tagging_config import TaggingConfig
+
+CONFIG = TaggingConfig(
+    train_file="eng.train",
+    dev_file="eng.testa",
+    test_file="eng.testb",
+    context=True,
+    preset="hf://google-bert/bert-base-cased",
+    learning_rate=5e-5,
+    batch_size=32,
+    epochs=4,
+    sequence_length=384,
+    num_seeds=5,
+    output_dir="runs/conll_ner",
+)

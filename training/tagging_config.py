@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What decides a run on tagged words: one typed, frozen record, and the files it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, get_args
+
+from absl import logging
+
+from keras_bert.data.conll import MissingLabelsError, Separator, TaggedText, read_conll
+from keras_bert.data.tagging_schemes import (
+    OUTSIDE,
+    SCHEMES,
+    convert_labels,
+    detect_scheme,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingConfig:
+    """Fine-tuning on words in columns: entities, chunks, or parts of speech.
+
+    Args:
+        data_dir: the folder that the files lie in, where they are named without one.
+        train_file: words and labels in columns, as the shared tasks of CoNLL have them.
+        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out.
+        test_file: words to tag at the end, scored if label_column is there; empty for none.
+        word_column: the words' column from 0, or from the end with a negative number.
+        label_column: the labels' column.
+        separator: what stands between columns: auto, tab or space.
+        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
+        scheme: what labels of spans are turned into for training: IOB1, IOB2 or BIOES; keep
+            leaves them as they are.
+        context: whether a sentence's window is filled with its neighbours in the document; the
+            files must mark documents.
+        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+            takes the MiniLM of the extra `quickstart`.
+        epochs: passes over the training data.
+        batch_size: windows in an optimizer step.
+        accumulation: micro-batches that make up an optimizer step, for large batches.
+        learning_rate: the peak, reached at the end of the warm-up.
+        warmup: share of the steps in which the learning rate rises.
+        weight_decay: decoupled decay, of all but biases and LayerNorms.
+        layer_decay: factor on the learning rate from each layer to the one below it.
+        dropout: rate before the classifier; negative takes the checkpoint's.
+        sequence_length: the longest window in tokens; longer sentences have several.
+        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
+            and float32 for JAX on a CPU, where bfloat16 is the slower.
+        seed: of the first run; it decides the new head's weights, dropout and the order.
+        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
+        patience: epochs without a better dev score after which a run stops; 0 never stops early.
+        output_dir: where models, scores and plots go.
+        tensorboard: whether to log for TensorBoard, into output_dir.
+        export: whether to write a SavedModel of the best run, into output_dir/export/1.
+    """
+
+    data_dir: str = ""
+    train_file: str = ""
+    dev_file: str = ""
+    test_file: str = ""
+    word_column: int = 0
+    label_column: int = -1
+    separator: str = "auto"
+    comments: bool = False
+    scheme: str = "IOB2"
+    context: bool = False
+    preset: str = ""
+    epochs: int = 3
+    batch_size: int = 32
+    accumulation: int = 1
+    learning_rate: float = 5e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    layer_decay: float = 1.0
+    dropout: float = -1.0
+    sequence_length: int = 128
+    precision: str = "auto"
+    seed: int = 1
+    num_seeds: int = 1
+    patience: int = 0
+    output_dir: str = "runs/finetune_tagging"
+    tensorboard: bool = False
+    export: bool = True
+
+    def __post_init__(self) -> None:
+        check_files(self)
+        for name in ("epochs", "batch_size", "accumulation", "num_seeds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
+                f"{self.batch_size}"
+            )
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingData:
+    """What a run trains, selects and tags.
+
+    Args:
+        train: the training sentences.
+        dev: the development sentences.
+        test: the sentences to tag at the end, or None.
+        class_names: the training labels, O first, then by type.
+    """
+
+    train: TaggedText
+    dev: TaggedText
+    test: TaggedText | None
+    class_names: tuple[str, ...]
+
+
+def check_files(config: Any) -> None:
+    """Checks how a config says that files are read.
+
+    Raises:
+        ValueError: if a value is none of those that are known.
+    """
+    choices = {"separator": get_args(Separator), "scheme": ("keep", *SCHEMES)}
+    for name, allowed in choices.items():
+        if getattr(config, name) not in allowed:
+            raise ValueError(
+                f"{name} is {getattr(config, name)!r}, expected one of {', '.join(allowed)}"
+            )
+
+
+def read_data(config: Any) -> TaggingData:
+    """Reads and checks every file before anything is trained.
+
+    Args:
+        config: a `TaggingConfig`, or another record with its fields on files.
+
+    Raises:
+        FileNotFoundError: if a file is not there.
+        ValueError: if a file is malformed; the message names file, line and reason.
+    """
+    if not config.train_file:
+        raise ValueError("expected a train_file with words and labels in columns")
+    train = _read(config, config.train_file)
+    if config.dev_file:
+        dev = _read(config, config.dev_file)
+    else:
+        train, dev = hold_out(train)
+    test = _read_test(config) if config.test_file else None
+    class_names = label_names(train)
+    for text in (dev, *([test] if test else [])):
+        _warn_of_unknown_labels(text, class_names)
+    return TaggingData(train, dev, test, class_names)
+
+
+def label_names(text: TaggedText) -> tuple[str, ...]:
+    """The labels that occur: `O` first, then by type, and of one type by letter."""
+    names = {label for sentence in text.labels or () for label in sentence}
+
+    def order(name: str) -> tuple[bool, str, str]:
+        letter, _, kind = name.partition("-")
+        return name != OUTSIDE, kind, letter
+
+    return tuple(sorted(names, key=order))
+
+
+def hold_out(text: TaggedText, every: int = 10) -> tuple[TaggedText, TaggedText]:
+    """Splits every tenth sentence off, or every tenth document where there are as many.
+
+    Raises:
+        ValueError: if fewer than two sentences would be left to score on.
+    """
+    if len(text) < 2 * every:
+        raise ValueError(
+            f"{text.path}: {len(text)} sentences are too few to hold a tenth out, expected at "
+            f"least {2 * every}, or a dev_file"
+        )
+    documents = text.by_document(range(len(text)))
+    units = documents if len(documents) >= every else [[index] for index in range(len(text))]
+    held_out = [unit for index, unit in enumerate(units) if index % every == every - 1]
+    kept = [unit for index, unit in enumerate(units) if index % every != every - 1]
+    return _sentences(text, kept), _sentences(text, held_out)
+
+
+def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:
+    """Words or labels as `TokenClassifier` takes them: by sentence, or by document for context.
+
+    Raises:
+        ValueError: if there are no documents to give context.
+    """
+    if not context:
+        return values
+    if text.document_starts is None:
+        raise ValueError(
+            f"{text.path} marks no documents (-DOCSTART-, or # newdoc with comments), which "
+            "context needs"
+        )
+    return text.by_document(values)
+
+
+def _sentences(text: TaggedText, units: list[list[int]]) -> TaggedText:
+    starts = None
+    if text.document_starts is not None:
+        starts = [sum(map(len, units[:index])) for index in range(len(units))]
+    indices = [index for unit in units for index in unit]
+    return dataclasses.replace(
+        text,
+        words=[text.words[index] for index in indices],
+        labels=None if text.labels is None else [text.labels[index] for index in indices],
+        document_starts=starts,
+    )
+
+
+def _read(config: Any, name: str, labelled: bool = True) -> TaggedText:
+    path = os.path.join(config.data_dir, name)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{path} is not there, expected a file of words in columns")
+    text = read_conll(
+        path,
+        word_column=config.word_column,
+        label_column=config.label_column if labelled else None,
+        separator=config.separator,
+        comments=config.comments,
+    )
+    labels = text.labels
+    if labels is None or config.scheme == "keep" or detect_scheme(labels) is None:
+        return text
+    converted = [convert_labels(sentence, config.scheme) for sentence in labels]
+    return dataclasses.replace(text, labels=converted)
+
+
+def _read_test(config: Any) -> TaggedText:
+    """Reads a test file with or without labels."""
+    try:
+        return _read(config, config.test_file)
+    except MissingLabelsError:
+        return _read(config, config.test_file, labelled=False)
+
+
+def _warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
+    unknown = sorted(set(label_names(text)) - set(class_names))
+    if unknown:
+        logging.warning(
+            "%s has labels that the training file has not: %s", text.path, ", ".join(unknown)
+        )
