@@ -49,7 +49,6 @@ from training.pretraining_text import dev_records, training_records, vocabulary_
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
 
 RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
-RESULTS_FILE = "results.json"
 # Settings that change nothing of what is learned
 _NO_INFLUENCE = (
     "output_dir",
@@ -109,7 +108,13 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         _be_deterministic()
     vocabulary = vocabulary_path(config)
     tokens = load_vocabulary(vocabulary)
-    phases = {phase: _streams(config, phase, vocabulary, tokens) for phase in config.plan()}
+    phases = {
+        phase: (
+            train_stream(config, phase.sequence_length, vocabulary, tokens),
+            dev_stream(config, phase.sequence_length, vocabulary, tokens),
+        )
+        for phase in config.plan()
+    }
     # Here and not before: what was made of the text must not change what is drawn.
     keras.utils.set_random_seed(config.seed)
     model = pretraining_run.build_model(config, list(tokens))
@@ -127,28 +132,34 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     return _report(config, model, state, folder)
 
 
-def _streams(
-    config: PretrainConfig, phase: Phase, vocabulary: Path, tokens: tuple[str, ...]
-) -> tuple[PretrainingStream, PretrainingStream | None]:
-    """The batches of a phase to train on, and held-out ones."""
-    length = phase.sequence_length
-    options = {"batch_size": config.micro_batch_size, "sequence_length": length}
+def train_stream(
+    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokens: tuple[str, ...]
+) -> PretrainingStream:
+    """The batches to train on at one length."""
+    records = training_records(config, sequence_length, vocabulary)
+    return _stream(config, records, sequence_length, tokens, config.seed)
 
-    def stream(pattern: str, seed: int) -> PretrainingStream:
-        masked = has_masks(pattern)
-        return PretrainingStream(
-            pattern,
-            masker=None if masked else _masker(config, tokens, seed),
-            packed=config.packing,
-            seed=seed,
-            vocabulary_size=len(tokens),
-            **options,
-        )
 
-    held_out = dev_records(config, length, vocabulary)
-    train = stream(training_records(config, length, vocabulary), config.seed)
-    # The same masks whatever the seed of the training
-    return train, None if held_out is None else stream(held_out, 0)
+def dev_stream(
+    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokens: tuple[str, ...]
+) -> PretrainingStream | None:
+    """The held-out batches of one length, with the same masks for every seed of the training."""
+    records = dev_records(config, sequence_length, vocabulary)
+    return None if records is None else _stream(config, records, sequence_length, tokens, 0)
+
+
+def _stream(
+    config: PretrainConfig, records: str, sequence_length: int, tokens: tuple[str, ...], seed: int
+) -> PretrainingStream:
+    return PretrainingStream(
+        records,
+        batch_size=config.micro_batch_size,
+        sequence_length=sequence_length,
+        masker=None if has_masks(records) else _masker(config, tokens, seed),
+        packed=config.packing,
+        seed=seed,
+        vocabulary_size=len(tokens),
+    )
 
 
 def _masker(config: PretrainConfig, tokens: tuple[str, ...], seed: int) -> Any:
@@ -304,7 +315,7 @@ def _report(
         },
         "log": state.log,
     }
-    path = folder / RESULTS_FILE
+    path = folder / pretraining_run.RESULTS_FILE
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, path)

@@ -22,6 +22,7 @@ from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.png"
+RESULTS_FILE = "results.json"
 # Pictures of a run whose intervals are short are drawn this often.
 _SECONDS_BETWEEN_PICTURES = 30.0
 _NAMES = {
@@ -219,7 +220,7 @@ def named(logs: dict[str, Any]) -> Log:
 
 
 def write_log(log: list[Log], folder: Path) -> None:
-    """One JSON object a line, all of them anew: what a killed process logged twice is there once."""
+    """One JSON object a line, all of them anew: an interval done twice is there once."""
     path = folder / LOG_FILE
     partial = path.with_name(path.name + ".partial")
     partial.write_text("".join(json.dumps(record) + "\n" for record in log), encoding="utf-8")

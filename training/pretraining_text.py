@@ -18,7 +18,7 @@ VOCABULARY = "vocab.txt"
 
 
 def vocabulary_path(config: PretrainConfig) -> Path:
-    """The vocabulary that is given, or the checkpoint's or one made from the text, in `output_dir`."""
+    """The vocabulary that is given, or the checkpoint's, or one made from the text."""
     if config.vocabulary:
         return Path(config.vocabulary)
     path = Path(config.output_dir) / VOCABULARY

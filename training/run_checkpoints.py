@@ -96,7 +96,7 @@ class RunCheckpoints:
             shutil.rmtree(partial, ignore_errors=True)
             if error.errno not in _DISK_ERRORS:
                 raise
-            raise DiskFullError(error.errno, self._no_room(state, tensors, error)) from error
+            raise DiskFullError(self._no_room(state, tensors, error)) from error
         for old in self._paths()[self.keep :]:
             shutil.rmtree(old)
 
@@ -158,24 +158,25 @@ def model_tensors(model: keras.Model) -> Tensors:
 
 
 def _variables(model: keras.Model) -> dict[str, Any]:
-    """The variables by names that are told apart by their places, since generators share theirs."""
+    """The variables by names that are the same in every process, as their own need not be."""
     metrics = {id(variable) for variable in model.metrics_variables}
-    named = {}
-    for kind, variables in (("model", model.variables), ("optimizer", model.optimizer.variables)):
-        kept = [variable for variable in variables if id(variable) not in metrics]
-        named |= {f"{kind}.{index:05}.{v.path}": v for index, v in enumerate(kept)}
-    return named
+    weights = [variable for variable in model.variables if id(variable) not in metrics]
+    moments = model.optimizer.variables
+    return {
+        **{f"model.{index:05}.{weight.name}": weight for index, weight in enumerate(weights)},
+        **{f"optimizer.{index:05}": moment for index, moment in enumerate(moments)},
+    }
 
 
 def _to_numpy(variable: Any) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value))
+    return np.array(keras.ops.convert_to_numpy(variable.value), order="C")
 
 
 def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
     for name, tensor in tensors.items():
         is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
         if not is_whole_number and not np.isfinite(tensor.astype("float32")).all():
-            raise NotFiniteError(f"after step {step}, {name.split('.', 2)[2]} is not finite")
+            raise NotFiniteError(f"after step {step}, {name} is not finite")
 
 
 def _assign(model: keras.Model, tensors: Tensors, path: Path) -> None:

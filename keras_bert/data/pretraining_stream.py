@@ -121,8 +121,9 @@ class PretrainingStream:
     def first_batches(self, count: int) -> tf.data.Dataset:
         """Up to so many batches in the files' order, under masks that never change."""
         rows = self._packed_rows() if self.packed else self._records()
-        batches = self._batches(rows)
-        return self._masked(batches.take(count), 0).prefetch(tf.data.AUTOTUNE)
+        batches = self._masked(self._batches(rows).take(count), 0)
+        size = min(count, self.batches_per_epoch)
+        return batches.apply(tf.data.experimental.assert_cardinality(size))
 
     def _epoch(self, epoch: tf.Tensor, first_batch: int = 0) -> tf.data.Dataset:
         seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
@@ -216,7 +217,8 @@ def _shuffled(rows: tf.data.Dataset, seed: tf.Tensor) -> tf.data.Dataset:
 
     def permute(window: tf.Tensor, rows: Any) -> Any:
         size = tf.shape(tf.nest.flatten(rows)[0])[0]
-        order = tf.random.experimental.stateless_shuffle(tf.range(size), seed + [0, window * _EPOCHS])
+        own_seed = seed + tf.stack([tf.constant(0, tf.int64), window * _EPOCHS])
+        order = tf.random.experimental.stateless_shuffle(tf.range(size), own_seed)
         return tf.nest.map_structure(lambda column: tf.gather(column, order), rows)
 
     windows = tf.data.Dataset.zip(tf.data.Dataset.counter(), rows.batch(SHUFFLE_WINDOW))

@@ -146,22 +146,6 @@ def test_an_unlabelled_test_file_is_read(reviews, tmp_path):
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize("name", recipes.names())
-def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
-    import importlib
-
-    assert isinstance(recipes.load(name, FinetuneConfig), FinetuneConfig)
-    module = importlib.import_module(f"training.recipes.{name}")
-    assert f"python -m training.finetune --recipe={name}" in module.__doc__
-
-
-@pytest.mark.backend_independent
-def test_an_unknown_recipe_names_those_there_are():
-    with pytest.raises(ValueError, match="no recipe 'x', expected one of minilm_cola"):
-        recipes.load("x", FinetuneConfig)
-
-
-@pytest.mark.backend_independent
 def test_flags_change_only_what_they_name():
     values = flags.FlagValues()
     config_flags.define_flags(FinetuneConfig(), values)

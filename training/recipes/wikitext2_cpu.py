@@ -3,6 +3,9 @@
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
 
+Full sentences and no second objective, as in RoBERTa: with two million words it is the faster way
+to a perplexity. Without dropout, since the network is too small to learn them by heart.
+
 Hardware, time and score: the README's table of recipes.
 """
 
@@ -13,14 +16,17 @@ CONFIG = PretrainConfig(
     dev_files=("wikitext-2.valid.tokens",),
     format="paragraphs",
     document_ends="wikitext",
-    vocabulary_size=8000,
+    kind="full_sentences",
+    duplicate_factor=1,
+    vocabulary_size=4000,
     output_dir="runs/wikitext2_cpu",
-    duplicate_factor=5,
-    model="bert_l4_h256_uncased",
-    phases=("128:1",),
+    model="bert_l4_h128_uncased",
+    dropout=0.0,
+    phases=("64:1",),
     batch_size=32,
-    num_steps=4000,
-    warmup_steps=400,
-    learning_rate=1e-3,
-    interval=200,
+    num_steps=5000,
+    warmup_steps=500,
+    optimizer="adamw",
+    learning_rate=2e-3,
+    interval=500,
 )

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import MaskedLM, TextClassifier  # noqa: E402
+from training.pretrain import pretrain  # noqa: E402
+from training.pretrain_config import Phase, PretrainConfig  # noqa: E402
+from training.run_checkpoints import NotFiniteError  # noqa: E402
+
+WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
+OPTIONS = {
+    "vocabulary_size": 60,
+    "model": "bert_tiny_uncased",
+    "num_layers": 1,
+    "hidden_dim": 16,
+    "num_heads": 2,
+    "phases": ("16:0.7", "24:0.3"),
+    "batch_size": 4,
+    "num_steps": 20,
+    "warmup_steps": 2,
+    "interval": 5,
+    "dev_batches": 2,
+    "duplicate_factor": 1,
+    "precision": "float32",
+    "num_workers": 1,
+}
+
+
+def text(seed, documents=12):
+    rng = random.Random(seed)
+    sentences = [
+        [" ".join(rng.choices(WORDS, k=rng.randint(3, 9))) + " ." for _ in range(8)]
+        for _ in range(documents)
+    ]
+    return "\n\n".join("\n".join(document) for document in sentences) + "\n"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "train.txt").write_text(text(0))
+    (folder / "dev.txt").write_text(text(1, 4))
+    return folder
+
+
+def config(corpus, folder, **changes):
+    return PretrainConfig(
+        input_files=("train.txt",),
+        dev_files=("dev.txt",),
+        data_dir=str(corpus),
+        output_dir=str(folder),
+        **{**OPTIONS, **changes},
+    )
+
+
+def command(config):
+    flags = []
+    for name in ("input_files", "dev_files", "data_dir", "output_dir", *OPTIONS):
+        value = getattr(config, name)
+        flags.append(f"--{name}={','.join(value) if isinstance(value, tuple) else value}")
+    return [sys.executable, "-m", "training.pretrain", *flags]
+
+
+def weights(folder):
+    return (folder / "preset" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    return folder, pretrain(config(corpus, folder))
+
+
+def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
+    folder, results = finished
+    assert [record["step"] for record in results["log"]] == [5, 10, 14, 19, 20]
+    assert results["log"][-1]["loss"] < results["log"][0]["loss"]
+    names = {path.name for path in folder.iterdir()}
+    assert {"vocab.txt", "records_16", "records_24", "dev_records_16", "curves.png"} < names
+    assert json.loads((folder / "results.json").read_text())["log"] == results["log"]
+    assert len(list((folder / "checkpoints").iterdir())) == 2
+    masked_lm = MaskedLM.from_preset(folder / "preset")
+    assert len(masked_lm.fill("the [MASK] sat", top_k=3)) == 3
+    with pytest.warns(match="classifier"):
+        TextClassifier.from_preset(folder / "preset", num_classes=2)
+
+
+def test_what_is_reported(finished):
+    record = finished[1]["log"][0]
+    assert {
+        "loss",
+        "masked_accuracy",
+        "perplexity",
+        "pair_accuracy",
+        "val_masked_accuracy",
+        "val_perplexity",
+        "learning_rate",
+        "tokens_per_second",
+        "share_of_peak",
+    } <= set(record)
+    assert 0 < record["share_of_peak"] < 1
+
+
+def test_killed_and_started_again_it_ends_with_the_same_weights(finished, corpus, tmp_path):
+    folder = tmp_path / "killed"
+    killed = config(corpus, folder)
+    process = subprocess.Popen(
+        command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ
+    )
+    try:
+        while not (folder / "checkpoints" / "step_000000005").exists():
+            assert process.poll() is None, process.stderr.read().decode()
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+    assert not (folder / "results.json").exists()
+    results = pretrain(killed)
+    assert weights(folder) == weights(finished[0])
+    losses = [record["loss"] for record in finished[1]["log"]]
+    assert [record["loss"] for record in results["log"]] == losses
+
+
+def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
+    with pytest.raises(ValueError, match="has a run of other settings; choose another output_dir"):
+        pretrain(config(corpus, finished[0], learning_rate=1e-3))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
+    exploding = config(corpus, tmp_path, learning_rate=1e30, clip_norm=0.0, warmup_steps=0)
+    with pytest.raises(NotFiniteError, match=r"in step [2-5]$"):
+        pretrain(exploding)
+    assert not list(tmp_path.glob("checkpoints/*"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "full_sentences", "packing": True, "masking_unit": "word"},
+        {"kind": "sentence_order", "accumulation": 2, "optimizer": "lamb", "jit": "on"},
+        {"kind": "full_sentences", "causal": True, "optimizer": "adamw"},
+        {"static_masks": True, "precision": "mixed_bfloat16"},
+    ],
+    ids=["packed", "sentence_order", "causal", "static_masks"],
+)
+def test_the_other_ways_to_pretrain(corpus, tmp_path, changes):
+    if keras.backend.backend() == "torch":
+        changes = {name: value for name, value in changes.items() if name != "jit"}
+    short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, **changes}
+    results = pretrain(config(corpus, tmp_path, **short))
+    assert results["last"]["step"] == 4
+    assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
+
+
+def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
+    preset = str(finished[0] / "preset")
+    short = {"phases": ("16:1",), "num_steps": 2, "warmup_steps": 0, "interval": 2}
+    results = pretrain(config(corpus, tmp_path, init_preset=preset, **short))
+    assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
+    assert (tmp_path / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
+
+
+@pytest.mark.backend_independent
+def test_phases():
+    plan = PretrainConfig(num_steps=1000, warmup_steps=10).plan()
+    assert plan == [Phase(128, 0, 900), Phase(512, 900, 100)]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"phases": ("128:0.9",)}, "expected shares that add up to 1"),
+        ({"phases": ("long",)}, "a phase is 'long', expected length:share"),
+        ({"batch_size": 6, "accumulation": 4}, "expected a multiple of accumulation"),
+        ({"packing": True}, "packing leaves no room for labels of pairs"),
+        ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected 2 or more"),
+        ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
+        ({"num_steps": 5, "warmup_steps": 9}, "warmup_steps is 9, expected 0 to num_steps, 5"),
+        ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of steps_per_execution"),
+    ],
+)
+def test_what_a_config_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        PretrainConfig(**changes)
+
+
+@pytest.mark.backend_independent
+def test_text_or_records_are_needed(tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
+    with pytest.raises(ValueError, match="input_files and records are both empty"):
+        pretrain(PretrainConfig(vocabulary=str(vocabulary), output_dir=str(tmp_path)))

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import importlib
+import re
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+from training import recipes  # noqa: E402
+from training.finetune_config import FinetuneConfig  # noqa: E402
+from training.pretrain_config import PretrainConfig  # noqa: E402
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
+    module = importlib.import_module(f"training.recipes.{name}")
+    program = re.search(rf"python -m (training\.\w+) --recipe={name}\b", module.__doc__)
+    assert importlib.util.find_spec(program[1])
+    assert dataclasses.is_dataclass(recipes.load(name, object))
+
+
+def test_an_unknown_recipe_names_those_there_are():
+    with pytest.raises(ValueError, match=r"no recipe 'x', expected one of .*minilm_cola"):
+        recipes.load("x", FinetuneConfig)
+
+
+def test_a_recipe_for_another_program_is_an_error():
+    with pytest.raises(ValueError, match="has a FinetuneConfig, expected a PretrainConfig"):
+        recipes.load("minilm_cola", PretrainConfig)

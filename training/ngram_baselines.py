@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What counting can do: masked tokens guessed by a unigram and a bigram model.
+
+    python -m training.ngram_baselines --run=runs/wikitext2_cpu
+
+It reads the records of a pre-training run, counts those to train on, and scores both models on the
+very tokens that the run's own scores on held-out text are for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import app, flags
+
+from keras_bert.data import PretrainingStream
+from keras_bert.text import load_vocabulary
+from training.pretrain import dev_stream
+from training.pretrain_config import PretrainConfig
+from training.pretraining_run import RESULTS_FILE
+from training.pretraining_text import training_records, vocabulary_path
+
+RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")
+# Seen so often, the bigram counts for half.
+_COUNT_FOR_HALF = 5.0
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class NgramModel:
+    """Counts of tokens, and of tokens behind tokens.
+
+    The bigram's probability is mixed with the unigram's, the more of it the oftener the token
+    before was seen (Jelinek and Mercer's interpolation); the unigram's has one added to each count.
+
+    Args:
+        vocabulary_size: number of ids.
+    """
+
+    def __init__(self, vocabulary_size: int) -> None:
+        self._counts = np.zeros(vocabulary_size, np.int64)
+        self._pairs = np.zeros((vocabulary_size, vocabulary_size), np.int32)
+
+    def add(self, token_ids: Integers, is_real: np.ndarray[Any, Any]) -> None:
+        """Counts the tokens of rows `(rows, length)`."""
+        self._counts += np.bincount(token_ids[is_real], minlength=len(self._counts))
+        both = is_real[:, 1:] & is_real[:, :-1]
+        np.add.at(self._pairs, (token_ids[:, :-1][both], token_ids[:, 1:][both]), 1)
+
+    def unigram(self) -> np.ndarray[Any, Any]:
+        """Probabilities `(vocabulary,)`."""
+        smoothed = self._counts + 1.0
+        return smoothed / smoothed.sum()
+
+    def bigram(self, before: Integers) -> np.ndarray[Any, Any]:
+        """Probabilities `(tokens, vocabulary)` behind the tokens `before`, `(tokens,)`."""
+        pairs = self._pairs[before].astype("float64")
+        seen = pairs.sum(axis=1, keepdims=True)
+        share = seen / (seen + _COUNT_FOR_HALF)
+        return share * pairs / np.maximum(seen, 1.0) + (1 - share) * self.unigram()
+
+
+def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Accuracy and perplexity on the masked tokens of batches, as `PretrainingStream` gives them.
+
+    The bigram looks at the token before, which may be masked or replaced itself: then it sees what
+    the network sees.
+    """
+    totals = {"unigram": np.zeros(2), "bigram": np.zeros(2)}
+    count = 0
+    unigram = model.unigram()
+    best = int(np.argmax(unigram))
+    for batch in batches:
+        rows, slots = np.nonzero(batch["mask_weights"])
+        positions = batch["mask_positions"][rows, slots]
+        labels = batch["mask_ids"][rows, slots]
+        behind = model.bigram(batch["token_ids"][rows, positions - 1])
+        right = behind[np.arange(len(labels)), labels]
+        totals["unigram"] += (labels == best).sum(), -np.log(unigram[labels]).sum()
+        totals["bigram"] += (behind.argmax(axis=1) == labels).sum(), -np.log(right).sum()
+        count += len(labels)
+    return {
+        name: {"masked_accuracy": right / count, "perplexity": math.exp(loss / count)}
+        for name, (right, loss) in totals.items()
+    }
+
+
+def baselines(folder: Path) -> dict[str, dict[str, float]]:
+    """Both models' scores beside a finished run's.
+
+    Raises:
+        FileNotFoundError: if the run is not finished.
+        ValueError: if it has no held-out text.
+    """
+    results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in results["config"].items()
+    }
+    config = PretrainConfig(**values)
+    vocabulary = vocabulary_path(config)
+    tokens = load_vocabulary(vocabulary)
+    length = config.plan()[-1].sequence_length
+    dev = dev_stream(config, length, vocabulary, tokens)
+    if dev is None:
+        raise ValueError(f"{folder} is a run without held-out text (dev_files)")
+    model = NgramModel(len(tokens))
+    # With no mask: rows as they were.
+    train = PretrainingStream(
+        training_records(config, length, vocabulary),
+        batch_size=config.micro_batch_size,
+        sequence_length=length,
+        masker=lambda batch, step: batch,
+    )
+    for batch in train.first_batches(train.batches_per_epoch).as_numpy_iterator():
+        model.add(batch["token_ids"].astype("int64"), batch["padding_mask"])
+    scores = score(model, dev.first_batches(config.dev_batches).as_numpy_iterator())
+    last = results["last"]
+    network = {name: last[f"val_{name}"] for name in ("masked_accuracy", "perplexity")}
+    return {**scores, "this run": network}
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1 or not RUN.value:
+        raise app.UsageError("expected --run=FOLDER")
+    try:
+        scores = baselines(Path(RUN.value))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    for name, values in scores.items():
+        print(
+            f"{name:10} masked accuracy {values['masked_accuracy']:6.1%}   "
+            f"perplexity {values['perplexity']:8.1f}"
+        )
+
+
+if __name__ == "__main__":
+    app.run(main)
