@@ -29,6 +29,9 @@ class FinetuneConfig:
         regression: whether labels are scores rather than classes.
         preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
             takes the MiniLM of the extra `quickstart`.
+        pretrained: whether the checkpoint's weights are taken; with no, its architecture and
+            vocabulary are, and the weights are random, which shows what pre-training gave.
+        train_rows: trains on so many rows only, spread over the file; 0 for all.
         epochs: passes over the training data.
         batch_size: rows in an optimizer step.
         accumulation: micro-batches that make up an optimizer step, for large batches.
@@ -62,6 +65,8 @@ class FinetuneConfig:
     header: str = "auto"
     regression: bool = False
     preset: str = ""
+    pretrained: bool = True
+    train_rows: int = 0
     epochs: int = 3
     batch_size: int = 32
     accumulation: int = 1
@@ -92,6 +97,8 @@ class FinetuneConfig:
             )
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+        if self.train_rows < 0:
+            raise ValueError(f"train_rows is {self.train_rows}, expected 0 or more")
         if self.header not in ("auto", "yes", "no"):
             raise ValueError(f"header is {self.header!r}, expected auto, yes or no")
 
@@ -125,7 +132,8 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"expected either a GLUE task or a train_file, received task={config.task!r} and "
             f"train_file={config.train_file!r}"
         )
-    return _read_glue(config) if config.task else _read_files(config)
+    data = _read_glue(config) if config.task else _read_files(config)
+    return dataclasses.replace(data, train=_spread(data.train, config.train_rows))
 
 
 def _read_glue(config: FinetuneConfig) -> FinetuneData:
@@ -193,6 +201,13 @@ def hold_out(data: LabelledText, every: int = 10) -> tuple[LabelledText, Labelle
     held_out = [index for index in range(len(data)) if index % every == every - 1]
     kept = [index for index in range(len(data)) if index % every != every - 1]
     return _rows(data, kept), _rows(data, held_out)
+
+
+def _spread(data: LabelledText, count: int) -> LabelledText:
+    """So many rows at equal distances; all of them if `count` is 0 or there are no more."""
+    if not 0 < count < len(data):
+        return data
+    return _rows(data, [index * len(data) // count for index in range(count)])
 
 
 def _rows(data: LabelledText, indices: list[int]) -> LabelledText:

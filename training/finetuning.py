@@ -94,6 +94,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         dropout=None if config.dropout < 0 else config.dropout,
         bilstm_units=None if config.bilstm_units < 0 else config.bilstm_units,
         bilstm_layers=config.bilstm_layers,
+        load_weights=config.pretrained,
         dtype=resolve_precision(config.precision),
     )
     classifier.compile(optimizer=make_optimizer(config, len(data)))

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of pre-training helps: the paper's ablation (table 5), at a scale that a CPU can do.
+
+    python -m training.pretraining_ablation --data_dir=wikitext-2 --glue_dir=glue
+
+Pre-trains a small encoder in three ways, fine-tunes each (the left-to-right one also under a
+BiLSTM, and one from random weights) on SST-2 and MRPC with several seeds, and prints a table beside
+the paper's. Stopped and started again, it goes on: each part is a program of its own, and what is
+done is not done again.
+
+It writes into `output_dir`: each pre-training run, each fine-tuning run, and `ablation.json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from absl import app, flags, logging
+
+from training import scores
+from training.config_flags import define_flags, read_flags
+
+
+@dataclasses.dataclass(frozen=True)
+class AblationConfig:
+    """How large the ablation is.
+
+    Args:
+        data_dir: the folder of WikiText-2's token files.
+        glue_dir: the folder of the GLUE download.
+        output_dir: where everything goes.
+        num_steps: updates of each pre-training.
+        sst2_rows: rows of SST-2 to fine-tune on; 0 for all.
+        num_seeds: fine-tuning runs of each kind.
+        epochs: passes of each fine-tuning run.
+        learning_rate: of fine-tuning.
+        bilstm_units: width of each direction of the BiLSTM.
+    """
+
+    data_dir: str = "wikitext-2"
+    glue_dir: str = "glue"
+    output_dir: str = "runs/ablation"
+    num_steps: int = 2500
+    sst2_rows: int = 8000
+    num_seeds: int = 3
+    epochs: int = 3
+    learning_rate: float = 5e-4
+    bilstm_units: int = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A row of the table.
+
+    Args:
+        run: the pre-training run it starts from.
+        finetune_flags: flags of its fine-tuning.
+        paper: the paper's accuracies, by task.
+    """
+
+    run: str
+    finetune_flags: tuple[str, ...]
+    paper: Mapping[str, float]
+
+
+# By recipe wikitext2_cpu, and what is changed of it
+PRETRAINING: Mapping[str, tuple[str, ...]] = {
+    "bert": ("--kind=next_sentence",),
+    "no_nsp": (),
+    "ltr": ("--causal",),
+}
+TASKS = {"sst2": "accuracy", "mrpc": "accuracy"}
+EMPTY_SCORES: Mapping[str, float] = {}
+
+
+def variants(config: AblationConfig) -> dict[str, Variant]:
+    """The rows of the table, in the paper's order and with random weights last."""
+    bilstm = (f"--bilstm_units={config.bilstm_units}",)
+    return {
+        "BERT": Variant("bert", (), {"mrpc": 86.7, "sst2": 92.7}),
+        "No NSP": Variant("no_nsp", (), {"mrpc": 86.5, "sst2": 92.6}),
+        "LTR & No NSP": Variant("ltr", (), {"mrpc": 77.5, "sst2": 92.1}),
+        "LTR + BiLSTM": Variant("ltr", bilstm, {"mrpc": 75.7, "sst2": 91.6}),
+        "random weights": Variant("bert", ("--nopretrained",), EMPTY_SCORES),
+    }
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    config = read_flags(AblationConfig)
+    try:
+        print(format_table(config, ablation(config)))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"error: {' '.join(error.cmd[2:4])} failed, see above")
+
+
+def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
+    """Runs what is missing.
+
+    Returns:
+        For each row and task, the score of each seed, in percent.
+
+    Raises:
+        subprocess.CalledProcessError: if a part fails.
+    """
+    folder = Path(config.output_dir)
+    for name, changes in PRETRAINING.items():
+        _run(folder / name, ["training.pretrain", *_pretraining_flags(config), *changes])
+    table: dict[str, dict[str, list[float]]] = {}
+    for name, variant in variants(config).items():
+        table[name] = {}
+        for task, metric in TASKS.items():
+            target = folder / f"{task} {name}"
+            _run(target, ["training.finetune", *_finetuning_flags(config, variant, task)])
+            results = json.loads((target / "results.json").read_text(encoding="utf-8"))
+            (dev_scores,) = results["summary"].values()
+            table[name][task] = dev_scores[metric]["seeds"]
+    partial = folder / "ablation.json.partial"
+    partial.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, folder / "ablation.json")
+    return table
+
+
+def _pretraining_flags(config: AblationConfig) -> list[str]:
+    return [
+        "--recipe=wikitext2_cpu",
+        f"--data_dir={config.data_dir}",
+        f"--num_steps={config.num_steps}",
+        f"--warmup_steps={config.num_steps // 10}",
+    ]
+
+
+def _finetuning_flags(config: AblationConfig, variant: Variant, task: str) -> list[str]:
+    rows = config.sst2_rows if task == "sst2" else 0
+    return [
+        f"--task={task}",
+        f"--data_dir={config.glue_dir}",
+        f"--preset={Path(config.output_dir) / variant.run / 'preset'}",
+        f"--train_rows={rows}",
+        f"--num_seeds={config.num_seeds}",
+        f"--epochs={config.epochs}",
+        f"--learning_rate={config.learning_rate}",
+        # The encoder of the recipe has been trained without, and learns little by heart.
+        "--dropout=0.1",
+        "--sequence_length=64",
+        "--noexport",
+        *variant.finetune_flags,
+    ]
+
+
+def _run(folder: Path, command: Sequence[str]) -> None:
+    if (folder / "results.json").exists():
+        return
+    logging.info("%s: %s", folder.name, " ".join(command))
+    arguments = [sys.executable, "-m", *command, f"--output_dir={folder}"]
+    subprocess.run(arguments, check=True)
+
+
+def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
+    """The scores as a Markdown table: mean, 95 % interval, and the paper's."""
+    rows = variants(config)
+    lines = ["| | " + " | ".join(f"{task} | paper's" for task in TASKS) + " |"]
+    lines.append("|---" * (1 + 2 * len(TASKS)) + "|")
+    for name, by_task in table.items():
+        cells = [name]
+        for task, values in by_task.items():
+            mean, half_width = scores.summarise(values)
+            paper = rows[name].paper.get(task)
+            cells += [f"{mean:.1f} ± {half_width:.1f}", "" if paper is None else f"{paper}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    define_flags(AblationConfig(), flags.FLAGS)
+    app.run(main)
