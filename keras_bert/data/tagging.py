@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_bert.data.batching import pad_to_length
 from keras_bert.data.preprocessors import cut_rows
 from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.text.words import words_with_offsets
 
 # Special tokens of a window: [CLS] and [SEP].
 _SPECIAL = 2
@@ -95,6 +96,21 @@ class TokenClassifierPreprocessor:
 
     def __call__(self, words: Any) -> dict[str, tf.Tensor]:
         return self.padded(self.windows(words))
+
+    @staticmethod
+    def split(
+        text: Any,
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """The words of texts, and the characters between which they lie.
+
+        Args:
+            text: Strings `(batch,)`.
+
+        Returns:
+            The words, the first character of each, and one past its last: see
+            `keras_bert.text.words.words_with_offsets`.
+        """
+        return words_with_offsets(tf.convert_to_tensor(text, tf.string))
 
     def padded(self, windows: Windows) -> dict[str, tf.Tensor]:
         """Dense features of windows, with the length of the longest."""

@@ -11,11 +11,13 @@ from keras_bert.export.ids_model import write_ids_model
 from keras_bert.export.job import read_options, read_task
 from keras_bert.export.question_signatures import question_signatures
 from keras_bert.export.saved_model import write_saved_model
+from keras_bert.export.tagging_signatures import tagging_signatures
 
 # For each kind of task, what makes the functions of its SavedModel
 SIGNATURES = {
     "question_answerer": question_signatures,
     "text_classifier": classifier_signatures,
+    "token_classifier": tagging_signatures,
 }
 
 

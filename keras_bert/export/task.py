@@ -94,6 +94,29 @@ def check_destination(filepath: str | os.PathLike[str], format: str, dtype: str)
     return _paths(filepath, format)
 
 
+def labels_of(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...]:
+    """The labels that a model with classes returns.
+
+    Args:
+        task: The task.
+        class_names: Labels in the order of the class ids; `None` takes the task's own, or the ids
+            if it has none.
+
+    Raises:
+        ValueError: If they are no strings, or not as many as there are classes.
+    """
+    names = task.class_names if class_names is None else class_names
+    if names is None:
+        return tuple(str(index) for index in range(task.num_classes))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of strings; received {names!r}.")
+    if len(names) != task.num_classes:
+        raise ValueError(
+            f"class_names has {len(names)} names; the task has {task.num_classes} classes."
+        )
+    return tuple(names)
+
+
 def _run(folder: Path, format: str) -> None:
     # The other converters change TensorFlow's global state: not in a process that goes on.
     if keras.backend.backend() != "tensorflow" or format != "tf_saved_model":

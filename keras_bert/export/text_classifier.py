@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from keras_bert.export.task import check_destination, export_task
+from keras_bert.export.task import check_destination, export_task, labels_of
 
 
 def export_text_classifier(
@@ -82,17 +82,8 @@ def export_text_classifier(
 
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
-    names = task.class_names if class_names is None else class_names
-    if task.is_regression:
-        if class_names is not None:
-            raise ValueError("A regression has no classes; leave class_names out.")
-        return None
-    if names is None:
-        return tuple(str(index) for index in range(task.num_classes))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"class_names must be a list of strings; received {names!r}.")
-    if len(names) != task.num_classes:
-        raise ValueError(
-            f"class_names has {len(names)} names; the task has {task.num_classes} classes."
-        )
-    return tuple(names)
+    if not task.is_regression:
+        return labels_of(task, class_names)
+    if class_names is not None:
+        raise ValueError("A regression has no classes; leave class_names out.")
+    return None

@@ -348,11 +348,7 @@ class TokenClassifier(Task):
 
     def _split(self, texts: Sequence[str]) -> tuple[list[Any], list[Any], list[Any]]:
         """The words of texts, and where they lie in them."""
-        import tensorflow as tf
-
-        from keras_bert.text.words import words_with_offsets
-
-        words, starts, ends = words_with_offsets(tf.constant(list(texts), tf.string))
+        words, starts, ends = self.preprocessor.split(list(texts))
         decoded = [[word.decode() for word in sentence] for sentence in words.to_list()]
         return decoded, starts.to_list(), ends.to_list()
 

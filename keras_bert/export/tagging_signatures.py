@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a served tagger takes and returns: text is split into words and windows in the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.job import ExportOptions
+from keras_bert.export.saved_model import (
+    IDS_SIGNATURE,
+    TEXT_SIGNATURE,
+    checked_texts,
+    features_of_ids,
+)
+
+WORDS_SIGNATURE = "serve_words"
+
+
+def tagging_signatures(task: Any, options: ExportOptions) -> dict[str, Any]:
+    """The functions of a tagger's SavedModel, by signature.
+
+    Args:
+        task: A token classifier with a preprocessor, on the TensorFlow backend.
+        options: Labels.
+    """
+    return {
+        TEXT_SIGNATURE: _text_signature(task, options),
+        WORDS_SIGNATURE: _words_signature(task, options),
+        IDS_SIGNATURE: _ids_signature(task, options),
+    }
+
+
+def _text_signature(task: Any, options: ExportOptions) -> Any:
+    def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        (text,) = checked_texts((text,), "text")
+        words, starts, ends = task.preprocessor.split(text)
+        places = {"words": words, "starts": starts, "ends": ends}
+        return {
+            **{name: values.to_tensor() for name, values in places.items()},
+            **_tags(task, words, options),
+            "num_words": tf.cast(words.row_lengths(), tf.int32),
+        }
+
+    specs = [tf.TensorSpec([None], tf.string, "text")]
+    return tf.function(serve_text, input_signature=specs, autograph=False)
+
+
+def _words_signature(task: Any, options: ExportOptions) -> Any:
+    def serve_words(words: tf.Tensor) -> dict[str, tf.Tensor]:
+        words = tf.ensure_shape(words, [None, None])
+        # A row ends behind its last word that is not empty.
+        numbers = tf.range(1, tf.shape(words, tf.int64)[1] + 1)
+        lengths = tf.reduce_max(tf.where(words == "", tf.zeros([], tf.int64), numbers), axis=1)
+        # The maximum of no columns is the lowest number there is.
+        lengths = tf.maximum(lengths, 0)
+        tags = _tags(task, tf.RaggedTensor.from_tensor(words, lengths=lengths), options)
+        missing = tf.shape(words)[1] - tf.shape(tags["labels"])[1]
+        return {name: tf.pad(values, [[0, 0], [0, missing]]) for name, values in tags.items()}
+
+    specs = [tf.TensorSpec([None, None], tf.string, "words")]
+    return tf.function(serve_words, input_signature=specs, autograph=False)
+
+
+def _ids_signature(task: Any, options: ExportOptions) -> Any:
+    def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits = task(features_of_ids({"token_ids": token_ids}, task), training=False)
+        return {**_answers(logits, options), "logits": logits}
+
+    specs = [tf.TensorSpec([None, None], tf.int32, "token_ids")]
+    return tf.function(serve_ids, input_signature=specs, autograph=False)
+
+
+def _tags(task: Any, words: tf.RaggedTensor, options: ExportOptions) -> dict[str, tf.Tensor]:
+    """The label and the score of each word, padded with empty labels of score 0."""
+    preprocessor = task.preprocessor
+    windows = preprocessor.windows(words)
+    logits = task(preprocessor.padded(windows), training=False)
+    # (windows, length, classes) -> (words, classes)
+    places = tf.stack([windows.word_window, windows.word_position], axis=1)
+    answers = _answers(tf.gather_nd(logits, places), options)
+    return {name: words.with_values(values).to_tensor() for name, values in answers.items()}
+
+
+def _answers(logits: tf.Tensor, options: ExportOptions) -> dict[str, tf.Tensor]:
+    """From logits `(..., classes)` to what a signature returns, `(...,)`."""
+    probabilities = tf.nn.softmax(logits)
+    return {
+        "labels": tf.gather(
+            tf.constant(options.class_names, tf.string), tf.argmax(probabilities, axis=-1)
+        ),
+        "scores": tf.reduce_max(probabilities, axis=-1),
+    }

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A served tagger gives the tags of the task, from text alone."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.export.small_classifier import make_classifier
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+
+pytestmark = pytest.mark.needs_tensorflow
+
+NAMES = ["O", "B-größe", "I-größe"]
+TEXTS = (
+    "the cat sat, unable.",
+    "",
+    "naïve 🏔 café, ÉTÉ? 中 able " * 9,  # windows
+    "\x00 \u200b",
+    "cat",
+)
+
+FRESH_PROCESS = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+folder, texts = sys.argv[1], json.loads(sys.argv[2])
+signature = tf.saved_model.load(folder).signatures["serving_default"]
+outputs = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
+assert "keras_bert" not in sys.modules
+print(json.dumps(outputs, default=lambda x: x.decode() if isinstance(x, bytes) else x.tolist()))
+"""
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    from keras_bert.data import TokenClassifierPreprocessor
+
+    classifier = make_classifier(tmp_path_factory.mktemp("tagger") / "vocab.txt", num_classes=3)
+    preprocessor = TokenClassifierPreprocessor(classifier.preprocessor.tokenizer, 20)
+    tagger = keras_bert.TokenClassifier(
+        classifier.backbone, preprocessor=preprocessor, class_names=NAMES
+    )
+    kernel = tagger.head.dense.kernel
+    kernel.assign(np.random.default_rng(1).normal(0, 0.5, kernel.shape))
+    return tagger
+
+
+@pytest.fixture(scope="module")
+def folder(tagger, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "1"
+    tagger.export(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def signatures(folder):
+    return tf.saved_model.load(str(folder)).signatures
+
+
+def serve(signatures, texts):
+    outputs = signatures["serving_default"](text=tf.constant(texts, tf.string))
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def check_tags(received, expected):
+    counts = [len(tags) for tags in expected]
+    assert list(received["num_words"]) == counts
+    for name, key in (("words", "word"), ("labels", "label"), ("starts", "start"), ("ends", "end")):
+        values = np.asarray(received[name])
+        assert values.shape == (len(expected), max(counts))
+        for row, count, tags in zip(values, counts, expected, strict=True):
+            row = [x.decode() if isinstance(x, bytes) else x for x in row]
+            assert row[:count] == [tag[key] for tag in tags]
+            assert not any(row[count:])
+    for row, tags in zip(np.asarray(received["scores"]), expected, strict=True):
+        np.testing.assert_allclose(row[: len(tags)], [tag["score"] for tag in tags], atol=1e-4)
+
+
+def test_a_process_with_tensorflow_alone_gives_the_task_s_tags(tagger, folder, tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, str(folder), json.dumps(TEXTS)],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    expected = tagger.tag(list(TEXTS))
+    assert len({tag["label"] for tags in expected for tag in tags}) > 1
+    check_tags(json.loads(finished.stdout.splitlines()[-1]), expected)
+
+
+@pytest.mark.backend_independent
+def test_tags_do_not_depend_on_the_batch(tagger, signatures):
+    for text in TEXTS:
+        check_tags(serve(signatures, [text]), [tagger.tag(text)])
+
+
+@pytest.mark.backend_independent
+def test_an_empty_batch_gives_empty_outputs(signatures):
+    outputs = serve(signatures, [])
+    assert outputs.pop("num_words").shape == (0,)
+    assert outputs.keys() == {"words", "labels", "scores", "starts", "ends"}
+    assert {value.shape for value in outputs.values()} == {(0, 0)}
+
+
+@pytest.mark.backend_independent
+def test_words_that_are_split_already(tagger, signatures):
+    words = [["the cat", "", "?", "", ""], ["a"] * 5, [""] * 5]
+    outputs = signatures["serve_words"](words=tf.constant(words))
+    tags = tagger.tag([words[0][:3], words[1], []])
+    for row, labels, scores in zip(
+        tags, outputs["labels"].numpy(), outputs["scores"].numpy(), strict=True
+    ):
+        padding = [0.0] * (5 - len(row))
+        assert [x.decode() for x in labels] == [*(t["label"] for t in row), *("" for _ in padding)]
+        np.testing.assert_allclose(scores, [*(t["score"] for t in row), *padding], atol=1e-4)
+    empty = signatures["serve_words"](words=tf.zeros([2, 0], tf.string))
+    assert empty["labels"].shape == (2, 0)
+
+
+@pytest.mark.backend_independent
+def test_ids_give_the_logits_of_predict(tagger, signatures):
+    features = {k: v.numpy() for k, v in tagger.preprocessor([["a", "cat"], ["b"]]).items()}
+    received = signatures["serve_ids"](token_ids=tf.constant(features["token_ids"]))
+    expected, mask = tagger.predict(features, verbose=0), features["padding_mask"]
+    np.testing.assert_allclose(received["logits"].numpy()[mask], expected[mask], atol=1e-4)
+    best = np.array(NAMES)[expected.argmax(-1)]
+    assert [x.decode() for x in received["labels"].numpy()[mask]] == list(best[mask])
+
+
+@pytest.mark.backend_independent
+def test_warm_up_requests_replay(folder, signatures):
+    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    path = folder / "assets.extra" / "tf_serving_warmup_requests"
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        (text,) = (tf.make_ndarray(proto) for proto in request.inputs.values())
+        serve(signatures, text)
+
+
+@pytest.mark.backend_independent
+def test_wrong_class_names_are_refused(tagger, tmp_path):
+    with pytest.raises(ValueError, match="class_names has 1 names; the task has 3 classes"):
+        tagger.export(tmp_path / "1", class_names=["one"])
