@@ -13,7 +13,7 @@ import re
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,6 +156,42 @@ def collect_docstrings(
     )
 
 
+def raw_sentences(
+    packages: Sequence[str] | None = None,
+    *,
+    leave_out: Iterable[str] = (),
+    max_characters: int = 3_000_000,
+    seed: int = 0,
+) -> Iterator[list[str]]:
+    """Reads whole docstrings without labels, for pre-training.
+
+    Args:
+        packages: Top-level names of packages; `DEFAULT_PACKAGES` by default.
+        leave_out: Texts that must not be in it, whatever their case and punctuation.
+        max_characters: About how much to read, the same of each package.
+        seed: Picks the files.
+
+    Yields:
+        For each source file, the sentences of all its docstrings' prose.
+    """
+    names = tuple(sorted(set(packages or DEFAULT_PACKAGES)))
+    unwanted = {_key(text) for text in leave_out}
+    for package in names:
+        files = _source_files(package)
+        random.Random(f"{seed} {package}").shuffle(files)
+        room = max_characters / len(names)
+        for file in files:
+            try:
+                sentences = [text for text in _sentences(file) if _key(text) not in unwanted]
+            except (SyntaxError, ValueError, RecursionError):
+                continue
+            room -= sum(map(len, sentences))
+            if sentences:
+                yield sentences
+            if room < 0:
+                break
+
+
 def _gather(
     package: str, giveaway: re.Pattern[str], max_per_package: int, seed: int, into: _Gathered
 ) -> None:
@@ -201,14 +237,34 @@ def _source_files(package: str) -> list[Path]:
 
 def _docstrings(file: Path) -> Iterator[str]:
     """Yields the first sentences of a file's docstrings, where they are long enough."""
+    for prose in _prose(file):
+        text = textwrap.shorten(_split_sentences(prose)[0], MAX_CHARACTERS, placeholder="")
+        if len(text) >= MIN_CHARACTERS:
+            yield text
+
+
+def _sentences(file: Path) -> Iterator[str]:
+    """Yields all sentences of a file's docstrings."""
+    for prose in _prose(file):
+        for sentence in _split_sentences(prose):
+            text = " ".join(sentence.split())
+            if text:
+                yield text
+
+
+def _prose(file: Path) -> Iterator[str]:
+    """Yields the prose of a file's docstrings, up to the first title, rule or code."""
     with warnings.catch_warnings():
         # Sources of others warn of their own escape sequences.
         warnings.simplefilter("ignore")
         tree = ast.parse(file.read_bytes())
     for node in _documented(tree):
-        text = _first_sentence(ast.get_docstring(node, clean=False) or "")
-        if len(text) >= MIN_CHARACTERS:
-            yield text
+        docstring = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
+        yield _SECTION.split(docstring, maxsplit=1)[0]
+
+
+def _split_sentences(prose: str) -> list[str]:
+    return _SENTENCE_END.split(prose.strip())
 
 
 def _documented(node: ast.AST) -> Iterator[_Documented]:
@@ -218,12 +274,6 @@ def _documented(node: ast.AST) -> Iterator[_Documented]:
     for block in ("body", "orelse", "handlers", "finalbody"):
         for statement in getattr(node, block, ()):
             yield from _documented(statement)
-
-
-def _first_sentence(docstring: str) -> str:
-    prose = _SECTION.split(inspect.cleandoc(docstring), maxsplit=1)[0]
-    sentence = _SENTENCE_END.split(prose.strip(), maxsplit=1)[0]
-    return textwrap.shorten(sentence, MAX_CHARACTERS, placeholder="")
 
 
 def _giveaway_pattern(packages: Sequence[str]) -> re.Pattern[str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from training.docstrings import SHARES, collect_docstrings
+from training.docstrings import SHARES, collect_docstrings, raw_sentences
 
 pytestmark = pytest.mark.backend_independent
 
@@ -129,3 +129,20 @@ def test_installed_packages():
             text.lower().replace(".", " ").split()
         )
     assert dataclasses.asdict(data)["num_skipped_files"] == 0
+
+
+def test_raw_sentences_are_whole_docstrings_without_what_is_scored(packages):
+    files = list(raw_sentences(PACKAGES))
+    sentences = [sentence for file in files for sentence in file]
+    assert "And no more." in sentences
+    assert "Too short." in sentences
+    assert not [sentence for sentence in sentences if "never" in sentence]
+    unwanted = "does all of the A work,  i.e. part 3"
+    assert "Does all of the a work, i.e. part 3." in sentences
+    rest = [s for file in raw_sentences(PACKAGES, leave_out=[unwanted]) for s in file]
+    assert set(sentences) - set(rest) == {"Does all of the a work, i.e. part 3."}
+
+
+def test_raw_sentences_are_no_more_than_asked_for(packages):
+    few = list(raw_sentences(PACKAGES, max_characters=200))
+    assert 0 < len(few) < len(list(raw_sentences(PACKAGES)))

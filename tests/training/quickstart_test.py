@@ -13,6 +13,7 @@ from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training.docstrings import collect_docstrings  # noqa: E402
 from training.pretrained import SHA256, check_sha256, minilm_folder  # noqa: E402
 from training.quickstart import QuickstartConfig, quickstart  # noqa: E402
+from training.quickstart_from_scratch import from_scratch  # noqa: E402
 
 
 def test_it_trains_scores_exports_and_asks_a_fresh_process(tmp_path, capsys):
@@ -44,3 +45,29 @@ def test_the_pretrained_weights_are_those_that_were_published(tmp_path):
     other.write_text("another\n")
     with pytest.raises(ValueError, match=r"vocab\.txt has SHA-256 .*, expected 07eced"):
         check_sha256(other, SHA256["vocab.txt"])
+
+
+def test_a_tiny_bert_of_its_own(tmp_path, capsys):
+    docstrings = collect_docstrings(("keras", "sklearn"), max_per_package=20)
+    folder = tmp_path / "from_scratch"
+    folder.mkdir()
+    sentences = [*docstrings.train.texts, *("returns a " + text for text in docstrings.train.texts)]
+    (folder / "corpus.txt").write_text("\n".join(sentences) + "\n")
+    from_scratch(
+        folder,
+        docstrings,
+        seed=1,
+        vocabulary_size=300,
+        hidden_dim=16,
+        num_heads=2,
+        num_layers=1,
+        batch_size=4,
+        num_steps=4,
+        warmup_steps=1,
+        interval=2,
+        num_workers=1,
+    )
+    printed = capsys.readouterr().out
+    assert "Returns the [MASK] of an array.  ->  " in printed
+    assert "fine-tuned, random weights" in printed
+    assert "fine-tuned, pre-trained" in printed

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+from keras_bert import BertConfig
+from training.model_flops import peak_flops, training_flops
+
+
+def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
+    config = BertConfig.from_name("bert_base_uncased")
+    weights = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
+    attention = 12 * 2 * 2 * 128 * 768
+    assert training_flops(config, 8, 128, 0, False) == 3 * 8 * 128 * (2 * weights + attention)
+
+
+def test_heads_are_counted_by_the_slot_and_by_the_row():
+    config = BertConfig.from_name("bert_tiny_uncased")
+    plain = training_flops(config, 1, 16, 0, False)
+    slots = training_flops(config, 1, 16, 3, False) - plain
+    assert slots == 3 * 3 * 2 * 128 * (128 + 30522)
+    assert training_flops(config, 1, 16, 0, True) - plain == 3 * 2 * 128 * (128 + 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_peak(monkeypatch, dtype):
+    monkeypatch.setattr("training.model_flops._SIZE_ON_CPU", 64)
+    assert 1e6 < peak_flops(dtype) < 1e16
+    assert np.isfinite(peak_flops(dtype))

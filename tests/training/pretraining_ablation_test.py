@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.backend_independent
+
+from training.finetune_config import FinetuneConfig  # noqa: E402
+from training.pretraining_ablation import (  # noqa: E402
+    PRETRAINING,
+    TASKS,
+    AblationConfig,
+    ablation,
+    format_table,
+    variants,
+)
+
+
+def test_every_row_starts_from_a_run_that_there_is():
+    rows = variants(AblationConfig())
+    assert {row.run for row in rows.values()} == set(PRETRAINING)
+    assert "causal" in str(PRETRAINING["ltr"])
+
+
+def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
+    config = AblationConfig(output_dir=str(tmp_path), num_seeds=2)
+    for name in PRETRAINING:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text("{}")
+    for name in variants(config):
+        for task, metric in TASKS.items():
+            folder = tmp_path / f"{task} {name}"
+            folder.mkdir()
+            summary = {"dev": {metric: {"seeds": [70.0, 72.0]}}}
+            (folder / "results.json").write_text(json.dumps({"summary": summary}))
+    table = ablation(config)
+    assert json.loads((tmp_path / "ablation.json").read_text()) == table
+    lines = format_table(config, table).splitlines()
+    assert lines[0] == "| | sst2 | paper's | mrpc | paper's |"
+    assert lines[2] == "| BERT | 71.0 ± 12.7 | 92.7 | 71.0 ± 12.7 | 86.7 |"
+    assert lines[-1] == "| random weights | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  |"
+
+
+def test_fine_tuning_flags_are_fields():
+    fields = FinetuneConfig.__dataclass_fields__
+    for row in variants(AblationConfig()).values():
+        for flag in row.finetune_flags:
+            name = flag.lstrip("-").partition("=")[0].removeprefix("no")
+            assert name in fields

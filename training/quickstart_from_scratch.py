@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quickstart's second part: a tiny BERT of one's own, and what its pre-training gave."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from pathlib import Path
+
+import keras
+
+from keras_bert import MaskedLM
+from keras_bert.checkpoints import CheckpointWarning
+from training import finetuning, scores
+from training.docstrings import DocstringData, raw_sentences
+from training.finetune_config import FinetuneConfig, FinetuneData
+from training.pretrain import pretrain
+from training.pretrain_config import PretrainConfig
+
+TO_FILL = ("Returns the [MASK] of an array.", "If True, the file is [MASK].")
+# Some two minutes on two cores
+NUM_STEPS = 1500
+
+
+def from_scratch(folder: Path, docstrings: DocstringData, seed: int, **changes: object) -> None:
+    """Pre-trains, fills masks, fine-tunes, and tells of each step.
+
+    Args:
+        folder: where everything goes; a run that was stopped there goes on.
+        docstrings: what to fine-tune on; the texts to score on are left out of pre-training.
+        seed: decides what is random.
+        **changes: to the `PretrainConfig`.
+    """
+    config = pretraining_config(folder, docstrings, seed)
+    config = dataclasses.replace(config, **changes)
+    print("\nA tiny BERT now learns from the docstrings' text alone.")
+    results = pretrain(config)
+    last, first = results["last"], results["log"][0]
+    print(
+        f"{results['parameters']:,} parameters, {results['total']['seconds']:.0f} s: of the masked "
+        f"tokens it guesses {last['masked_accuracy']:.0%} (after the first "
+        f"{first['step']} steps: {first['masked_accuracy']:.0%})."
+    )
+    preset = folder / "preset"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckpointWarning)
+        _fill_masks(MaskedLM.from_preset(preset))
+        rows = {
+            f"fine-tuned, {name}": _fine_tuned(folder, preset, docstrings, seed, pretrained)
+            for name, pretrained in (("random weights", False), ("pre-trained", True))
+        }
+    print(f"\n{'on the test set':<28}{'accuracy':>10}")
+    for name, accuracy in rows.items():
+        print(f"{name:<28}{accuracy:>10.1f}")
+
+
+def pretraining_config(folder: Path, docstrings: DocstringData, seed: int) -> PretrainConfig:
+    """How the tiny BERT is trained; writes its text, if it is not there."""
+    corpus = folder / "corpus.txt"
+    if not corpus.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        left_out = [
+            *docstrings.dev.texts,
+            *docstrings.test.texts,
+            docstrings.held_out_text,
+        ]
+        partial = corpus.with_name(".corpus.partial")
+        with open(partial, "w", encoding="utf-8") as file:
+            for sentences in raw_sentences(leave_out=left_out, seed=seed):
+                file.write("\n".join(sentences) + "\n\n")
+        os.replace(partial, corpus)
+    return PretrainConfig(
+        input_files=(os.fspath(corpus),),
+        output_dir=os.fspath(folder),
+        vocabulary_size=4000,
+        kind="full_sentences",
+        duplicate_factor=1,
+        model="bert_tiny_uncased",
+        dropout=0.0,
+        phases=("64:1",),
+        batch_size=32,
+        num_steps=NUM_STEPS,
+        warmup_steps=NUM_STEPS // 10,
+        interval=NUM_STEPS // 5,
+        optimizer="adamw",
+        learning_rate=2e-3,
+        seed=seed,
+    )
+
+
+def _fill_masks(masked_lm: MaskedLM) -> None:
+    print()
+    for text in TO_FILL:
+        guesses = ", ".join(
+            f"{guess['token']} ({guess['score']:.0%})" for guess in masked_lm.fill(text, top_k=4)
+        )
+        print(f"{text}  ->  {guesses}")
+
+
+def _fine_tuned(
+    folder: Path, preset: Path, docstrings: DocstringData, seed: int, pretrained: bool
+) -> float:
+    """The accuracy on the test set."""
+    data = FinetuneData(
+        docstrings.train,
+        {"dev": docstrings.dev},
+        docstrings.test,
+        scores.metrics_for(docstrings.train.num_classes),
+    )
+    config = FinetuneConfig(
+        epochs=6,
+        learning_rate=5e-4,
+        pretrained=pretrained,
+        output_dir=os.fspath(folder / ("pretrained" if pretrained else "random")),
+        sequence_length=64,
+    )
+    run = finetuning.train(config, data, os.fspath(preset), seed)
+    classifier = keras.models.load_model(run.model_path)
+    return finetuning.score_classifier(classifier, docstrings.test, data.metrics)["accuracy"]
