@@ -157,6 +157,11 @@ def score_squad_v2(
     return results | ({"missing": missing} if missing else {})
 
 
+def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
+    """SQuAD 2.0's F1 of one answer to each question, `(questions,)`, at most 1."""
+    return np.array([_best(f1, text, gold) for gold, text in zip(golds, texts, strict=True)])
+
+
 def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray) -> float:
     """The threshold on the odds of no answer that gives the largest sum of scores.
 

@@ -37,12 +37,14 @@ class QuestionExample:
         context: The passage.
         answers: The answers that people gave; none if the passage has none, `None` if it is not
             known.
+        title: The article that the passage is from, where it has one.
     """
 
     id: str
     question: str
     context: str
     answers: tuple[SpanAnswer, ...] | None = None
+    title: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,12 +111,13 @@ class _Reader:
         articles = _field(content, "data", list, self.path)
         for number, article in enumerate(articles, start=1):
             where = f"{self.path}: article {number}"
-            if isinstance(article, dict) and isinstance(article.get("title"), str):
-                where += f" ({article['title']!r})"
+            title = article.get("title") if isinstance(article, dict) else None
+            if isinstance(title, str):
+                where += f" ({title!r})"
             for index, paragraph in enumerate(self._list(article, "paragraphs", where), start=1):
-                yield from self._questions(paragraph, f"{where}, paragraph {index}")
+                yield from self._questions(paragraph, title or "", f"{where}, paragraph {index}")
 
-    def _questions(self, paragraph: Any, where: str) -> Iterator[QuestionExample]:
+    def _questions(self, paragraph: Any, title: str, where: str) -> Iterator[QuestionExample]:
         questions = self._list(paragraph, "qas", where)
         try:
             context = _text(paragraph, "context", where) if questions else ""
@@ -123,7 +126,8 @@ class _Reader:
             return
         for index, question in enumerate(questions, start=1):
             try:
-                yield self._example(question, context, f"{where}, question {index}")
+                example = self._example(question, context, f"{where}, question {index}")
+                yield dataclasses.replace(example, title=title)
             except SquadError as error:
                 self._skip(error)
 

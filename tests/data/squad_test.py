@@ -54,6 +54,7 @@ def test_answers_lie_at_code_points_whatever_the_script(tmp_path, encoding):
     assert [example.id for example in file.examples] == ["q1", "q2"]
     assert file.examples[1].answers == (SpanAnswer("東京", 29), SpanAnswer("東京は", 29))
     assert all(example.context == CONTEXT for example in file.examples)
+    assert all(example.title == "Orte" for example in file.examples)
 
 
 def test_version_2_says_which_questions_have_no_answer(tmp_path):

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The question-answering program, from files to an exported model, at miniature size."""
+
+import dataclasses
+import json
+
+import keras
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
+from keras_bert.data import QuestionAnswererPreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training import finetune_squad, recipes, squad_scores  # noqa: E402
+from training.squad_config import SquadConfig, read_data  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "and", "then"]
+
+
+@pytest.fixture
+def preset(tmp_path):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+    )
+    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(TOKENS), 16, 4, 4)
+    QuestionAnswerer(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
+    return tmp_path / "preset"
+
+
+def article(title, is_version_2, bad=False):
+    paragraphs = []
+    for number in range(4):
+        context = "then and " * number + "Ann ran and then " * 2 + "Bob ran"
+        question = {
+            "id": f"{title}{number}",
+            "question": "who ran?",
+            "answers": [{"text": "Bob", "answer_start": context.index("Bob") + bad}],
+        }
+        if is_version_2:
+            question["is_impossible"] = number == 3
+            question["answers"] = question["answers"] * (number < 3)
+        paragraphs.append({"context": context, "qas": [question]})
+        bad = False
+    return {"title": title, "paragraphs": paragraphs}
+
+
+def write_squad(folder, name, *titles, is_version_2=False, **changes):
+    articles = [article(title, is_version_2, **changes) for title in titles]
+    (folder / name).write_text(json.dumps({"data": articles}))
+
+
+# Of the values of a recipe, those that make a run take seconds
+MINIATURE = {
+    "epochs": 1,
+    "batch_size": 4,
+    "sequence_length": 16,
+    "doc_stride": 4,
+    "max_query_length": 4,
+    "n_best": 5,
+    "precision": "float32",
+}
+
+
+def run(recipe, folder, preset, **changes):
+    config = dataclasses.replace(
+        recipes.load(recipe, SquadConfig),
+        **MINIATURE,
+        data_dir=str(folder),
+        preset=str(preset),
+        output_dir=str(folder / "run"),
+        **changes,
+    )
+    return finetune_squad.finetune(config, read_data(config))
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
+    write_squad(tmp_path, "train-v2.0.json", "t", is_version_2=True)
+    write_squad(tmp_path, "dev-v2.0.json", "d", "e", is_version_2=True)
+    write_squad(tmp_path, "test.json", "x")
+    results = run("squad_v2", tmp_path, preset, test_file="test.json", accumulation=2)
+    folder = tmp_path / "run"
+    assert read(folder / "results.json") == json.loads(json.dumps(results))
+    assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
+
+    predictions = read(folder / "predictions.json")
+    odds, n_best = read(folder / "null_odds.json"), read(folder / "nbest_predictions.json")
+    assert predictions == read(folder / "seed_1" / "predictions.json")
+    assert predictions.keys() == odds.keys() == n_best.keys()
+    assert len(predictions) == 8
+    for name, answers in n_best.items():
+        best = next(answer["text"] for answer in answers if answer["text"])
+        assert predictions[name] in (best, "")
+        assert sum(answer["probability"] for answer in answers) == pytest.approx(1)
+    golds, _ = squad_scores.read_gold(str(tmp_path / "dev-v2.0.json"))
+    official = squad_scores.score_squad_v2(golds, predictions)
+    scores = results["summary"]["dev"]
+    assert {name: official[name] for name in scores} == {
+        name: pytest.approx(score["seeds"][0]) for name, score in scores.items()
+    }
+    # The threshold that the model keeps is the one behind the predictions.
+    model = keras.models.load_model(folder / "seed_1" / "model.keras")
+    assert all((odds[name] > model.null_threshold) == (not predictions[name]) for name in odds)
+    # No threshold would have scored better, as the official scorer finds it.
+    best_texts = {
+        name: next(answer["text"] for answer in answers if answer["text"])
+        for name, answers in n_best.items()
+    }
+    best = squad_scores.score_squad_v2(golds, best_texts, odds)["best_f1"]
+    assert official["f1"] >= best - 1e-6
+
+    assert len(read(folder / "test" / "predictions.json")) == 4
+    assert (folder / "export" / "1" / "saved_model.pb").exists()
+    assert not list(folder.rglob("*partial*"))
+
+
+@pytest.mark.parametrize(("recipe", "num_seeds"), [("squad_v1", 1), ("minilm_squad_v1", 2)])
+def test_version_1(recipe, num_seeds, preset, tmp_path):
+    for name in ("train-v1.1.json", "squadshifts-new_wiki-v1.0.json"):
+        write_squad(tmp_path, name, "t")
+    write_squad(tmp_path, "dev-v1.1.json", "d")
+    results = run(recipe, tmp_path, preset, num_seeds=num_seeds, export=False)
+    assert len(results["summary"]["dev"]["f1"]["seeds"]) == num_seeds
+    folder = tmp_path / "run"
+    golds, _ = squad_scores.read_gold(str(tmp_path / "dev-v1.1.json"))
+    for one in results["runs"]:
+        predictions = read(folder / f"seed_{one['seed']}" / "predictions.json")
+        assert all(predictions.values())
+        assert one["best"]["dev"] == squad_scores.score_squad_v1(golds, predictions)
+    assert not (folder / "null_odds.json").exists()
+    assert not (folder / "export").exists()
+
+
+def test_version_2_on_articles_of_one_file(preset, tmp_path):
+    write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "a", is_version_2=True)
+    run("minilm_squad_v2", tmp_path, preset, train_articles=1, export=False)
+    assert read(tmp_path / "run" / "predictions.json").keys() == {f"b{n}" for n in range(4)}
+
+
+@pytest.mark.backend_independent
+def test_articles_are_parted_by_their_titles(tmp_path):
+    write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "c", "a", is_version_2=True)
+    config = dataclasses.replace(
+        recipes.load("minilm_squad_v2", SquadConfig), data_dir=str(tmp_path), train_articles=2
+    )
+    data = read_data(config)
+    assert {example.title for example in data.train} == {"a", "b"}
+    assert {example.title for example in data.dev} == {"c"}
+    assert len(read_data(dataclasses.replace(config, max_questions=3)).train) == 3
+    with pytest.raises(ValueError, match="less than the 3 articles"):
+        read_data(dataclasses.replace(config, train_articles=3))
+
+
+@pytest.mark.backend_independent
+def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
+    write_squad(tmp_path, "train.json", "t", bad=True)
+    write_squad(tmp_path, "dev.json", "d")
+    config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")
+    with pytest.raises(ValueError, match=r"article 1 \('t'\), paragraph 1, .*'t0'.*'Bob' is not"):
+        read_data(config)
+    data = read_data(dataclasses.replace(config, skip_bad=True))
+    assert (len(data.train), len(data.skipped)) == (3, 1)
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "expected a train_file"),
+        ({"train_file": "t.json"}, "either a dev_file or train_articles"),
+        ({"train_file": "t.json", "dev_file": "d.json"}, r"t\.json is not there"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"accumulation": 5}, "divisor of the batch size, 32"),
+        ({"warmup": 1.0}, "warmup is 1.0"),
+        ({"unanswerable": "maybe"}, "unanswerable is 'maybe'"),
+    ],
+)
+def test_bad_input_is_found_before_training(changes, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        read_data(SquadConfig(**changes))
+
+
+@pytest.mark.backend_independent
+def test_unanswerable_questions_need_to_be_expected(tmp_path):
+    write_squad(tmp_path, "v2.json", "t", is_version_2=True)
+    config = SquadConfig(
+        data_dir=str(tmp_path), train_file="v2.json", dev_file="v2.json", unanswerable="no"
+    )
+    with pytest.raises(ValueError, match="question 't3' has no answer"):
+        read_data(config)

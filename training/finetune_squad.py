@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes a pretrained encoder to answer questions on passages, as in SQuAD.
+
+    python -m training.finetune_squad --train_file=train-v1.1.json --dev_file=dev-v1.1.json
+
+By a recipe, with any of its values changed by a flag:
+
+    python -m training.finetune_squad --recipe=squad_v2 --data_dir=squad --epochs=3
+
+It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`), the curves of
+loss and scores (`seed_N/curves.png`) and the answers to the dev questions (`predictions.json`,
+`nbest_predictions.json` and, where questions may have no answer, `null_odds.json`);
+`results.json`; the best seed's answers, those to the test file (`test/predictions.json`, …), and a
+SavedModel that takes questions and passages (`export/1`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+from absl import app, flags, logging
+
+from keras_bert import QuestionAnswerer
+from keras_bert.data.question_rows import question_rows
+from keras_bert.data.squad import QuestionExample
+from keras_bert.tasks.answer_spans import AnswerSpans
+from training import config_flags, curves, finetuning, recipes, squad_scores
+from training.pretrained import minilm_folder
+from training.squad_config import SquadConfig, SquadData, read_data
+from training.squad_scores import GoldQuestion
+
+RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        config = configuration()
+        data = read_data(config)
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    results = finetune(config, data)
+    print(json.dumps(results["summary"], indent=2))
+
+
+def configuration() -> SquadConfig:
+    """The recipe's values, replaced by the flags that were given."""
+    changes = config_flags.given_flags(SquadConfig)
+    if not RECIPE.value:
+        return SquadConfig(**changes)
+    return dataclasses.replace(recipes.load(RECIPE.value, SquadConfig), **changes)
+
+
+def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
+    """Trains every seed, writes what came of it, and returns the results.
+
+    Args:
+        config: what to do.
+        data: what `read_data` read.
+
+    Returns:
+        What `results.json` holds: the config, the runs, how much was skipped in the files, and
+        for each score the mean over the seeds of the last epoch, with its interval.
+    """
+    preset = config.preset or os.fspath(minilm_folder())
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    for message in data.skipped:
+        logging.warning("left out: %s", message)
+    runs, answers = [], []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        logging.info("seed %d", seed)
+        run, best_answers = train(config, data, preset, seed)
+        seed_folder = folder / f"seed_{seed}"
+        curves.plot_curves(
+            seed_folder / "curves.png", run.history, run.evaluations, title=f"SQuAD, seed {seed}"
+        )
+        best_answers.write(seed_folder)
+        runs.append(run)
+        answers.append(best_answers)
+    best = max(range(len(runs)), key=lambda index: runs[index].best["dev"]["f1"])
+    answers[best].write(folder)
+    results = {**finetuning.results_of(config, runs), "skipped": len(data.skipped)}
+    finetuning.write_json(results, folder / "results.json")
+    _finish(config, data, runs[best], folder)
+    return results
+
+
+def train(
+    config: SquadConfig, data: SquadData, preset: str, seed: int
+) -> tuple[finetuning.Run, Answers]:
+    """Trains with one seed; the run, and the best epoch's answers to the dev questions."""
+    keras.utils.set_random_seed(seed)
+    folder = Path(config.output_dir) / f"seed_{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    answerer, num_windows = build_answerer(config, data, preset)
+    golds = gold_questions(data.dev)
+    by_epoch: list[Answers] = []
+
+    def score(model: QuestionAnswerer) -> finetuning.DevScores:
+        by_epoch.append(answer(model, data.dev, config, golds if data.has_unanswerable else None))
+        # With it the model is saved.
+        model.null_threshold = by_epoch[-1].threshold
+        return {"dev": by_epoch[-1].scores(golds)}
+
+    evaluation = finetuning.DevEvaluation(
+        score, folder / "model.keras", config.patience, lambda scores: scores["f1"]
+    )
+    run = finetuning.fit_and_evaluate(
+        answerer, data.train, None, config, evaluation, seed, num_rows=num_windows
+    )
+    return run, by_epoch[run.best_epoch - 1]
+
+
+def build_answerer(
+    config: SquadConfig, data: SquadData, preset: str
+) -> tuple[QuestionAnswerer, int]:
+    """The pretrained encoder with a head for spans, compiled; and the number of windows."""
+    answerer = QuestionAnswerer.from_preset(
+        preset,
+        sequence_length=config.sequence_length,
+        doc_stride=config.doc_stride,
+        max_query_length=config.max_query_length,
+        dtype=finetuning.resolve_precision(config.precision),
+    )
+    answerer.max_answer_length = config.max_answer_length
+    num_windows = len(question_rows(data.train, answerer.preprocessor))
+    logging.info("%d questions in %d windows", len(data.train), num_windows)
+    answerer.compile(optimizer=finetuning.make_optimizer(config, num_windows))
+    return answerer, num_windows
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """A model's answers to questions.
+
+    Args:
+        examples: the questions.
+        spans: all that could answer them.
+        threshold: the odds above which there is no answer; None where there always is one.
+        n_best: how many answers of each question are written.
+    """
+
+    examples: Sequence[QuestionExample]
+    spans: AnswerSpans
+    threshold: float | None
+    n_best: int
+
+    @property
+    def contexts(self) -> list[str]:
+        """The questions' passages."""
+        return [example.context for example in self.examples]
+
+    @property
+    def null_odds(self) -> dict[str, float]:
+        """By how much no answer is likelier than the best one, by question id."""
+        odds = self.spans.null_odds.tolist()
+        return {example.id: value for example, value in zip(self.examples, odds, strict=True)}
+
+    @property
+    def predictions(self) -> dict[str, str]:
+        """The answers by question id, empty for none."""
+        answers = self.spans.answers(self.contexts, self.threshold)
+        pairs = zip(self.examples, answers, strict=True)
+        return {example.id: found["answer"] for example, found in pairs}
+
+    def scores(self, golds: Sequence[GoldQuestion]) -> dict[str, float]:
+        """The official scores, those of version 2.0 where there may be no answer."""
+        if self.threshold is None:
+            return squad_scores.score_squad_v1(golds, self.predictions)
+        scores = squad_scores.score_squad_v2(golds, self.predictions)
+        return {name: value for name, value in scores.items() if not name.endswith("total")}
+
+    def write(self, folder: Path) -> None:
+        """Writes the files of the released code."""
+        n_best = self.spans.n_best(self.contexts, self.n_best, self.threshold is not None)
+        by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}
+        finetuning.write_json(self.predictions, folder / "predictions.json")
+        finetuning.write_json(by_id, folder / "nbest_predictions.json")
+        if self.threshold is not None:
+            finetuning.write_json(self.null_odds, folder / "null_odds.json")
+
+
+def answer(
+    model: QuestionAnswerer,
+    examples: Sequence[QuestionExample],
+    config: SquadConfig,
+    golds: Sequence[GoldQuestion] | None = None,
+) -> Answers:
+    """A model's answers, with the threshold of the model, or the best one for known answers.
+
+    Args:
+        model: the question answerer.
+        examples: the questions.
+        config: the number of answers.
+        golds: the answers that people gave, to tune the threshold by.
+    """
+    spans = model.answer_spans(examples, batch_size=64, n_best=config.n_best)
+    threshold = model.null_threshold
+    if golds is not None:
+        texts = spans.best_texts([example.context for example in examples])
+        threshold = squad_scores.best_threshold(
+            squad_scores.f1_scores(golds, texts),
+            squad_scores.f1_scores(golds, [""] * len(golds)),
+            spans.null_odds,
+        )
+    return Answers(examples, spans, threshold, config.n_best)
+
+
+def gold_questions(examples: Sequence[QuestionExample]) -> list[GoldQuestion]:
+    """The answers that people gave, for the scores."""
+    return [
+        GoldQuestion(example.id, tuple(one.text for one in example.answers or ()))
+        for example in examples
+    ]
+
+
+def _finish(config: SquadConfig, data: SquadData, best: finetuning.Run, folder: Path) -> None:
+    """What is done once, with the best model of all seeds."""
+    if not (config.export or data.test):
+        return
+    answerer = keras.models.load_model(best.model_path)
+    if data.test:
+        (folder / "test").mkdir(exist_ok=True)
+        answer(answerer, data.test, config).write(folder / "test")
+    if config.export:
+        target = folder / "export" / "1"
+        answerer.export(target, overwrite=True)
+        logging.info("exported to %s", target)
+
+
+if __name__ == "__main__":
+    config_flags.define_flags(SquadConfig())
+    app.run(main)

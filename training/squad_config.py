@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What decides a run on SQuAD: one typed, frozen record, and the files it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadConfig:
+    """Fine-tuning on questions in SQuAD's JSON, of version 1.1 or 2.0.
+
+    Args:
+        data_dir: the folder that the files lie in, where they are named without one.
+        train_file: questions with answers.
+        dev_file: likewise, to select the best epoch by, and for 2.0 the threshold; empty for
+            train_articles.
+        test_file: questions to answer at the end; empty for none.
+        train_articles: how many articles of train_file to train on, the first by title, if the
+            others take the place of dev_file; 0 trains on all.
+        max_questions: how many questions of the training articles to train on, the first ones; 0
+            for all.
+        unanswerable: whether there are questions without an answer, as in 2.0: auto, yes or no;
+            auto looks into train_file.
+        skip_bad: whether what is malformed in a file is left out and counted, instead of refused.
+        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+            takes the MiniLM of the extra `quickstart`.
+        epochs: passes over the training windows.
+        batch_size: windows in an optimizer step.
+        accumulation: micro-batches that make up an optimizer step, for large batches.
+        learning_rate: the peak, reached at the end of the warm-up.
+        warmup: share of the steps in which the learning rate rises.
+        weight_decay: decoupled decay, of all but biases and LayerNorms.
+        layer_decay: factor on the learning rate from each layer to the one below it.
+        sequence_length: the longest window in tokens, with the question.
+        doc_stride: how many tokens further on in the passage the next window begins.
+        max_query_length: the longest question in tokens; what is longer is cut.
+        n_best: how many first and last tokens of a window, and answers of a question, are kept.
+        max_answer_length: the longest answer in tokens.
+        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
+            and float32 for JAX on a CPU, where bfloat16 is the slower.
+        seed: of the first run; it decides the new head's weights, dropout and the order.
+        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
+        patience: epochs without a better dev score after which a run stops; 0 never stops early.
+        output_dir: where models, answers, scores and plots go.
+        tensorboard: whether to log for TensorBoard, into output_dir.
+        export: whether to write a SavedModel of the best run, into output_dir/export/1.
+    """
+
+    data_dir: str = ""
+    train_file: str = ""
+    dev_file: str = ""
+    test_file: str = ""
+    train_articles: int = 0
+    max_questions: int = 0
+    unanswerable: str = "auto"
+    skip_bad: bool = False
+    preset: str = ""
+    epochs: int = 3
+    batch_size: int = 32
+    accumulation: int = 1
+    learning_rate: float = 5e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    layer_decay: float = 1.0
+    sequence_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+    n_best: int = 20
+    max_answer_length: int = 30
+    precision: str = "auto"
+    seed: int = 1
+    num_seeds: int = 1
+    patience: int = 0
+    output_dir: str = "runs/finetune_squad"
+    tensorboard: bool = False
+    export: bool = True
+
+    def __post_init__(self) -> None:
+        positive = ("epochs", "batch_size", "accumulation", "num_seeds", "n_best")
+        for name in (*positive, "max_answer_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
+                f"{self.batch_size}"
+            )
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+        if self.unanswerable not in ("auto", "yes", "no"):
+            raise ValueError(f"unanswerable is {self.unanswerable!r}, expected auto, yes or no")
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadData:
+    """What a run trains, selects and answers.
+
+    Args:
+        train: the training questions.
+        dev: the development questions, with their answers.
+        test: the questions to answer at the end, or None.
+        has_unanswerable: whether some have no answer.
+        skipped: what was left out of the files, as messages.
+    """
+
+    train: tuple[QuestionExample, ...]
+    dev: tuple[QuestionExample, ...]
+    test: tuple[QuestionExample, ...] | None
+    has_unanswerable: bool
+    skipped: tuple[str, ...]
+
+
+def read_data(config: SquadConfig) -> SquadData:
+    """Reads and checks every file before anything is trained.
+
+    Raises:
+        FileNotFoundError: if a file is not there.
+        ValueError: if a file is malformed; the message names article, paragraph and question.
+    """
+    if not config.train_file:
+        raise ValueError("expected a train_file with questions in SQuAD's JSON")
+    if bool(config.dev_file) == bool(config.train_articles):
+        raise ValueError(
+            f"expected either a dev_file or train_articles, received "
+            f"dev_file={config.dev_file!r} and train_articles={config.train_articles}"
+        )
+    files = [_read(config, config.train_file)]
+    train = files[0].examples
+    if config.dev_file:
+        files.append(_read(config, config.dev_file))
+        dev = files[1].examples
+    else:
+        train, dev = split_by_title(train, config.train_articles)
+    if config.test_file:
+        files.append(_read(config, config.test_file, labelled=False))
+    auto = files[0].has_unanswerable
+    data = SquadData(
+        train=train[: config.max_questions or None],
+        dev=dev,
+        test=files[-1].examples if config.test_file else None,
+        has_unanswerable={"auto": auto, "yes": True, "no": False}[config.unanswerable],
+        skipped=tuple(message for file in files for message in file.skipped),
+    )
+    _check(config, data)
+    return data
+
+
+def split_by_title(
+    examples: Sequence[QuestionExample], count: int
+) -> tuple[tuple[QuestionExample, ...], tuple[QuestionExample, ...]]:
+    """The questions on the first articles in the order of their titles, and those on the others.
+
+    Raises:
+        ValueError: if there are not more articles than that.
+    """
+    titles = sorted({example.title for example in examples})
+    if not 0 < count < len(titles):
+        raise ValueError(
+            f"train_articles is {count}, expected at least 1 and less than the {len(titles)} "
+            "articles that there are"
+        )
+    first = set(titles[:count])
+    return (
+        tuple(example for example in examples if example.title in first),
+        tuple(example for example in examples if example.title not in first),
+    )
+
+
+def _check(config: SquadConfig, data: SquadData) -> None:
+    for name, examples in (("train", data.train), ("dev", data.dev)):
+        if not examples:
+            raise ValueError(f"there are no {name} questions in the files of {config.data_dir!r}")
+        unanswered = [example.id for example in examples if not example.answers]
+        if unanswered and not data.has_unanswerable:
+            raise ValueError(
+                f"{name} question {unanswered[0]!r} has no answer; with unanswerable=yes that "
+                "may be"
+            )
+
+
+def _read(config: SquadConfig, name: str, labelled: bool = True) -> SquadFile:
+    path = os.path.join(config.data_dir, name)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{path} is not there, expected questions in SQuAD's JSON")
+    return read_squad(path, labelled=labelled, skip_bad=config.skip_bad)
