@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
     from keras_bert.tasks.masked_lm import MaskedLM
+    from keras_bert.tasks.multiple_choice import MultipleChoice
     from keras_bert.tasks.pretrainer import Pretrainer
     from keras_bert.tasks.question_answerer import QuestionAnswerer
     from keras_bert.tasks.text_classifier import TextClassifier
@@ -26,6 +27,7 @@ _HOMES = {
     "BertConfig": "keras_bert.config",
     "ConfigError": "keras_bert.config",
     "MaskedLM": "keras_bert.tasks.masked_lm",
+    "MultipleChoice": "keras_bert.tasks.multiple_choice",
     "Pretrainer": "keras_bert.tasks.pretrainer",
     "QuestionAnswerer": "keras_bert.tasks.question_answerer",
     "TextClassifier": "keras_bert.tasks.text_classifier",
@@ -41,6 +43,7 @@ __all__ = [
     "BertConfig",
     "ConfigError",
     "MaskedLM",
+    "MultipleChoice",
     "Pretrainer",
     "QuestionAnswerer",
     "TextClassifier",

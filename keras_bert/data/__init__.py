@@ -2,6 +2,7 @@
 """tf.data pipelines: from text to batches of ids."""
 
 from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.choices import MultipleChoicePreprocessor
 from keras_bert.data.conll import TaggedText, read_conll, write_conll
 from keras_bert.data.corpus import read_corpus
 from keras_bert.data.instances import Instance, InstanceMaker
@@ -28,6 +29,7 @@ __all__ = [
     "InstanceEncoder",
     "InstanceMaker",
     "MaskedLMMasker",
+    "MultipleChoicePreprocessor",
     "NextTokenTargets",
     "PretrainingStream",
     "QuestionAnswererPreprocessor",

@@ -57,7 +57,8 @@ def length_bucketed_batches(
     Args:
         rows: Unbatched examples of any structure.
         featurize: Maps a batch of rows to a dict of ragged features `(rows, None)`, with
-            `token_ids` among them, and a tuple of what else a row has (labels, weights).
+            `token_ids` among them, and a tuple of what else a row has (labels, weights). Features
+            may also be `(rows, None, None)`, several sequences to a row.
         batch_size: Rows in a batch.
         buckets: Ascending lengths to pad to; the last one is the longest row allowed.
         shuffle_seed: Shuffles the order of the batches, anew in each iteration; `None` leaves
@@ -67,13 +68,13 @@ def length_bucketed_batches(
             then added to what else a row has.
 
     Returns:
-        A dataset of `(features, rest)`: features are dense `(batch, bucket)` and have a
-        `padding_mask` (bool); padding is 0.
+        A dataset of `(features, rest)`: features are dense `(batch, bucket)`, or `(batch,
+        sequences, bucket)`, and have a `padding_mask` (bool); padding is 0.
     """
     boundaries = tf.constant(buckets, tf.int64)
 
     def batches_of_window(features: dict[str, tf.RaggedTensor], rest: Any) -> tf.data.Dataset:
-        lengths = features["token_ids"].row_lengths()
+        lengths = longest_sequences(features["token_ids"])
         order = tf.argsort(lengths, stable=True)
         num_batches = -(-tf.size(order) // batch_size)
 
@@ -112,13 +113,14 @@ def pad_to_bucket(
     """Pads ragged features with 0 to the shortest bucket that holds the longest row.
 
     Args:
-        features: Ragged `(batch, None)`, with `token_ids` among them.
+        features: Ragged `(batch, None)` or `(batch, None, None)`, with `token_ids` among them.
         boundaries: Ascending int64 lengths; no row is longer than the last.
 
     Returns:
-        Dense features `(batch, bucket)` and their `padding_mask`, bool.
+        Dense features `(batch, bucket)` or `(batch, sequences, bucket)`, and their
+        `padding_mask`, bool.
     """
-    lengths = features["token_ids"].row_lengths()
+    lengths = longest_sequences(features["token_ids"])
     longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
     length = boundaries[tf.searchsorted(boundaries, longest[None])[0]]
     return pad_to_length(features, length)
@@ -128,11 +130,22 @@ def pad_to_length(
     features: dict[str, tf.RaggedTensor], length: tf.Tensor | int
 ) -> dict[str, tf.Tensor]:
     """Pads ragged features with 0 to one length, and adds the `padding_mask`."""
-    shape = tf.stack([tf.constant(-1, tf.int64), tf.cast(length, tf.int64)])
+    token_ids = features["token_ids"]
+    outer = [tf.constant(-1, tf.int64)] * token_ids.ragged_rank
+    shape = tf.stack([*outer, tf.cast(length, tf.int64)])
     dense = {name: value.to_tensor(shape=shape) for name, value in features.items()}
-    lengths = features["token_ids"].row_lengths()
-    dense["padding_mask"] = tf.sequence_mask(lengths, maxlen=length)
+    if token_ids.ragged_rank == 1:
+        dense["padding_mask"] = tf.sequence_mask(token_ids.row_lengths(), maxlen=length)
+    else:
+        dense["padding_mask"] = tf.ones_like(token_ids, tf.bool).to_tensor(shape=shape)
     return dense
+
+
+def longest_sequences(token_ids: tf.RaggedTensor) -> tf.Tensor:
+    """The tokens of each row, or of its longest sequence where a row has several; `(rows,)`."""
+    if token_ids.ragged_rank == 1:
+        return token_ids.row_lengths()
+    return tf.reduce_max(token_ids.row_lengths(axis=2), axis=1)
 
 
 def _repeat_to(indices: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:

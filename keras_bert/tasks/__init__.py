@@ -2,9 +2,17 @@
 """What users hold: a model with its preprocessor, losses, metrics and answers."""
 
 from keras_bert.tasks.masked_lm import MaskedLM
+from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.pretrainer import Pretrainer
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.text_classifier import TextClassifier
 from keras_bert.tasks.token_classifier import TokenClassifier
 
-__all__ = ["MaskedLM", "Pretrainer", "QuestionAnswerer", "TextClassifier", "TokenClassifier"]
+__all__ = [
+    "MaskedLM",
+    "MultipleChoice",
+    "Pretrainer",
+    "QuestionAnswerer",
+    "TextClassifier",
+    "TokenClassifier",
+]

@@ -130,7 +130,7 @@ class Task(TokenModel):
             Keras' history of losses and metrics.
         """
         if is_text(x) and validation_split and not is_dataset(x):
-            x, y, sample_weight, validation_data = _split_off_validation(
+            x, y, sample_weight, validation_data = self._held_out(
                 x, y, sample_weight, validation_split
             )
             validation_split = 0.0
@@ -213,6 +213,10 @@ class Task(TokenModel):
     def _compiles_each_shape(self) -> bool:
         """Whether a batch of a new length costs seconds of compilation."""
         return keras.backend.backend() == "jax" or bool(self.jit_compile)
+
+    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
+        """Text, labels and weights without their last rows, and these as validation data."""
+        return _split_off_validation(x, y, sample_weight, share)
 
     def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
         if data is None:

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts and the choices of each, among what users hand to a multiple-choice task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CHOICE_FORMS = (
+    "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
+    'lists of choices, or a dict of "text" and "choices"'
+)
+
+
+def is_single_choice(x: Any) -> bool:
+    """Whether `x` is one text with its choices."""
+    return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
+
+
+def is_choices(x: Any) -> bool:
+    """Whether `x` holds texts with choices in one of `CHOICE_FORMS`, rather than ids."""
+    if isinstance(x, Mapping):
+        return "choices" in x
+    if not isinstance(x, (tuple, list)):
+        return False
+    if not x:
+        return True
+    first = x[0]
+    return isinstance(first, str) or (
+        isinstance(first, (tuple, list)) and (not first or isinstance(first[0], str))
+    )
+
+
+def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
+    """The texts, and the choices of each.
+
+    Raises:
+        ValueError: If the form is none of `CHOICE_FORMS`, there are more texts than lists of
+            choices or fewer, or a row has no choice; the message says which row.
+    """
+    if isinstance(x, Mapping):
+        missing = {"text", "choices"} - set(x)
+        if missing:
+            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
+        texts, choices = x["text"], x["choices"]
+    elif is_single_choice(x):
+        texts, choices = [x[0]], [x[1]]
+    elif isinstance(x, tuple) and len(x) == 2:
+        texts, choices = x
+    else:
+        wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
+        if wrong is not None:
+            raise ValueError(f"Row {wrong} is {x[wrong]!r}; expected {CHOICE_FORMS}.")
+        texts, choices = [row[0] for row in x], [row[1] for row in x]
+    texts, choices = list(texts), [_checked(row, index) for index, row in enumerate(choices)]
+    if len(texts) != len(choices):
+        raise ValueError(
+            f"There are {len(texts)} texts and {len(choices)} lists of choices; each text has one."
+        )
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
+    return texts, choices
+
+
+def _checked(choices: Any, row: int) -> list[str]:
+    if isinstance(choices, str) or not hasattr(choices, "__iter__"):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
+    choices = list(choices)
+    if not choices or not all(isinstance(choice, str) for choice in choices):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected one string or more.")
+    return choices

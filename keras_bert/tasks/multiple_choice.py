@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several sentences goes with a text."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import keras
+import numpy as np
+
+from keras_bert.layers import ClassificationHead
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.choices import choice_inputs, choice_logits
+from keras_bert.ops.masked_score import masked_score
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.answers import softmax
+from keras_bert.tasks.choice_arguments import (
+    CHOICE_FORMS,
+    choice_columns,
+    is_choices,
+    is_single_choice,
+)
+from keras_bert.tasks.presets import classifier_from_preset
+from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
+from keras_bert.tasks.text_arguments import is_text
+
+if TYPE_CHECKING:
+    from keras_bert.data.choices import MultipleChoicePreprocessor
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MultipleChoice(Task):
+    """BERT that reads a text with each of its choices, and gives each pair one number.
+
+    Any number of choices, also another one in each row.
+
+    Args:
+        backbone: The encoder.
+        preprocessor: Text to features, or the config of what makes them; without one the task
+            takes ids.
+        dropout: Rate on the pooled output; `None` takes the config's.
+        name: The model's name.
+
+    Call arguments:
+        inputs: The backbone's inputs, each `(batch, choices, length)`. A choice that is padding
+            throughout is none.
+
+    Output shape:
+        Logits `(batch, choices)`, float32; -1e9 where there is no choice.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, MultipleChoice
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> task = MultipleChoice(Backbone(config))
+    >>> task.predict(np.array([[[101, 2023, 102], [101, 2003, 102]]]), verbose=0).shape
+    (1, 2)
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        preprocessor: MultipleChoicePreprocessor | dict[str, Any] | None = None,
+        *,
+        dropout: float | None = None,
+        name: str = "multiple_choice",
+        **kwargs: Any,
+    ) -> None:
+        config = backbone.config
+        head = ClassificationHead(
+            1,
+            dropout=config.effective_classifier_dropout if dropout is None else dropout,
+            initializer_range=config.initializer_range,
+            name="classifier",
+        )
+        inputs = choice_inputs()
+        super().__init__(
+            inputs=inputs,
+            outputs=choice_logits(backbone, inputs, head),
+            backbone=backbone,
+            preprocessor=preprocessor,
+            name=name,
+            **kwargs,
+        )
+        self.head = head
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """The task's head, by the name that checkpoints know it by."""
+        return {"multiple_choice": self.head}
+
+    @staticmethod
+    def preprocessor_from_config(config: dict[str, Any]) -> Any:
+        from keras_bert.data.choices import MultipleChoicePreprocessor
+
+        return MultipleChoicePreprocessor.from_config(config)
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        *,
+        sequence_length: int | None = None,
+        dropout: float | None = None,
+        load_weights: bool = True,
+        dtype: Any = None,
+    ) -> Self:
+        """The task on a pretrained encoder, with the checkpoint's vocabulary.
+
+        The head is loaded where the checkpoint has one; otherwise it starts fresh, and a warning
+        says so.
+
+        Args:
+            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
+                its files), `hf://organisation/model`, or a name that KerasHub knows.
+            sequence_length: The longest sequence in tokens; `None` takes what a preset of ours
+                was saved with, otherwise the encoder's maximum.
+            dropout: Rate on the pooled output; `None` takes the preset's or the config's.
+            load_weights: `False` gives the architecture with fresh weights.
+            dtype: A Keras dtype policy or its name.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+        """
+
+        def make_task(backbone: Backbone, _: int, preprocessor: Any, **options: Any) -> Self:
+            return cls(backbone, preprocessor, dropout=options["dropout"])
+
+        task: Self = classifier_from_preset(
+            make_task,
+            "multiple_choice",
+            preset,
+            1,
+            sequence_length=sequence_length,
+            dropout=dropout,
+            load_weights=load_weights,
+            dtype=dtype,
+        )
+        return task
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
+        from keras_bert import checkpoints
+
+        preprocessor = self.preprocessor
+        checkpoints.save_preset(
+            self.backbone,
+            folder,
+            heads=self.heads,
+            vocabulary=preprocessor.tokenizer.vocabulary,
+            lowercase=preprocessor.tokenizer.lowercase,
+            task={"sequence_length": preprocessor.sequence_length, "dropout": self.head.dropout},
+        )
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """`keras.Model.compile` with defaults.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW(2e-5)`.
+            loss: `None` takes the cross-entropy over the choices of a row.
+            metrics: As in Keras.
+            weighted_metrics: If this and `metrics` are `None`: accuracy.
+            **kwargs: As in Keras.
+        """
+        if metrics is None and weighted_metrics is None:
+            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        if loss is None:
+            # Divided by the weights' sum and not by the number of rows, some of which may be filler
+            loss = keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+        super().compile(
+            optimizer=AdamW(2e-5) if optimizer is None else optimizer,
+            loss=loss,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """`keras.Model.fit`, which also takes text.
+
+        Args:
+            x: A list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list
+                of their lists of choices, or a dict of `text` and `choices`. Or features, as
+                `keras.Model.fit` takes them.
+            y: Which choice is right, counted from 0; one for each row of `x`.
+            *args, **kwargs: As in `TextClassifier.fit`.
+
+        Returns:
+            Keras' history of losses and metrics.
+        """
+        return super().fit(x, y, *args, **kwargs)
+
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+    ) -> Any:
+        """Logits `(rows, choices)`, float32, in the order of the input; for answers, see `choose`.
+
+        Args:
+            x: Text in any form that `fit` takes, or features.
+            batch_size: Rows in a batch (32).
+            verbose: As in Keras.
+            **kwargs: As in Keras, for features.
+
+        Returns:
+            An array as wide as the most choices that a row has; -1e9 where there is none.
+        """
+        if not is_choices(x):
+            self._check_ids_alone(x)
+            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+        from keras_bert.data.choices import choice_batches
+
+        texts, choices = choice_columns(x)
+        compiles = self._compiles_each_shape()
+        batches = choice_batches(
+            texts,
+            choices,
+            self.preprocessor,
+            [np.arange(len(texts))],
+            batch_size=batch_size or DEFAULT_BATCH_SIZE,
+            coarse_buckets=compiles,
+            pad_last_batch=compiles,
+        )
+        shape = (len(texts), max(map(len, choices), default=0))
+        logits = np.full(shape, masked_score("float32"), "float32")
+        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
+        # Batch by batch: `predict` would join outputs of several widths.
+        for features, (rows, *_) in batches.as_numpy_iterator():
+            outputs = keras.ops.convert_to_numpy(self.predict_on_batch(features))
+            logits[rows, : outputs.shape[1]] = outputs
+            progress.add(1)
+        return logits
+
+    def choose(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+        """The choices of each text, the likeliest first.
+
+        Args:
+            x: Text in any form that `fit` takes, or one text with its choices.
+            batch_size: Texts in a batch (32).
+            verbose: 1 shows a progress bar.
+
+        Returns:
+            A list in the order of the input, of lists of dicts: `choice` (which one, counted from
+            0), `text` (of the choice) and `score` (its probability). One text with its choices
+            gives one such list.
+
+        Example:
+
+        ```python
+        task.choose(("She opened the fridge and", ["took the milk.", "flew away."]))
+        # [{"choice": 0, "text": "took the milk.", "score": 0.97}, …]
+        ```
+        """
+        _, choices = choice_columns(x)
+        logits = self.predict(x, batch_size=batch_size, verbose=verbose)
+        answers = [
+            _ranked(texts, softmax(row[: len(texts)]))
+            for texts, row in zip(choices, logits, strict=True)
+        ]
+        return answers[0] if is_single_choice(x) else answers
+
+    def _model_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool = False,
+        training: bool = False,
+    ) -> tuple[Any, Any, Any, int | None]:
+        if not is_choices(x):
+            self._check_ids_alone(x)
+            return x, y, sample_weight, batch_size
+        from keras_bert.data.choices import choice_batches
+
+        texts, choices = choice_columns(x)
+        if y is None:
+            raise ValueError("`y` is missing: which choice of each text is right, from 0.")
+        rest = [_checked_labels(y, choices)]
+        if sample_weight is not None:
+            rest.append(_one_each(np.asarray(sample_weight, "float32"), texts))
+        compiles = self._compiles_each_shape()
+        batches = choice_batches(
+            texts,
+            choices,
+            self.preprocessor,
+            rest,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE,
+            # From Python's generator, which keras.utils.set_random_seed seeds
+            shuffle_seed=random.getrandbits(31) if shuffle else None,
+            coarse_buckets=compiles,
+            pad_last_batch=compiles and training,
+        )
+        return batches.map(_weighted), None, None, None
+
+    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
+        texts, choices = choice_columns(x)
+        start = int(len(texts) * (1 - share))
+        rest = [values for values in (y, sample_weight) if values is not None]
+        held_out = ((texts[start:], choices[start:]), *(values[start:] for values in rest))
+        weights = None if sample_weight is None else sample_weight[:start]
+        return (texts[:start], choices[:start]), y[:start], weights, held_out
+
+    def _check_ids_alone(self, x: Any) -> None:
+        if is_text(x):
+            raise ValueError(f"Expected {CHOICE_FORMS}; received {type(x).__name__}.")
+        self._check_ids(x)
+
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str = "tf_saved_model",
+        *,
+        dtype: str = "float32",
+        **kwargs: Any,
+    ) -> None:
+        """Writes a model for serving: by default a SavedModel that takes text.
+
+        See `keras_bert.export.export_multiple_choice`.
+        """
+        from keras_bert import export
+
+        export.export_multiple_choice(self, filepath, format, dtype=dtype, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "dropout": self.head.dropout}
+
+
+def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, Any]]:
+    order = np.argsort(-probabilities, kind="stable")
+    return [
+        {"choice": int(index), "text": texts[index], "score": float(probabilities[index])}
+        for index in order
+    ]
+
+
+def _checked_labels(y: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
+    labels = _one_each(np.asarray(y), choices)
+    for index, (label, own) in enumerate(zip(labels, choices, strict=True)):
+        if labels.dtype.kind not in "iu" or not 0 <= label < len(own):
+            raise ValueError(
+                f"The label of row {index} is {label!r}; expected which of its {len(own)} choices "
+                "is right, an integer from 0."
+            )
+    return labels.astype("int32")
+
+
+def _one_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
+    if values.shape != (len(rows),):
+        raise ValueError(
+            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; each text "
+            "needs one."
+        )
+    return values
+
+
+def _weighted(features: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`(features, labels, weights)`, of which the last may be a product."""
+    labels, *weights = rest
+    if len(weights) == 2:  # Those that were given, and 0 at rows that only fill a batch up
+        return features, labels, weights[0] * weights[1]
+    return (features, labels, *weights)

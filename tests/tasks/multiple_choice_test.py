@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
+from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+from keras_bert.tasks.choice_arguments import choice_columns  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.models.small_backbone import random_weights  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "b", "c"]
+
+
+def make_task(**changes):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=16,
+        initializer_range=0.3,
+        **changes,
+    )
+    preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
+    return MultipleChoice(Backbone(config), preprocessor)
+
+
+@pytest.fixture(scope="module")
+def task():
+    task = make_task()
+    random_weights(task)
+    return task
+
+
+ROWS = [
+    ("a film", ["good", "bad film", "a b c a b c"]),
+    ("b", ["good"]),
+    ("a film c b", ["bad", "a good film"]),
+]
+
+
+def questions(count=36):
+    """Rows of two to four choices, of which the good one is right."""
+    rows, labels = [], []
+    for index in range(count):
+        choices = ["bad film", "bad a", "b bad", "c bad"][: 2 + index % 3]
+        label = index % len(choices)
+        choices[label] = "a good film"
+        rows.append(("a " * (1 + index % 5), choices))
+        labels.append(label)
+    return rows, labels
+
+
+def logits_of(task, texts, choices):
+    features = {k: v.numpy() for k, v in task.preprocessor(texts, choices).items()}
+    return keras.ops.convert_to_numpy(task(features))
+
+
+def test_each_choice_is_scored_as_if_it_were_alone(task):
+    logits = task.predict(ROWS, verbose=0)
+    assert logits.shape == (3, 3)
+    assert logits.dtype == np.float32
+    for row, (text, choices) in enumerate(ROWS):
+        assert (logits[row, len(choices) :] == -1e9).all()
+        alone = logits_of(task, [text], [choices[-1:]])
+        np.testing.assert_allclose(logits[row, len(choices) - 1], alone[0, 0], atol=1e-5)
+
+
+def test_every_form_of_text_and_of_ids_gives_the_same(task):
+    expected = task.predict(ROWS, verbose=0)
+    texts, choices = zip(*ROWS, strict=True)
+    features = {k: v.numpy() for k, v in task.preprocessor(list(texts), choices).items()}
+    assert features["token_ids"].shape == features["padding_mask"].shape == (3, 3, 11)
+    np.testing.assert_allclose(task.predict(features, verbose=0), expected, atol=1e-5)
+    for form in ((list(texts), list(choices)), {"text": texts, "choices": choices}):
+        assert choice_columns(form) == choice_columns(ROWS)
+    one_row = {name: value[1:2, :1, :5] for name, value in features.items()}
+    del one_row["padding_mask"]
+    alone = keras.ops.convert_to_numpy(task(one_row))
+    np.testing.assert_allclose(alone, expected[1:2, :1], atol=1e-5)
+
+
+def test_choices_are_ranked(task):
+    answers = task.choose(ROWS)
+    probabilities = np.exp(task.predict(ROWS, verbose=0))
+    for (_, choices), answer, row in zip(ROWS, answers, probabilities, strict=True):
+        assert sorted(ranked["choice"] for ranked in answer) == list(range(len(choices)))
+        scores = [ranked["score"] for ranked in answer]
+        assert scores == sorted(scores, reverse=True)
+        for ranked in answer:
+            assert ranked["text"] == choices[ranked["choice"]]
+            assert ranked["score"] == pytest.approx(row[ranked["choice"]] / row.sum(), abs=1e-5)
+    single = task.choose(ROWS[0])
+    assert [ranked["choice"] for ranked in single] == [ranked["choice"] for ranked in answers[0]]
+    assert task.choose([]) == []
+
+
+def test_it_learns_from_text_and_comes_back(tmp_path):
+    keras.utils.set_random_seed(1)
+    task = make_task()
+    task.compile(AdamW(1e-2))
+    rows, labels = questions()
+    task.fit(rows, labels, batch_size=12, epochs=8, verbose=0)
+    weights = np.ones(36)
+    history = task.fit(rows, labels, sample_weight=weights, validation_split=0.5, verbose=0).history
+    assert history["val_accuracy"][-1] == 1.0
+    task.save(tmp_path / "task.keras")
+    task.save_to_preset(tmp_path / "preset")
+    texts, choices = choice_columns(ROWS)
+    expected = logits_of(task, texts, choices)
+    for same in (
+        keras.saving.load_model(tmp_path / "task.keras"),
+        MultipleChoice.from_preset(tmp_path / "preset"),
+    ):
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(same(features)), expected, atol=1e-6)
+        assert same.preprocessor.sequence_length == 16
+
+
+def test_logits_equal_those_of_transformers(task, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    checkpoints.save_hugging_face(task.backbone, tmp_path, heads=task.heads, vocabulary=TOKENS)
+    theirs, loading = transformers.BertForMultipleChoice.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not any(loading.values())
+    texts, choices = ["a film", "c b"], [["good", "bad film"], ["bad", "a good film"]]
+    features = {k: v.numpy() for k, v in task.preprocessor(texts, choices).items()}
+    with torch.no_grad():
+        expected = theirs.eval()(
+            input_ids=torch.tensor(features["token_ids"].astype("int64")),
+            token_type_ids=torch.tensor(features["segment_ids"].astype("int64")),
+            attention_mask=torch.tensor(features["padding_mask"].astype("int64")),
+        ).logits
+    for same in (task, MultipleChoice.from_preset(tmp_path)):
+        np.testing.assert_allclose(logits_of(same, texts, choices), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (ROWS, [0, 0], r"3 texts and labels or weights of shape \(2,\)"),
+        (ROWS, [0, 1, 0], r"label of row 1 is .*which of its 1 choices"),
+        (ROWS, None, "`y` is missing"),
+        ([("a", [])], [0], r"choices of row 0 are \[\]; expected one string or more"),
+        ([("a", "b")], [0], "choices of row 0 are 'b'; expected a list"),
+        ([("a", ["b"]), "c"], [0, 0], "Row 1 is 'c'; expected a list of"),
+        ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
+        ({"choices": [["b"]]}, [0], "`text` is missing"),
+        ({"text": ["a"]}, [0], "Expected a list of"),
+        (np.array([[[99]]]), [0], "token_ids holds 99"),
+    ],
+)
+def test_misuse_is_explained(task, x, y, message):
+    with pytest.raises(ValueError, match=message):
+        task.evaluate(x, y)
