@@ -7,9 +7,13 @@ import dataclasses
 import re
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import flags
+
+from training import recipes
+
+Config = TypeVar("Config")
 
 _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
@@ -56,6 +60,31 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
         for field in dataclasses.fields(config_class)
         if flag_values[field.name].present
     }
+
+
+def define_program_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines `--recipe` besides a flag for every field of a program's config.
+
+    Called when the program runs, and not when it is imported: programs share the name.
+    """
+    description = "a file of training/recipes, without .py"
+    flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
+    define_flags(config, flag_values)
+
+
+def configuration(
+    config_class: type[Config], flag_values: flags.FlagValues = flags.FLAGS
+) -> Config:
+    """The values of the recipe that the command line gave, or the defaults, changed by its flags.
+
+    Raises:
+        ValueError: if there is no such recipe, it is for another program, or a value is wrong.
+    """
+    changes = given_flags(config_class, flag_values)
+    name = flag_values["recipe"].value
+    if not name:
+        return config_class(**changes)
+    return dataclasses.replace(recipes.load(name, config_class), **changes)
 
 
 def _field_texts(docstring: str) -> dict[str, str]:

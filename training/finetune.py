@@ -17,7 +17,6 @@ loss and metric (`seed_N/curves.png`), `results.json`, the answers to the test f
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import os
 import sys
@@ -25,36 +24,26 @@ from pathlib import Path
 from typing import Any
 
 import keras
-from absl import app, flags, logging
+from absl import app, logging
 
 from keras_bert import TextClassifier
-from training import config_flags, curves, finetuning, recipes, scores
+from training import config_flags, curves, finetuning, scores
 from training.finetune_config import FinetuneConfig, FinetuneData, read_data
 from training.labelled_text import LabelledText
 from training.pretrained import minilm_folder
-
-RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
 
 
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
     try:
-        config = configuration()
+        config = config_flags.configuration(FinetuneConfig)
         data = read_data(config)
     except (OSError, ValueError) as error:
         # What a user can mend needs no traceback.
         sys.exit(f"error: {error}")
     results = finetune(config, data)
     print(json.dumps(results["summary"], indent=2))
-
-
-def configuration() -> FinetuneConfig:
-    """The recipe's values, replaced by the flags that were given."""
-    changes = config_flags.given_flags(FinetuneConfig)
-    if not RECIPE.value:
-        return FinetuneConfig(**changes)
-    return dataclasses.replace(recipes.load(RECIPE.value, FinetuneConfig), **changes)
 
 
 def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
@@ -118,5 +107,5 @@ def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) ->
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(FinetuneConfig())
+    config_flags.define_program_flags(FinetuneConfig())
     app.run(main)

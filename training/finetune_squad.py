@@ -25,39 +25,29 @@ from pathlib import Path
 from typing import Any
 
 import keras
-from absl import app, flags, logging
+from absl import app, logging
 
 from keras_bert import QuestionAnswerer
 from keras_bert.data.question_rows import question_rows
 from keras_bert.data.squad import QuestionExample
 from keras_bert.tasks.answer_spans import AnswerSpans
-from training import config_flags, curves, finetuning, recipes, squad_scores
+from training import config_flags, curves, finetuning, squad_scores
 from training.pretrained import minilm_folder
 from training.squad_config import SquadConfig, SquadData, read_data
 from training.squad_scores import GoldQuestion
-
-RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
 
 
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
     try:
-        config = configuration()
+        config = config_flags.configuration(SquadConfig)
         data = read_data(config)
     except (OSError, ValueError) as error:
         # What a user can mend needs no traceback.
         sys.exit(f"error: {error}")
     results = finetune(config, data)
     print(json.dumps(results["summary"], indent=2))
-
-
-def configuration() -> SquadConfig:
-    """The recipe's values, replaced by the flags that were given."""
-    changes = config_flags.given_flags(SquadConfig)
-    if not RECIPE.value:
-        return SquadConfig(**changes)
-    return dataclasses.replace(recipes.load(RECIPE.value, SquadConfig), **changes)
 
 
 def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
@@ -239,5 +229,5 @@ def _finish(config: SquadConfig, data: SquadData, best: finetuning.Run, folder: 
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(SquadConfig())
+    config_flags.define_program_flags(SquadConfig())
     app.run(main)

@@ -18,7 +18,6 @@ text (`export/1`).
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -27,37 +26,27 @@ from typing import Any
 
 import keras
 import numpy as np
-from absl import app, flags, logging
+from absl import app, logging
 
 from keras_bert import TokenClassifier
-from keras_bert.data.conll import TaggedText, write_conll
+from keras_bert.data.conll import TaggedText
 from keras_bert.data.tagging import ragged_words
-from training import config_flags, curves, entity_scores, finetuning, recipes
+from training import config_flags, curves, entity_scores, finetuning, tagging_reports
 from training.pretrained import minilm_folder
 from training.tagging_config import TaggingConfig, TaggingData, model_inputs, read_data
-
-RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
 
 
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
     try:
-        config = configuration()
+        config = config_flags.configuration(TaggingConfig)
         data = read_data(config)
     except (OSError, ValueError) as error:
         # What a user can mend needs no traceback.
         sys.exit(f"error: {error}")
     results = finetune(config, data)
     print(json.dumps(results["summary"], indent=2))
-
-
-def configuration() -> TaggingConfig:
-    """The recipe's values, replaced by the flags that were given."""
-    changes = config_flags.given_flags(TaggingConfig)
-    if not RECIPE.value:
-        return TaggingConfig(**changes)
-    return dataclasses.replace(recipes.load(RECIPE.value, TaggingConfig), **changes)
 
 
 def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
@@ -134,27 +123,6 @@ def score_tagger(tagger: TokenClassifier, text: TaggedText, context: bool) -> di
     return entity_scores.tagging_scores(predicted_labels(tagger, text, context), text.labels)
 
 
-def report(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) -> dict[str, Any]:
-    """All scores of predictions: as `tagging_scores`, and of entities by type and strictly.
-
-    Args:
-        predictions: a label for each word.
-        text: the sentences and their labels.
-        scheme: of the labels, or keep where that is not known.
-    """
-    scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
-    if "f1" not in scores:
-        return scores
-    of_entities = entity_scores.entity_scores(predictions, text.labels)
-    logging.info("%s\n%s", text.path, entity_scores.table(of_entities))
-    scores["macro"] = of_entities.macro._asdict()
-    scores["by_type"] = {name: row._asdict() for name, row in of_entities.by_type.items()}
-    if scheme != "keep":
-        strict = entity_scores.entity_scores(predictions, text.labels, scheme)
-        scores["strict"] = strict.micro._asdict()
-    return scores
-
-
 def _finish(config: TaggingConfig, data: TaggingData, best: finetuning.Run, folder: Path) -> None:
     """What is done once, with the best model of all seeds."""
     tagger = keras.models.load_model(best.model_path)
@@ -162,11 +130,7 @@ def _finish(config: TaggingConfig, data: TaggingData, best: finetuning.Run, fold
         if text is None:
             continue
         predictions = predicted_labels(tagger, text, config.context)
-        write_conll(folder / f"{name}.conll", text, predictions)
-        if text.labels is not None:
-            finetuning.write_json(
-                report(predictions, text, config.scheme), folder / f"{name}_scores.json"
-            )
+        tagging_reports.write_report(folder, name, text, predictions, config.scheme)
     if config.export:
         target = folder / "export" / "1"
         tagger.export(target, overwrite=True)
@@ -174,5 +138,5 @@ def _finish(config: TaggingConfig, data: TaggingData, best: finetuning.Run, fold
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(TaggingConfig())
+    config_flags.define_program_flags(TaggingConfig())
     app.run(main)

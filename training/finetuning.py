@@ -148,7 +148,7 @@ def fit_and_evaluate(
 
     Args:
         model: the task.
-        x, y: what it trains on.
+        x, y: what it trains on; a dataset of batches has no y.
         config: what decides the run.
         evaluation: scores and keeps the model.
         seed: the run's.
@@ -161,7 +161,8 @@ def fit_and_evaluate(
     history = model.fit(
         x,
         y,
-        batch_size=config.batch_size // config.accumulation,
+        # Data that brings its labels comes in batches.
+        batch_size=None if y is None else config.batch_size // config.accumulation,
         epochs=config.epochs,
         callbacks=callbacks,
     )

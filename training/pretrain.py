@@ -31,7 +31,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from absl import app, flags, logging
+from absl import app, logging
 
 from keras_bert import Pretrainer
 from keras_bert.data import (
@@ -42,13 +42,12 @@ from keras_bert.data import (
     pretraining_examples,
 )
 from keras_bert.text import load_vocabulary
-from training import config_flags, model_flops, pretraining_run, recipes
+from training import config_flags, model_flops, pretraining_run
 from training.energy import energy_meter
 from training.pretrain_config import Phase, PretrainConfig
 from training.pretraining_text import dev_records, training_records, vocabulary_path
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
 
-RECIPE = flags.DEFINE_string("recipe", "", "a file of training/recipes, without .py")
 # Settings that change nothing of what is learned
 _NO_INFLUENCE = (
     "output_dir",
@@ -67,7 +66,7 @@ def main(arguments: list[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
     try:
-        results = pretrain(configuration())
+        results = pretrain(config_flags.configuration(PretrainConfig))
     except NotFiniteError as error:
         sys.exit(
             f"error: {error}; the last checkpoint is kept. A lower learning_rate or a longer "
@@ -77,14 +76,6 @@ def main(arguments: list[str]) -> None:
         # What a user can mend needs no traceback.
         sys.exit(f"error: {error}")
     print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
-
-
-def configuration() -> PretrainConfig:
-    """The recipe's values, replaced by the flags that were given."""
-    changes = config_flags.given_flags(PretrainConfig)
-    if not RECIPE.value:
-        return PretrainConfig(**changes)
-    return dataclasses.replace(recipes.load(RECIPE.value, PretrainConfig), **changes)
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
@@ -171,6 +162,7 @@ def _masker(config: PretrainConfig, tokens: tuple[str, ...], seed: int) -> Any:
         mask_selection_rate=config.masked_lm_probability,
         mask_token_rate=config.mask_token_rate,
         random_token_rate=config.random_token_rate,
+        random_special_tokens=config.random_special_tokens,
         max_predictions=config.max_predictions or None,
         seed=seed,
     )
@@ -341,5 +333,5 @@ def _be_deterministic() -> None:
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(PretrainConfig())
+    config_flags.define_program_flags(PretrainConfig())
     app.run(main)

@@ -4,7 +4,13 @@ import dataclasses
 import pytest
 from absl import flags
 
-from training.config_flags import define_flags, read_flags
+from training.config_flags import (
+    configuration,
+    define_flags,
+    define_program_flags,
+    read_flags,
+)
+from training.finetune_config import FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -39,3 +45,18 @@ def test_each_flag_is_explained_by_the_docstring():
     define_flags(Recipe(), values)
     assert values["name"].help == "What it is called."
     assert values["fast"].help == "Whether to hurry."
+
+
+def test_a_recipe_is_changed_by_the_flags_that_were_given():
+    def of(*arguments):
+        values = flags.FlagValues()
+        define_program_flags(FinetuneConfig(), values)
+        values(["program", *arguments])
+        return configuration(FinetuneConfig, values)
+
+    assert of("--epochs=7") == FinetuneConfig(epochs=7)
+    recipe = of("--recipe=minilm_sst2")
+    assert recipe.task == "sst2"
+    assert of("--recipe=minilm_sst2", "--epochs=7") == dataclasses.replace(recipe, epochs=7)
+    with pytest.raises(ValueError, match="no recipe 'x'"):
+        of("--recipe=x")
