@@ -26,7 +26,9 @@ def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
     """
     # LiteRT knows no new axis on a tensor whose shape it does not know.
     length = options.sequence_length if options.format == "litert" else None
-    specs = [tf.TensorSpec([None, length], tf.int32, name) for name in INPUT_NAMES]
+    # (batch, length), or (batch, choices, length)
+    outer = [None] * (len(task.input["token_ids"].shape) - 1)
+    specs = [tf.TensorSpec([*outer, length], tf.int32, name) for name in INPUT_NAMES]
 
     def logits(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         features = dict(zip(INPUT_NAMES, inputs, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from keras_bert.export.choice_signatures import choice_signatures
 from keras_bert.export.classifier_signatures import classifier_signatures
 from keras_bert.export.destination import NEW
 from keras_bert.export.ids_model import write_ids_model
@@ -15,6 +16,7 @@ from keras_bert.export.tagging_signatures import tagging_signatures
 
 # For each kind of task, what makes the functions of its SavedModel
 SIGNATURES = {
+    "multiple_choice": choice_signatures,
     "question_answerer": question_signatures,
     "text_classifier": classifier_signatures,
     "token_classifier": tagging_signatures,

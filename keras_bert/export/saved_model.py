@@ -27,7 +27,7 @@ def write_saved_model(
         folder: Where to; must not exist.
         options: What the SavedModel shall be.
         functions: A `tf.function` with its input signature for each signature; the inputs of
-            `serving_default` are strings `(batch,)`.
+            `serving_default` are strings `(batch,)`, or `(batch, several)`.
 
     Raises:
         ExportError: If a server could not run the model.
@@ -40,7 +40,7 @@ def write_saved_model(
         write_warm_up_requests(
             folder,
             signature=TEXT_SIGNATURE,
-            inputs=[spec.name for spec in functions[TEXT_SIGNATURE].input_signature],
+            inputs=functions[TEXT_SIGNATURE].input_signature,
             max_batch_size=options.max_batch_size,
             sequence_length=task.preprocessor.sequence_length,
         )

@@ -46,7 +46,7 @@ def write_warm_up_requests(
     folder: Path,
     *,
     signature: str,
-    inputs: Sequence[str],
+    inputs: Sequence[tf.TensorSpec],
     max_batch_size: int,
     sequence_length: int,
 ) -> None:
@@ -57,7 +57,7 @@ def write_warm_up_requests(
     Args:
         folder: Of the SavedModel.
         signature: The text signature's name.
-        inputs: The names of its inputs.
+        inputs: Its inputs: strings `(batch,)`, or `(batch, several)`.
         max_batch_size: As in `write_batching_parameters`.
         sequence_length: The longest row in tokens.
     """
@@ -72,6 +72,7 @@ def write_warm_up_requests(
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
             request.model_spec.signature_name = signature
-            for name in inputs:
-                request.inputs[name].CopyFrom(tf.make_tensor_proto(batch, tf.string))
+            for spec in inputs:
+                values = batch if spec.shape.rank == 1 else [[text, "another"] for text in batch]
+                request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(values, tf.string))
             writer.write(log.SerializeToString())
