@@ -19,6 +19,7 @@ def energy_meter(country: str) -> Iterator[Callable[[], tuple[float, float]]]:
 
     Raises:
         ImportError: if codecarbon is not installed.
+        ValueError: if the country is not known.
     """
     try:
         from codecarbon import OfflineEmissionsTracker
@@ -27,8 +28,11 @@ def energy_meter(country: str) -> Iterator[Callable[[], tuple[float, float]]]:
             "measure_energy needs codecarbon: install the extra `energy`, or codecarbon itself"
         ) from error
     tracker = OfflineEmissionsTracker(
-        country_iso_code=country, save_to_file=False, log_level="error", allow_multiple_runs=True
+        country_iso_code=country, output_methods=[], log_level="error", allow_multiple_runs=True
     )
+    tracker.start_task()
+    if not tracker.stop_task().country_name:
+        raise ValueError(f"country is {country!r}, expected an ISO code of three letters, as FRA")
     tracker.start_task()
 
     def since_last_call() -> tuple[float, float]:

@@ -59,6 +59,7 @@ class PretrainConfig(PretrainingDataConfig):
         masking_unit: what is masked: token, word or ngram; static masks stay as they are.
         mask_token_rate: share of the chosen tokens that becomes [MASK].
         random_token_rate: share of them that becomes another token.
+        random_special_tokens: whether that may be a special one, as with BERT and not with RoBERTa.
         packing: whether short rows share a row.
         batch_size: rows in an update.
         accumulation: batches that the gradients of an update are gathered from.
@@ -101,6 +102,7 @@ class PretrainConfig(PretrainingDataConfig):
     masking_unit: str = "token"
     mask_token_rate: float = 0.8
     random_token_rate: float = 0.1
+    random_special_tokens: bool = True
     packing: bool = False
     batch_size: int = 256
     accumulation: int = 1

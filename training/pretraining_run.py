@@ -186,7 +186,7 @@ class IntervalReport(keras.callbacks.Callback):
         rate = self.interval / seconds
         record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
         record["flops_per_second"] = rate * self.workload.flops
-        record["share_of_peak"] = round(rate * self.workload.flops / self.peak, 4)
+        record["share_of_peak"] = round(rate * self.workload.flops / self.peak, 6)
         record |= self._energy_record()
         if self.dev is not None:
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT base as the paper pre-trained it: 90 % of a million updates at length 128, then 512.
+
+    python -m training.pretrain --recipe=bert_base --input_files=DIR --vocabulary=FILE
+
+The paper's text is Wikipedia and BooksCorpus, a sentence a line; its 256 rows of 512 tokens in an
+update want several accelerators, or `--accumulation=8` on one. Not run here.
+
+Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
+"""
+
+from training.pretrain_config import PretrainConfig
+
+CONFIG = PretrainConfig(
+    output_dir="runs/bert_base",
+    model="bert_base_uncased",
+    kind="next_sentence",
+    phases=("128:0.9", "512:0.1"),
+    batch_size=256,
+    num_steps=1_000_000,
+    warmup_steps=10_000,
+    optimizer="adam_weight_decay",
+    learning_rate=1e-4,
+    weight_decay=0.01,
+    interval=1000,
+)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT small on one GPU, on text of your own: packed rows, whole words, no second objective.
+
+    python -m training.pretrain --recipe=bert_small_gpu --input_files=DIR
+
+Makes its vocabulary too. Not run here, for want of a GPU with TensorFlow, which reads the records.
+"""
+
+from training.pretrain_config import PretrainConfig
+
+CONFIG = PretrainConfig(
+    output_dir="runs/bert_small_gpu",
+    vocabulary_size=30522,
+    format="paragraphs",
+    model="bert_small_uncased",
+    kind="document_sentences",
+    duplicate_factor=1,
+    packing=True,
+    masking_unit="word",
+    phases=("256:1",),
+    batch_size=256,
+    accumulation=2,
+    num_steps=125_000,
+    warmup_steps=5_000,
+    optimizer="adamw",
+    learning_rate=5e-4,
+    steps_per_execution=10,
+    interval=1000,
+)

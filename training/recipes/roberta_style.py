@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT base trained as RoBERTa was: masks drawn anew, full sentences, no second objective.
+
+    python -m training.pretrain --recipe=roberta_style --input_files=DIR --vocabulary=FILE
+
+An update is 8,192 rows of 512 tokens, gathered from 256 batches of 32, which one large accelerator
+holds. BERT's own WordPiece vocabulary takes the place of RoBERTa's byte pairs. Not run here.
+
+Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
+"""
+
+from training.pretrain_config import PretrainConfig
+
+CONFIG = PretrainConfig(
+    output_dir="runs/roberta_style",
+    model="bert_base_uncased",
+    kind="full_sentences",
+    duplicate_factor=1,
+    random_special_tokens=False,
+    phases=("512:1",),
+    batch_size=8192,
+    accumulation=256,
+    num_steps=500_000,
+    warmup_steps=24_000,
+    optimizer="adamw",
+    learning_rate=6e-4,
+    weight_decay=0.01,
+    beta_2=0.98,
+    epsilon=1e-6,
+    clip_norm=0.0,
+    interval=500,
+)
