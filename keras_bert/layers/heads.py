@@ -119,6 +119,7 @@ class ClassificationHead(keras.layers.Layer):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.seed_generator = keras.random.SeedGenerator()
+        self.supports_masking = True  # Recurrent layers hand their mask on
 
     def build(self, input_shape: Any) -> None:
         self.dense = keras.layers.Dense(

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The feature-based program at miniature size, and the features it keeps."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
+from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training import feature_tagging, recipes  # noqa: E402
+from training.feature_batches import FeatureBatches  # noqa: E402
+from training.feature_tagging_config import FeatureTaggingConfig  # noqa: E402
+from training.tagging_config import read_data  # noqa: E402
+from training.word_features import ROWS, WordFeatures  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "##e", "sings", "in", "rome", "."]
+WORDS = [["Ann", "sings", "in", "Rome"], ["Anne"], ["."] * 9]
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preset")
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=4,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+        initializer_range=0.3,
+    )
+    preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 8)
+    TokenClassifier(Backbone(config), 2, preprocessor).save_to_preset(folder)
+    return str(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
+@pytest.mark.parametrize("row", ["embeddings", "weighted_last_4"])
+def test_features_are_the_hidden_states_of_first_pieces(preset, tmp_path, row):
+    features_of = WordFeatures(preset, row, tmp_path, sequence_length=8, batch_size=2)
+    features = features_of(WORDS)
+    assert isinstance(features, np.memmap)
+    assert features.shape == (14, {"embeddings": 1}.get(row, 4), 8)
+    backbone = Backbone.from_preset(preset)
+    backbone = Backbone(backbone.config, output_hidden_states=True)
+    backbone.set_weights(Backbone.from_preset(preset).get_weights())
+    states = backbone(features_of.preprocessor([["Anne"]]))["hidden_states"][ROWS[row][0]]
+    expected = [keras.ops.convert_to_numpy(state)[0, 1] for state in states]
+    np.testing.assert_allclose(features[4], expected, atol=1e-5)
+
+
+def test_features_are_computed_once(preset, tmp_path, monkeypatch):
+    first = WordFeatures(preset, "last", tmp_path, sequence_length=8)(WORDS)
+    (file,) = tmp_path.iterdir()
+    again = WordFeatures(preset, "last", tmp_path, sequence_length=8)
+    monkeypatch.setattr(again, "_write", None)
+    np.testing.assert_array_equal(again(WORDS), first)
+    for row, length in (("last", 16), ("second_to_last", 8)):
+        WordFeatures(preset, row, tmp_path, sequence_length=length)(WORDS)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert file in set(tmp_path.iterdir())
+
+
+@pytest.mark.backend_independent
+def test_every_sentence_is_in_one_batch():
+    lengths = [3, 0, 17, 5, 5, 1, 9]
+    features = np.arange(sum(lengths), dtype="float32")[:, None, None]
+    labels = np.arange(sum(lengths), dtype="int32")
+    labels[0] = -1
+    batches = FeatureBatches(features, lengths, 3, labels, seed=1)
+    assert len(batches) == 3
+    for _ in range(2):
+        seen = [batches.rows(index) for index in range(3)]
+        assert sorted(np.concatenate(seen)) == list(range(7))
+        for inputs, targets, weights in (batches[index] for index in range(3)):
+            mask = inputs["padding_mask"]
+            assert mask.shape[1] in (16, 17)
+            values = inputs["features"][..., 0, 0]
+            np.testing.assert_array_equal(weights, mask & (values != 0))
+            np.testing.assert_array_equal(targets, values)
+        batches.on_epoch_end()
+
+
+def test_a_recipe_runs_two_steps(preset, tmp_path):
+    path = tmp_path / "train.conll"
+    path.write_text("-DOCSTART- O\n\nAnne I-PER\nsings O\n\nin O\nRome I-LOC\n\n" * 4)
+    config = dataclasses.replace(
+        recipes.load("conll_features", FeatureTaggingConfig),
+        data_dir=str(tmp_path),
+        train_file=path.name,
+        dev_file=path.name,
+        test_file=path.name,
+        preset=preset,
+        features="weighted_all",
+        cache_dir=str(tmp_path / "features"),
+        sequence_length=8,
+        precision="float32",
+        lstm_units=6,
+        epochs=1,
+        batch_size=4,
+        num_seeds=1,
+        output_dir=str(tmp_path / "run"),
+    )
+    data = read_data(config)
+    results = feature_tagging.train_all(config, data)
+    folder = tmp_path / "run"
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
+    assert read_conll(folder / "test.conll").words == data.test.words
+    scores = json.loads((folder / "dev_scores.json").read_text())
+    assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": "first"}, "features is 'first', expected one of embeddings"),
+        ({"lstm_units": 0}, "lstm_units is 0"),
+        ({"scheme": "x"}, "scheme is 'x'"),
+        ({"warmup": 2.0}, "warmup is 2.0"),
+    ],
+)
+def test_bad_values_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        FeatureTaggingConfig(**changes)

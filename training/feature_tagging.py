@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a BiLSTM tagger on features of a frozen encoder: the paper's feature-based approach.
+
+    python -m training.feature_tagging --recipe=conll_features --data_dir=DIR --features=last
+
+The encoder runs over each sentence once: the features of its words are kept in `cache_dir`. Then
+two layers of bidirectional LSTM and a classifier are trained on them. It writes into `output_dir`:
+for each seed the best model (`seed_N/model.keras`) and the curves of loss and score
+(`seed_N/curves.png`); `results.json`; and of the best seed the tagged development and test
+sentences (`dev.conll`, `test.conll`) with their scores by type (`dev_scores.json`,
+`test_scores.json`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import app, logging
+
+from keras_bert.data.conll import TaggedText
+from keras_bert.models.feature_tagger import feature_tagger
+from keras_bert.tasks.class_labels import class_ids
+from training import config_flags, curves, entity_scores, finetuning, tagging_reports
+from training.feature_batches import FeatureBatches, predicted_ids
+from training.feature_tagging_config import FeatureTaggingConfig
+from training.pretrained import minilm_folder
+from training.tagging_config import TaggingData, model_inputs, read_data
+from training.word_features import WordFeatures
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        config = config_flags.configuration(FeatureTaggingConfig)
+        data = read_data(config)
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    results = train_all(config, data)
+    print(json.dumps(results["summary"], indent=2))
+
+
+def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]:
+    """Computes the features, trains every seed, writes what came of it, returns the results.
+
+    Args:
+        config: what to do.
+        data: what `read_data` read.
+
+    Returns:
+        What `results.json` holds, as for `finetune_tagging`.
+    """
+    preset = config.preset or os.fspath(minilm_folder())
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    features_of = WordFeatures(
+        preset,
+        config.features,
+        config.cache_dir,
+        sequence_length=config.sequence_length,
+        dtype=finetuning.resolve_precision(config.precision),
+    )
+    texts = {"train": data.train, "dev": data.dev, "test": data.test}
+    features = {
+        name: features_of(model_inputs(text, text.words, config.context))
+        for name, text in texts.items()
+        if text is not None
+    }
+    runs = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        logging.info("seed %d", seed)
+        run = train(config, data, features, seed, mix=features_of.mix)
+        title = f"{Path(config.train_file).name}, {config.features}, seed {seed}"
+        path = folder / f"seed_{seed}" / "curves.png"
+        curves.plot_curves(path, run.history, run.evaluations, title=title)
+        runs.append(run)
+    results = finetuning.results_of(config, runs)
+    finetuning.write_json(results, folder / "results.json")
+    best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
+    model = keras.models.load_model(best.model_path)
+    for name in features.keys() - {"train"}:
+        predictions = predicted_labels(model, features[name], texts[name], data.class_names)
+        tagging_reports.write_report(folder, name, texts[name], predictions, config.scheme)
+    return results
+
+
+def train(
+    config: FeatureTaggingConfig,
+    data: TaggingData,
+    features: dict[str, np.ndarray],
+    seed: int,
+    *,
+    mix: bool,
+) -> finetuning.Run:
+    """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    keras.utils.set_random_seed(seed)
+    folder = Path(config.output_dir) / f"seed_{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = feature_tagger(
+        *features["train"].shape[1:],
+        len(data.class_names),
+        mix=mix,
+        num_layers=config.lstm_layers,
+        units=config.lstm_units,
+        dropout=config.dropout,
+    )
+    model.compile(
+        finetuning.make_optimizer(config, len(data.train)),
+        keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        ),
+        weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+    )
+    labels = [label for sentence in data.train.labels or () for label in sentence]
+    batches = FeatureBatches(
+        features["train"],
+        [len(sentence) for sentence in data.train.words],
+        config.batch_size,
+        class_ids(labels, data.class_names, len(data.class_names)),
+        seed,
+    )
+
+    def score(model: keras.Model) -> finetuning.DevScores:
+        predictions = predicted_labels(model, features["dev"], data.dev, data.class_names)
+        return {"dev": entity_scores.tagging_scores(predictions, data.dev.labels)}
+
+    evaluation = finetuning.DevEvaluation(
+        score, folder / "model.keras", config.patience, entity_scores.selection_score
+    )
+    return finetuning.fit_and_evaluate(
+        model, batches, None, config, evaluation, seed, num_rows=len(data.train)
+    )
+
+
+def predicted_labels(
+    model: keras.Model, features: np.ndarray, text: TaggedText, class_names: tuple[str, ...]
+) -> list[list[str]]:
+    """A label for each word of each sentence."""
+    answers = predicted_ids(model, features, [len(sentence) for sentence in text.words])
+    return [[class_names[index] for index in sentence] for sentence in answers]
+
+
+if __name__ == "__main__":
+    config_flags.define_program_flags(FeatureTaggingConfig())
+    app.run(main)
