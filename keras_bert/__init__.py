@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_bert import metrics, optimizers
+    from keras_bert import losses, metrics, optimizers
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
     from keras_bert.tasks.masked_lm import MaskedLM
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.pretrainer import Pretrainer
     from keras_bert.tasks.question_answerer import QuestionAnswerer
     from keras_bert.tasks.text_classifier import TextClassifier
+    from keras_bert.tasks.text_embedder import TextEmbedder
     from keras_bert.tasks.token_classifier import TokenClassifier
     from keras_bert.text.wordpiece import WordPieceTokenizer
 
@@ -31,11 +32,13 @@ _HOMES = {
     "Pretrainer": "keras_bert.tasks.pretrainer",
     "QuestionAnswerer": "keras_bert.tasks.question_answerer",
     "TextClassifier": "keras_bert.tasks.text_classifier",
+    "TextEmbedder": "keras_bert.tasks.text_embedder",
     "TokenClassifier": "keras_bert.tasks.token_classifier",
     "WordPieceTokenizer": "keras_bert.text.wordpiece",
 }
 _MODULES = (
-    "checkpoints", "data", "export", "layers", "metrics", "models", "ops", "optimizers", "text",
+    "checkpoints", "data", "export", "layers", "losses", "metrics", "models", "ops", "optimizers",
+    "text",
 )  # fmt: skip
 
 __all__ = [
@@ -47,8 +50,10 @@ __all__ = [
     "Pretrainer",
     "QuestionAnswerer",
     "TextClassifier",
+    "TextEmbedder",
     "TokenClassifier",
     "WordPieceTokenizer",
+    "losses",
     "metrics",
     "optimizers",
 ]

@@ -5,6 +5,7 @@ from keras_bert.export.errors import ExportError
 from keras_bert.export.multiple_choice import export_multiple_choice
 from keras_bert.export.question_answerer import export_question_answerer
 from keras_bert.export.text_classifier import export_text_classifier
+from keras_bert.export.text_embedder import export_text_embedder
 from keras_bert.export.token_classifier import export_token_classifier
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "export_multiple_choice",
     "export_question_answerer",
     "export_text_classifier",
+    "export_text_embedder",
     "export_token_classifier",
 ]

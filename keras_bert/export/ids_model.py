@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.export.embedding_signatures import OUTPUT
 from keras_bert.export.job import ExportOptions
 from keras_bert.export.saved_model import save_signatures
 from keras_bert.models.inputs import INPUT_NAMES
@@ -34,7 +35,8 @@ def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
         features = dict(zip(INPUT_NAMES, inputs, strict=True))
         features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
         outputs = task(features, training=False)
-        return dict(outputs) if isinstance(outputs, dict) else {"logits": outputs}
+        name = OUTPUT if options.kind == "text_embedder" else "logits"
+        return dict(outputs) if isinstance(outputs, dict) else {name: outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)
     _WRITERS[options.format](function, specs, path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from keras_bert.export.choice_signatures import choice_signatures
 from keras_bert.export.classifier_signatures import classifier_signatures
 from keras_bert.export.destination import NEW
+from keras_bert.export.embedding_signatures import embedding_signatures
 from keras_bert.export.ids_model import write_ids_model
 from keras_bert.export.job import read_options, read_task
 from keras_bert.export.question_signatures import question_signatures
@@ -19,6 +20,7 @@ SIGNATURES = {
     "multiple_choice": choice_signatures,
     "question_answerer": question_signatures,
     "text_classifier": classifier_signatures,
+    "text_embedder": embedding_signatures,
     "token_classifier": tagging_signatures,
 }
 

@@ -6,6 +6,7 @@ from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.pretrainer import Pretrainer
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.text_classifier import TextClassifier
+from keras_bert.tasks.text_embedder import TextEmbedder
 from keras_bert.tasks.token_classifier import TokenClassifier
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "Pretrainer",
     "QuestionAnswerer",
     "TextClassifier",
+    "TextEmbedder",
     "TokenClassifier",
 ]

@@ -66,7 +66,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
 def _checked(choices: Any, row: int) -> list[str]:
     if isinstance(choices, str) or not hasattr(choices, "__iter__"):
         raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
-    choices = list(choices)
-    if not choices or not all(isinstance(choice, str) for choice in choices):
+    own: list[str] = list(choices)
+    if not own or not all(isinstance(choice, str) for choice in own):
         raise ValueError(f"The choices of row {row} are {choices!r}; expected one string or more.")
-    return choices
+    return own

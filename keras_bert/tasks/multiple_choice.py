@@ -130,7 +130,7 @@ class MultipleChoice(Task):
                 not fit; the message names the file and the tensor.
         """
 
-        def make_task(backbone: Backbone, _: int, preprocessor: Any, **options: Any) -> Self:
+        def make_task(backbone: Backbone, _: int, preprocessor: Any, **options: Any) -> Any:
             return cls(backbone, preprocessor, dropout=options["dropout"])
 
         task: Self = classifier_from_preset(

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One vector for a text, of the vectors of its tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+POOLINGS = ("mean", "cls")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SentencePooling(keras.layers.Layer):
+    """The mean of the real tokens, or the first one, in float32.
+
+    Args:
+        pooling: `mean` or `cls`.
+        normalize: Whether vectors are divided by their length, so that their products are cosines.
+
+    Call arguments:
+        inputs: `(batch, length, hidden)`.
+        padding_mask: Boolean `(batch, length)`, False at padding; `None` for none.
+
+    Output shape:
+        `(batch, hidden)`, float32.
+
+    Reference:
+        [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
+    """
+
+    def __init__(self, pooling: str = "mean", normalize: bool = True, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.pooling = pooling
+        self.normalize = normalize
+
+    def call(self, inputs: Any, padding_mask: Any = None) -> Any:
+        vectors = self._pool(inputs, padding_mask)
+        if not self.normalize:
+            return vectors
+        length = ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True))
+        return vectors / ops.maximum(length, 1e-12)
+
+    def _pool(self, inputs: Any, padding_mask: Any) -> Any:
+        if self.pooling == "cls":
+            return inputs[:, 0]
+        if padding_mask is None:
+            return ops.mean(inputs, axis=1)
+        is_real = ops.cast(padding_mask, "float32")[:, :, None]
+        # A row without a single token has a vector of zeros.
+        return ops.sum(inputs * is_real, axis=1) / ops.maximum(ops.sum(is_real, axis=1), 1e-9)
+
+    def compute_output_spec(self, inputs: Any, padding_mask: Any = None) -> keras.KerasTensor:
+        return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "pooling": self.pooling,
+            "normalize": self.normalize,
+        }

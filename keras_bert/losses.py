@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses that Keras has not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.ops.masked_score import masked_score
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class InBatchNegatives(keras.losses.Loss):
+    """The cross-entropy of finding a vector's partner among those of all pairs in a batch.
+
+    Args:
+        scale: What the products of vectors are multiplied by; of normalised ones, the inverse of
+            the temperature.
+        symmetric: Whether the first vector of a pair is also looked for among the first ones. If
+            not, each pair counts the one way, from its first vector to its second.
+        reduction, name, dtype: As in Keras.
+
+    Call arguments:
+        y_true: int `(2 * pairs,)`: which pair a row belongs to, -1 for a row that only fills the
+            batch up, which is no candidate. Rows of one number are no negatives to one another.
+        y_pred: Vectors `(2 * pairs, dim)`, the two of a pair behind one another.
+
+    Returns:
+        Before the reduction, `(2 * pairs,)`: the loss of each pair twice, or with `symmetric` that
+        of each of its vectors.
+
+    Example:
+
+    >>> loss = keras_bert.losses.InBatchNegatives(scale=1.0)
+    >>> vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> round(float(loss(np.array([0, 0, 1, 1]), vectors)), 4)  # log(1 + exp(-1))
+    0.3133
+
+    Reference:
+        [Efficient Natural Language Response Suggestion](https://arxiv.org/abs/1705.00652),
+        section 4.4; [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+    """
+
+    def __init__(
+        self,
+        scale: float = 20.0,
+        symmetric: bool = False,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "in_batch_negatives",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.scale = scale
+        self.symmetric = symmetric
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        scores = self.scale * partner_scores(y_true, y_pred)
+        forward = _diagonal_cross_entropy(scores)
+        backward = _diagonal_cross_entropy(ops.transpose(scores)) if self.symmetric else forward
+        # (pairs, 2) -> (2 * pairs,)
+        return ops.reshape(ops.stack([forward, backward], axis=1), (-1,))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
+
+
+def partner_scores(y_true: Any, y_pred: Any) -> Any:
+    """The products of first and second vectors, `(pairs, pairs)`; far below where one is masked.
+
+    Args:
+        y_true, y_pred: As in `InBatchNegatives`.
+    """
+    # (2 * pairs, dim) -> (pairs, 2, dim)
+    pairs = ops.reshape(y_pred, (-1, 2, y_pred.shape[-1]))
+    numbers = ops.cast(ops.reshape(y_true, (-1, 2))[:, 0], "int32")
+    scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
+    same = ops.equal(numbers[:, None], numbers)
+    is_negative = ops.logical_and(ops.logical_not(same), numbers >= 0)
+    places = ops.arange(ops.shape(scores)[0])
+    is_partner = ops.equal(places[:, None], places)
+    low = masked_score(keras.backend.standardize_dtype(scores.dtype))
+    return ops.where(ops.logical_or(is_partner, is_negative), scores, low)
+
+
+def _diagonal_cross_entropy(scores: Any) -> Any:
+    """`(pairs,)` of scores `(pairs, pairs)` whose diagonal holds the right ones."""
+    return ops.logsumexp(scores, axis=1) - ops.diagonal(scores)

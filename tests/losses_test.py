@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The in-batch-negatives loss against a statement of it in NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.losses import InBatchNegatives
+
+VECTORS = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
+
+
+def cross_entropies(first, second, scale):
+    scores = scale * first @ second.T
+    return np.log(np.exp(scores).sum(1)) - np.diag(scores)
+
+
+def value(loss, numbers, vectors=VECTORS, **arguments):
+    tensors = (keras.ops.convert_to_tensor(np.asarray(part)) for part in (numbers, vectors))
+    return float(keras.ops.convert_to_numpy(loss(*tensors, **arguments)))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_it_is_the_cross_entropy_of_finding_the_partner(symmetric):
+    first, second = VECTORS[::2], VECTORS[1::2]
+    expected = cross_entropies(first, second, 2.0)
+    if symmetric:
+        expected = (expected + cross_entropies(second, first, 2.0)) / 2
+    loss = InBatchNegatives(2.0, symmetric)
+    assert value(loss, np.repeat(np.arange(4), 2)) == pytest.approx(expected.mean(), rel=1e-5)
+
+
+def test_filler_is_neither_asked_for_nor_a_candidate():
+    loss = InBatchNegatives(2.0)
+    expected = value(loss, [0, 0, 1, 1, 2, 2], VECTORS[:6])
+    weights = np.array([1, 1, 1, 1, 1, 1, 0, 0], "float32")
+    filled = value(loss, [0, 0, 1, 1, 2, 2, -1, -1], sample_weight=weights)
+    assert filled == pytest.approx(expected, rel=1e-5)
+
+
+def test_pairs_of_one_number_are_no_negatives_to_one_another():
+    first, second = VECTORS[::2], VECTORS[1::2]
+    scores = first @ second.T
+    scores[0, 3] = scores[3, 0] = -np.inf
+    expected = (np.log(np.exp(scores).sum(1)) - np.diag(scores)).mean()
+    assert value(InBatchNegatives(1.0), [5, 5, 1, 1, 2, 2, 5, 5]) == pytest.approx(
+        expected, rel=1e-5
+    )
+
+
+def test_it_comes_back_from_its_config():
+    loss = InBatchNegatives(7.0, True)
+    same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert (same.scale, same.symmetric, same.reduction) == (7.0, True, "mean_with_sample_weight")

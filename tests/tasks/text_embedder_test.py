@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
+from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.models.small_backbone import random_weights  # noqa: E402
+
+COLOURS = ["red", "green", "blue", "white", "black", "grey"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLOURS]
+TEXTS = ["a red b", "green", "b b a blue white", "a"]
+
+
+def make_embedder(**arguments):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=16,
+        initializer_range=0.3,
+    )
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
+    embedder = TextEmbedder(Backbone(config), preprocessor, **arguments)
+    random_weights(embedder)
+    return embedder
+
+
+def vectors_of(embedder, texts=TEXTS):
+    """The same as `embed`, without a pipeline."""
+    features = {k: v.numpy() for k, v in embedder.preprocessor(texts).items()}
+    return keras.ops.convert_to_numpy(embedder(features))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_are_of_the_real_tokens(pooling, normalize):
+    embedder = make_embedder(pooling=pooling, normalize=normalize)
+    vectors = vectors_of(embedder)
+    assert vectors.dtype == np.float32
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        ids = embedder.preprocessor(text)["token_ids"].numpy()[None]
+        tokens = keras.ops.convert_to_numpy(embedder.backbone(ids)["sequence_output"])[0]
+        expected = tokens.mean(0) if pooling == "mean" else tokens[0]
+        expected = expected / np.linalg.norm(expected) if normalize else expected
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(embedder(ids))[0], expected, atol=1e-5
+        )
+
+
+def test_embed_takes_text_in_order():
+    embedder = make_embedder()
+    np.testing.assert_allclose(embedder.embed(TEXTS, batch_size=2), vectors_of(embedder), atol=1e-5)
+    assert embedder.embed("a").shape == (16,)
+    with pytest.raises(ValueError, match="Received pairs"):
+        embedder.embed([("a", "b")])
+
+
+def test_pairs_come_nearer_and_models_come_back(tmp_path):
+    keras.utils.set_random_seed(0)
+    embedder = make_embedder()
+    embedder.compile(AdamW(2e-2))
+    pairs = [(f"a {colour}", f"b b {colour}") for colour in COLOURS]
+    history = embedder.fit(pairs, batch_size=4, epochs=16, verbose=0).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    first, second = (vectors_of(embedder, list(column)) for column in zip(*pairs, strict=True))
+    assert (np.argmax(first @ second.T, axis=1) == np.arange(6)).all()
+    embedder.save(tmp_path / "embedder.keras")
+    embedder.save_to_preset(tmp_path / "preset")
+    for same in (
+        keras.saving.load_model(tmp_path / "embedder.keras"),
+        TextEmbedder.from_preset(tmp_path / "preset"),
+    ):
+        np.testing.assert_allclose(vectors_of(same), vectors_of(embedder), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (["a", "b"], None, "received single ones"),
+        ([("a", "b")], [1], "without labels"),
+    ],
+)
+def test_what_it_does_not_learn_from_is_explained(x, y, message):
+    with pytest.raises(ValueError, match=message):
+        make_embedder().fit(x, y)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_wrong_pooling_is_refused(causal):
+    backbone = Backbone(BertConfig(num_layers=1, hidden_dim=8, num_heads=2, causal=causal))
+    with pytest.raises(ValueError, match="pooling is 'cls'" if causal else "one of mean, cls"):
+        TextEmbedder(backbone, pooling="cls" if causal else "max")
+
+
+def sentence_transformers_folder(embedder, folder, **modes):
+    checkpoints.save_hugging_face(embedder.backbone, folder, vocabulary=TOKENS)
+    (folder / "1_Pooling").mkdir()
+    modes = {"pooling_mode_mean_tokens": False, **modes}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    (folder / "modules.json").write_text(json.dumps([{"path": "1_Pooling"}]))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+
+
+def test_a_folder_of_sentence_transformers_says_how(tmp_path):
+    embedder = make_embedder(pooling="cls", normalize=False)
+    sentence_transformers_folder(embedder, tmp_path, pooling_mode_cls_token=True)
+    same = TextEmbedder.from_preset(tmp_path)
+    assert (same.pooling, same.normalize) == ("cls", False)
+    assert same.preprocessor.sequence_length == 8
+    np.testing.assert_allclose(vectors_of(same), vectors_of(embedder), atol=1e-6)
+    other = TextEmbedder.from_preset(tmp_path, pooling="mean", normalize=True, sequence_length=9)
+    assert (other.pooling, other.normalize) == ("mean", True)
+    assert other.preprocessor.sequence_length == 9
+
+
+def test_a_pooling_that_is_not_ours_is_named(tmp_path):
+    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_max_tokens=True)
+    with pytest.raises(CheckpointError, match="the modes are pooling_mode_max_tokens; expected"):
+        TextEmbedder.from_preset(tmp_path)
+
+
+def test_vectors_of_minilm_equal_those_of_transformers():
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from training.pretrained import minilm_folder
+
+    try:
+        folder = minilm_folder()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    texts = ["A man is eating.", "Sie isst.", "naïve café? No: 3 cafés " * 3]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        tokens = model(**batch).last_hidden_state
+    mask = batch["attention_mask"][:, :, None].float()
+    expected = torch.nn.functional.normalize((tokens * mask).sum(1) / mask.sum(1), dim=1)
+    embedder = TextEmbedder.from_preset(folder)
+    assert (embedder.pooling, embedder.normalize) == ("mean", True)
+    assert embedder.preprocessor.sequence_length == 256
+    np.testing.assert_allclose(vectors_of(embedder, texts), expected.numpy(), atol=1e-5)
+
+
+def test_it_is_exported(tmp_path):
+    pytest.importorskip("tensorflow_text")
+    embedder = make_embedder()
+    embedder.export(tmp_path / "1", warm_up=False)
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    expected = vectors_of(embedder)
+    served = signatures["serving_default"](text=tf.constant(TEXTS))["embedding"]
+    np.testing.assert_allclose(served.numpy(), expected, atol=1e-5)
+    ids = embedder.preprocessor(TEXTS)["token_ids"]
+    served = signatures["serve_ids"](token_ids=ids)["embedding"]
+    np.testing.assert_allclose(served.numpy(), expected, atol=1e-5)
