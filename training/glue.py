@@ -165,6 +165,8 @@ def find_task(name: str) -> GlueTask:
     Raises:
         ValueError: If there is no such task.
     """
+    if name == "all":
+        raise ValueError("all of GLUE is what python -m training.finetune_glue does")
     key = name.lower().replace("-", "").replace("_", "")
     if key not in TASKS:
         raise ValueError(f"no GLUE task {name!r}, expected one of {', '.join(TASKS)}")
@@ -212,6 +214,21 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
         on_bad_row="skip",
     )
     return dataclasses.replace(data, class_names=task.class_names)
+
+
+def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabelledText | None:
+    """The diagnostic set, which a classifier of MNLI answers; `None` where it is not there.
+
+    Looked for under the names that it has in the downloads: `AX/test.tsv`,
+    `diagnostic/diagnostic.tsv` and `MNLI/diagnostic.tsv`.
+    """
+    for name in ("AX/test.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv"):
+        path = Path(data_dir) / name
+        if path.exists():
+            return read_labelled_text(
+                path, text="sentence1", text_pair="sentence2", label=None, header=True
+            )
+    return None
 
 
 def _split_path(data_dir: Path, task: GlueTask, split: str) -> Path:

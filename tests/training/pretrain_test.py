@@ -60,10 +60,9 @@ def corpus(tmp_path_factory):
 def config(corpus, folder, **changes):
     return PretrainConfig(
         input_files=("train.txt",),
-        dev_files=("dev.txt",),
         data_dir=str(corpus),
         output_dir=str(folder),
-        **{**OPTIONS, **changes},
+        **{"dev_files": ("dev.txt",), **OPTIONS, **changes},
     )
 
 
@@ -143,7 +142,8 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
-    exploding = config(corpus, tmp_path, learning_rate=1e30, clip_norm=0.0, warmup_steps=0)
+    changes = {"learning_rate": 1e30, "clip_norm": 0.0, "warmup_steps": 0}
+    exploding = config(corpus, tmp_path, phases=("16:1",), dev_files=(), **changes)
     with pytest.raises(NotFiniteError, match=r"in step [2-5]$"):
         pretrain(exploding)
     assert not list(tmp_path.glob("checkpoints/*"))
@@ -162,7 +162,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
 def test_the_other_ways_to_pretrain(corpus, tmp_path, changes):
     if keras.backend.backend() == "torch":
         changes = {name: value for name, value in changes.items() if name != "jit"}
-    short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, **changes}
+    short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, "dev_files": (), **changes}
     results = pretrain(config(corpus, tmp_path, **short))
     assert results["last"]["step"] == 4
     assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
@@ -170,7 +170,7 @@ def test_the_other_ways_to_pretrain(corpus, tmp_path, changes):
 
 def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     preset = str(finished[0] / "preset")
-    short = {"phases": ("16:1",), "num_steps": 2, "warmup_steps": 0, "interval": 2}
+    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": ()}
     results = pretrain(config(corpus, tmp_path, init_preset=preset, **short))
     assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
     assert (tmp_path / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GLUE over a grid at miniature size, with a network of random weights."""
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training.finetune_glue import (  # noqa: E402
+    FinetuneGlueConfig,
+    TaskResult,
+    finetune_glue,
+    format_table,
+)
+from training.glue import find_task  # noqa: E402
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+
+
+@pytest.fixture
+def preset(tmp_path):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=32,
+    )
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=32)
+    TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
+    return str(tmp_path / "preset")
+
+
+def rows(header, line, count=8):
+    return "\n".join([header, *(line.format(n, n % 2) for n in range(count))]) + "\n"
+
+
+def write_rte(folder):
+    (folder / "RTE").mkdir(parents=True)
+    header, line = "index\tsentence1\tsentence2\tlabel", "{0}\ta cat\ta dog\t"
+    for split in ("train", "dev"):
+        text = rows(header, line + "{1}").replace("\t0\n", "\tentailment\n")
+        (folder / "RTE" / f"{split}.tsv").write_text(text.replace("\t1\n", "\tnot_entailment\n"))
+    (folder / "RTE" / "test.tsv").write_text(rows(header[:-6], line[:-1], 5))
+
+
+def test_a_grid_a_table_and_a_submission(tmp_path, preset):
+    write_rte(tmp_path / "glue")
+    config = FinetuneGlueConfig(
+        data_dir=str(tmp_path / "glue"),
+        preset=preset,
+        learning_rates=("1e-3", "1e-4"),
+        epochs=1,
+        sequence_length=16,
+        output_dir=str(tmp_path / "runs"),
+    )
+    results = finetune_glue(config)
+    assert set(results) == {"rte"}
+    submission = (tmp_path / "runs" / "submission" / "RTE.tsv").read_text().splitlines()
+    assert submission[0] == "index\tprediction"
+    assert [line.split("\t")[0] for line in submission[1:]] == ["0", "1", "2", "3", "4"]
+    assert {line.split("\t")[1] for line in submission[1:]} <= {"entailment", "not_entailment"}
+    assert (tmp_path / "runs" / "glue.png").stat().st_size > 1000
+    done = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
+    assert finetune_glue(config) == results
+    assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
+    saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
+    assert saved["rte"]["best_setting"] in [["1e-3", "32"], ["1e-4", "32"]]
+
+
+def test_table():
+    result = TaskResult(("f1", "accuracy"), {"f1": [80.0, 82.0], "accuracy": [70.0, 70.0]},
+                        ("5e-5", "32"), 76.0, "model.keras")  # fmt: skip
+    lines = format_table({"mrpc": result}).splitlines()
+    assert lines[2] == "| MRPC | f1 | 81.0 | 12.7 | 82.0 | 5e-5, 32 |"
+    assert lines[-1] == "| average of 1 | | 75.5 | | | |"
+
+
+def test_a_folder_without_tasks(tmp_path):
+    with pytest.raises(ValueError, match="has none of GLUE's folders: CoLA"):
+        finetune_glue(FinetuneGlueConfig(data_dir=str(tmp_path), output_dir=str(tmp_path)))
+
+
+def test_all_is_another_program():
+    with pytest.raises(ValueError, match=r"python -m training\.finetune_glue"):
+        find_task("all")

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All of GLUE: every task over a grid of rates and seeds, one table, and the files to submit.
+
+    python -m training.finetune_glue --data_dir=glue --preset=hf://google-bert/bert-base-uncased
+
+Each task is fine-tuned with every rate, batch size and seed; the dev set decides which of these
+runs answers the test file, as in the paper, whose rates are the defaults. Each run is a program of
+its own, and what is done is not done again: stopped and started with the same command, it goes on.
+
+It writes into `output_dir`: a folder for each run, `submission/*.tsv` in the official form where
+there are test files (MNLI answers the diagnostic set too), `glue.json`, `glue.md` and `glue.png`.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import app, flags, logging
+
+from training import finetuning, scores
+from training.config_flags import define_flags, read_flags
+from training.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
+
+_SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
+_LARGEST_SCORE = 5.0  # of STS-B
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneGlueConfig:
+    """Which tasks, and which settings of each.
+
+    Args:
+        data_dir: the folder of the GLUE download.
+        tasks: the tasks, or all: those of the nine that are in data_dir.
+        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+            takes the MiniLM of the extra `quickstart`.
+        learning_rates: the rates to try.
+        batch_sizes: the batch sizes to try.
+        num_seeds: runs with each setting: large models fail to train with some.
+        epochs: passes over the training data.
+        sequence_length: the longest row in tokens.
+        train_rows: trains on so many rows of each task; 0 for all.
+        precision: as for training.finetune.
+        output_dir: where everything goes.
+    """
+
+    data_dir: str = "glue"
+    tasks: tuple[str, ...] = ("all",)
+    preset: str = ""
+    learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
+    batch_sizes: tuple[str, ...] = ("32",)
+    num_seeds: int = 1
+    epochs: int = 3
+    sequence_length: int = 128
+    train_rows: int = 0
+    precision: str = "auto"
+    output_dir: str = "runs/glue"
+
+    def settings(self) -> list[tuple[str, str]]:
+        """Every learning rate with every batch size."""
+        return list(itertools.product(self.learning_rates, self.batch_sizes))
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskResult:
+    """What came of a task.
+
+    Args:
+        metrics: the official metrics.
+        seeds: their scores on the first dev set with the best setting, by metric, a seed each.
+        best_setting: its learning rate and batch size.
+        best_score: the mean of the metrics of the best run of all.
+        model_path: that run's model.
+    """
+
+    metrics: tuple[str, ...]
+    seeds: dict[str, list[float]]
+    best_setting: tuple[str, str]
+    best_score: float
+    model_path: str
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    config = read_flags(FinetuneGlueConfig)
+    try:
+        results = finetune_glue(config)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"error: {' '.join(error.cmd[1:])} failed, see above")
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(format_table(results))
+
+
+def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
+    """Runs what is missing, and writes what came of it.
+
+    Raises:
+        ValueError: if there is no such task, or none in the folder.
+        subprocess.CalledProcessError: if a run fails.
+    """
+    folder = Path(config.output_dir)
+    results = {}
+    for task in _tasks(config):
+        results[task.name] = _select(config, task)
+        write_submission(config, task, results[task.name], folder / "submission")
+    _write_text(
+        folder / "glue.json",
+        json.dumps({name: dataclasses.asdict(r) for name, r in results.items()}, indent=2) + "\n",
+    )
+    _write_text(folder / "glue.md", format_table(results) + "\n")
+    plot(results, folder / "glue.png")
+    return results
+
+
+def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
+    if config.tasks != ("all",):
+        return [find_task(name) for name in config.tasks]
+    present = [task for task in TASKS.values() if (Path(config.data_dir) / task.folder).is_dir()]
+    missing = [task.folder for task in TASKS.values() if task not in present]
+    if not present:
+        raise ValueError(f"{config.data_dir} has none of GLUE's folders: {', '.join(missing)}")
+    if missing:
+        logging.warning("%s has no %s", config.data_dir, ", ".join(missing))
+    return present
+
+
+def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
+    """The setting and the run that are best on the dev set."""
+    candidates = []
+    for setting in config.settings():
+        results = _results(config, task, setting)
+        (first_dev, *_) = results["summary"].values()
+        seeds = {metric: first_dev[metric]["seeds"] for metric in task.metrics}
+        run_scores = np.mean([seeds[metric] for metric in task.metrics], axis=0)
+        best = max(results["runs"], key=_selection_score)
+        candidates.append((float(np.mean(run_scores)), setting, seeds, best))
+    # The best setting by its seeds' mean, the best run of all for the answers
+    _, setting, seeds, _ = max(candidates, key=lambda candidate: candidate[0])
+    best = max((candidate[3] for candidate in candidates), key=_selection_score)
+    return TaskResult(task.metrics, seeds, setting, _selection_score(best), best["model_path"])
+
+
+def _selection_score(run: dict[str, Any]) -> float:
+    return scores.selection_score(next(iter(run["best"].values())))
+
+
+def _results(
+    config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]
+) -> dict[str, Any]:
+    learning_rate, batch_size = setting
+    folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
+    path = folder / "results.json"
+    if not path.exists():
+        command = [
+            *(sys.executable, "-m", "training.finetune", "--noexport"),
+            f"--task={task.name}",
+            f"--data_dir={config.data_dir}",
+            f"--preset={config.preset}",
+            f"--learning_rate={learning_rate}",
+            f"--batch_size={batch_size}",
+            f"--num_seeds={config.num_seeds}",
+            f"--epochs={config.epochs}",
+            f"--sequence_length={config.sequence_length}",
+            f"--train_rows={config.train_rows}",
+            f"--precision={config.precision}",
+            f"--output_dir={folder}",
+        ]
+        logging.info("%s, learning rate %s, batch size %s", task.name, *setting)
+        subprocess.run(command, check=True)
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return results
+
+
+def write_submission(
+    config: FinetuneGlueConfig, task: GlueTask, result: TaskResult, folder: Path
+) -> list[Path]:
+    """Answers the test files that are there, in the official form: index and prediction.
+
+    Returns:
+        The files.
+    """
+    sets = {}
+    for split in task.test_splits:
+        try:
+            data = read_split(config.data_dir, task, split)
+        except FileNotFoundError:
+            logging.warning("%s has no %s.tsv to answer", task.folder, split)
+            continue
+        if data.skipped:
+            raise ValueError(f"{data.path}: {data.skipped} rows are malformed, so it has no answer")
+        sets[_SUBMISSION_NAMES.get(split, task.folder)] = data
+    diagnostic = read_diagnostic(config.data_dir) if task.name == "mnli" else None
+    if diagnostic is not None:
+        sets["AX"] = diagnostic
+    if not sets:
+        return []
+    classifier = keras.models.load_model(result.model_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, data in sets.items():
+        answers = finetuning.answers(classifier, data)
+        paths.append(folder / f"{name}.tsv")
+        _write_answers(paths[-1], task, answers)
+    return paths
+
+
+def _write_answers(path: Path, task: GlueTask, answers: Sequence[Any]) -> None:
+    if task.file_labels is None:
+        words = [f"{min(max(float(answer), 0.0), _LARGEST_SCORE):.3f}" for answer in answers]
+    else:
+        words = [task.file_labels[int(answer)] for answer in answers]
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(("index", "prediction"))
+        writer.writerows(enumerate(words))
+    os.replace(partial, path)
+
+
+def format_table(results: dict[str, TaskResult]) -> str:
+    """A Markdown table: each metric's mean, spread and best over the seeds, and the average."""
+    lines = [
+        "| task | metric | mean | 95 % ± | best | rate, batch |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, result in results.items():
+        for metric, values in result.seeds.items():
+            mean, half_width = scores.summarise(values)
+            spread = "" if len(values) == 1 else f"{half_width:.1f}"
+            cells = [TASKS[name].folder, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
+            lines.append(f"| {' | '.join([*cells, ', '.join(result.best_setting)])} |")
+    average = np.mean([np.mean(list(result.seeds.values())) for result in results.values()])
+    lines.append(f"| average of {len(results)} | | {average:.1f} | | | |")
+    return "\n".join(lines)
+
+
+def plot(results: dict[str, TaskResult], path: Path) -> None:
+    """Draws each task's seeds as dots over the bar of their mean."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.5 + 0.8 * len(results), 3.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for place, result in enumerate(results.values()):
+        values = np.mean(list(result.seeds.values()), axis=0)
+        axes.bar(place, values.mean(), width=0.6, color="#9fc0e0")
+        axes.plot([place] * len(values), values, "o", color="#0b5394", markersize=4)
+        axes.annotate(f"{values.mean():.1f}", (place, 2), ha="center", fontsize=8)
+    axes.set_xticks(range(len(results)), [TASKS[name].folder for name in results], fontsize=8)
+    axes.set_ylabel("dev score, mean of the metrics", fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    figure.savefig(partial, format="png")
+    os.replace(partial, path)
+
+
+def _write_text(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    define_flags(FinetuneGlueConfig(), flags.FLAGS)
+    app.run(main)
