@@ -104,7 +104,7 @@ class WordFeatures:
 
     def _write(self, words: Sequence[Any], path: Path) -> None:
         windows = self.preprocessor.windows(ragged_words(words))
-        # Both grow from word to word.
+        # Windows follow each other as their words do, so that the words of one can be searched for.
         word_window, position = windows.word_window.numpy(), windows.word_position.numpy()
         shape = (len(word_window), *self.shape)
         file = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=shape)

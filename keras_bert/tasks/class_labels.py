@@ -27,7 +27,9 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
 
 
 def class_ids(
-    labels: Sequence[Any], class_names: Sequence[str] | None, num_classes: int
+    labels: Sequence[Any] | np.ndarray[Any, Any],
+    class_names: Sequence[str] | None,
+    num_classes: int,
 ) -> np.ndarray[Any, Any]:
     """Class ids of labels, which are names or ids; negative ids stay as they are.
 
@@ -58,7 +60,7 @@ def _ids_of_names(
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
         raise ValueError(
-            f"The labels are names, such as {labels.flat[0]!r}, but this task knows no "
+            f"The labels are names, such as {str(labels.flat[0])!r}, but this task knows no "
             "class_names. Give them when making it."
         )
     ids = {name: index for index, name in enumerate(class_names)}

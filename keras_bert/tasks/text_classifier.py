@@ -16,6 +16,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_name
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
+from keras_bert.tasks.class_labels import checked_num_classes, class_ids
 from keras_bert.tasks.presets import classifier_from_preset
 from keras_bert.tasks.task import Task
 
@@ -77,7 +78,7 @@ class TextClassifier(Task):
         name: str = "text_classifier",
         **kwargs: Any,
     ) -> None:
-        num_classes = _checked_num_classes(num_classes, class_names)
+        num_classes = checked_num_classes(num_classes, class_names)
         if bilstm_units < 0 or bilstm_layers < 1:
             raise ValueError(
                 f"bilstm_units is {bilstm_units} and bilstm_layers {bilstm_layers}; expected at "
@@ -279,18 +280,7 @@ class TextClassifier(Task):
         labels = np.asarray(y)
         if labels.dtype.kind not in "OUS":
             return labels
-        if self.class_names is None:
-            raise ValueError(
-                f"The labels are names, such as {labels.flat[0]!r}, but this classifier knows no "
-                "class_names. Give them when making it."
-            )
-        ids = {name: index for index, name in enumerate(self.class_names)}
-        unknown = sorted({str(label) for label in labels} - set(ids))
-        if unknown:
-            raise ValueError(
-                f"The labels hold {unknown[0]!r}; the classes are {', '.join(self.class_names)}."
-            )
-        return np.array([ids[str(label)] for label in labels], "int32")
+        return class_ids(labels, self.class_names, self.num_classes)
 
     def export(
         self,
@@ -327,15 +317,3 @@ def _options(bilstm_units: int, bilstm_layers: int) -> dict[str, int]:
     if not bilstm_units:
         return {}
     return {"bilstm_units": bilstm_units, "bilstm_layers": bilstm_layers}
-
-
-def _checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
-    if num_classes is None:
-        if class_names is None:
-            raise ValueError("Give `num_classes` (1 for a regression) or `class_names`.")
-        num_classes = len(class_names)
-    if num_classes < 1:
-        raise ValueError(f"num_classes is {num_classes}; it must be at least 1.")
-    if class_names is not None and len(class_names) != num_classes:
-        raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
-    return num_classes

@@ -91,6 +91,7 @@ def test_a_recipe_runs_two_steps(preset, conll, tmp_path):
     assert not list(folder.rglob("*partial*"))
 
 
+@pytest.mark.backend_independent
 def test_documents_give_context(preset, conll, tmp_path):
     config = TaggingConfig(
         train_file=str(conll), dev_file=str(conll), preset=preset, context=True, epochs=1,
