@@ -111,6 +111,40 @@ def read_rows(
     return Rows(rows, header, bad)
 
 
+def read_cells(path: Path, format: Literal["tsv", "csv"]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line on which each row starts, and its cells; blank rows are left out.
+
+    Args:
+        path: The file, UTF-8; gzipped if it ends in `.gz`.
+        format: How cells are told apart.
+
+    Raises:
+        ValueError: If the file cannot be read so.
+    """
+    return _tsv_cells(path) if format == "tsv" else _csv_cells(path)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the line and the JSON object of each line that is not blank.
+
+    Args:
+        path: The file, UTF-8; gzipped if it ends in `.gz`.
+
+    Raises:
+        ValueError: If a line is no JSON object.
+    """
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise row_error(path, number, f"not JSON: {error.msg} at {error.pos}") from error
+        if not isinstance(record, dict):
+            raise row_error(path, number, f"a {type(record).__name__}, expected a JSON object")
+        yield number, record
+
+
 def _row(line: int, cells: Mapping[str, str]) -> Row:
     label = cells.get("label")
     return Row(
@@ -227,15 +261,7 @@ def _no_such_name(role: str, column: str | int, names: list[str], header: bool) 
 
 def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
     """Yields the wanted fields of each object."""
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise row_error(path, number, f"not JSON: {error.msg} at {error.pos}") from error
-        if not isinstance(record, dict):
-            raise row_error(path, number, f"a {type(record).__name__}, expected a JSON object")
+    for number, record in read_objects(path):
         cells = {}
         for role, column in columns.items():
             if column not in record:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The multiple-choice program, from files to answers, at miniature size."""
+
+import csv
+import dataclasses
+import json
+
+import keras
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
+from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training import finetune_choice, recipes  # noqa: E402
+from training.choice_config import ChoiceConfig, read_data  # noqa: E402
+from training.choice_files import read_choices  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "she", "opens", "the", "door", "fridge", "."]
+HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
+ENDINGS = [f"ending{index}" for index in range(4)]
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preset")
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=32,
+    )
+    preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(TOKENS), 16)
+    MultipleChoice(Backbone(config), preprocessor).save_to_preset(folder)
+    return str(folder)
+
+
+def write_swag(path, rows=8, label=True):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*HEADER, *ENDINGS, *(["label"] if label else [])])
+        for index in range(rows):
+            endings = ["the door.", 'the "fridge", she', "opens.", "the."]
+            labels = [index % 4] if label else []
+            writer.writerow(
+                [index, "v", index, "x", "She opens.", "She", "gold", *endings, *labels]
+            )
+
+
+@pytest.mark.parametrize("recipe", ["swag", "minilm_codah"])
+def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
+    config = recipes.load(recipe, ChoiceConfig)
+    if recipe == "swag":
+        write_swag(tmp_path / config.train_file)
+        write_swag(tmp_path / config.dev_file, rows=4)
+        write_swag(tmp_path / "test.csv", rows=3, label=False)
+    else:
+        row = "i\tShe opens the\tdoor.\tfridge.\tshe.\topens.\t{}\n"
+        for name in (config.train_file, config.dev_file, config.test_file):
+            text = "".join(row.format(index % 4) for index in range(8))
+            (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    config = dataclasses.replace(
+        config,
+        data_dir=str(tmp_path),
+        test_file="test.csv" if recipe == "swag" else "test.tsv",
+        preset=preset,
+        epochs=1,
+        batch_size=4,
+        num_seeds=1,
+        sequence_length=16,
+        precision="float32",
+        output_dir=str(tmp_path / "run"),
+        # Other backends export in a process that they must wait for; tests/export does.
+        export=keras.backend.backend() == "tensorflow" and recipe == "swag",
+    )
+    results = finetune_choice.finetune(config, read_data(config))
+    folder = tmp_path / "run"
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    names = ["dev"] if recipe == "swag" else ["dev", "test"]
+    assert list(results["summary"]) == names
+    assert (folder / "seed_1" / "curves.png").exists()
+    answers = (folder / "answers.tsv").read_text().splitlines()
+    assert answers[0] == "choice\ttext\tscore"
+    assert len(answers) == (4 if recipe == "swag" else 9)
+    assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
+    assert not list(folder.rglob("*partial*"))
+
+
+@pytest.mark.backend_independent
+def test_a_choice_of_swag_is_the_second_sentence_with_an_ending(tmp_path):
+    write_swag(tmp_path / "val.csv", rows=5)
+    data = read_choices(tmp_path / "val.csv")
+    assert data.texts[0] == "She opens."
+    assert data.choices[0] == ["She the door.", 'She the "fridge", she', "She opens.", "She the."]
+    assert data.labels.tolist() == [0, 1, 2, 3, 0]
+
+
+@pytest.mark.backend_independent
+def test_rows_may_differ_in_their_choices(tmp_path):
+    (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1,ending2,label\na,b,c,d,,1\n")
+    assert read_choices(tmp_path / "a.csv").choices == [["b c", "b d"]]
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "a", "choices": ["b", "c"], "label": 1}\n\n'
+        '{"text": "a", "choices": ["b", "c", "d"], "label": "2"}\n'
+    )
+    data = read_choices(tmp_path / "a.jsonl")
+    assert [len(own) for own in data.choices] == [2, 3]
+    assert data.labels.tolist() == [1, 2]
+
+
+SWAG = "sent1,sent2,ending0,ending1,label\n"
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "sent1,ending0\n", "a.csv, line 1: no column sent2; the first row is"),
+        ("a.csv", "sent1,sent2\n", "line 1: no column ending0"),
+        ("a.csv", SWAG + "a,b,c,d\n", "a.csv, line 2: 4 columns, expected 5"),
+        (
+            "a.csv",
+            SWAG + 'a,b,c,"d\ne",0\na,b,c,d,2\n',
+            "line 4: label is '2', expected one of 0, 1",
+        ),
+        ("a.csv", SWAG + "a,b,,d,0\n", "line 2: ending0 is empty"),
+        ("a.csv", SWAG + ",b,c,d,0\n", "line 2: the text is empty"),
+        ("a.csv", SWAG + "a,b,c,,0\n", "line 2: 1 choices, expected two or more"),
+        ("a.csv", SWAG, "a.csv: no rows"),
+        ("a.tsv", "i\ta\tb\t0\n", "a.tsv, line 1: 4 columns, expected a category"),
+        ("a.tsv", "i\ta\tb\t\t0\n", "line 1: choice 1 is empty"),
+        ("a.tsv", "i\ta\tb\tc\tx\n", "line 1: label is 'x', expected one of 0, 1"),
+        ("a.jsonl", '{"text": 1}\n', "a.jsonl, line 1: text is 1, expected a str"),
+        ("a.jsonl", '{"text": "a", "choices": ["b", 2]}\n', "line 1: choices holds 2"),
+        ("a.jsonl", "[]\n", "line 1: a list, expected a JSON object"),
+        (
+            "a.jsonl",
+            '{"text": "a", "choices": ["b", "c"], "label": 0}\n'
+            '{"text": "a", "choices": ["b", "c"]}\n',
+            "line 2: label is missing",
+        ),
+    ],
+)
+def test_an_error_names_file_line_and_field(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_choices(tmp_path / name)
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "csv"}, "format is 'csv', expected one of auto, swag"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"accumulation": 3}, "accumulation is 3"),
+        ({"warmup": 1.0}, "warmup is 1.0"),
+    ],
+)
+def test_a_wrong_value_is_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        ChoiceConfig(**changes)
+
+
+@pytest.mark.backend_independent
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(ValueError, match="expected a train_file"):
+        read_data(ChoiceConfig())
+    with pytest.raises(FileNotFoundError, match=r"train\.csv is not there"):
+        read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
+    write_swag(tmp_path / "train.csv", label=False)
+    with pytest.raises(ValueError, match="has no labels"):
+        read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
+    write_swag(tmp_path / "train.csv", rows=30)
+    data = read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
+    assert (len(data.train), len(data.scored["dev"])) == (27, 3)
+    write_swag(tmp_path / "train.csv", rows=8)
+    with pytest.raises(ValueError, match="8 rows are too few to hold a tenth out"):
+        read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes a pretrained encoder to choose what goes with a text: SWAG, CODAH.
+
+On files of your own:
+
+    python -m training.finetune_choice --train_file=train.jsonl --dev_file=dev.jsonl
+
+By a recipe, with any of its values changed by a flag:
+
+    python -m training.finetune_choice --recipe=minilm_codah --data_dir=codah --epochs=1
+
+It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+loss and accuracy (`seed_N/curves.png`); `results.json`; of the best seed the answers to the test
+file (`answers.tsv`); and a SavedModel that takes text (`export/1`).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import app, logging
+
+from keras_bert import MultipleChoice
+from training import config_flags, curves, finetuning, scores
+from training.choice_config import ChoiceConfig, ChoiceData, read_data
+from training.choice_files import ChoiceRows
+from training.pretrained import minilm_folder
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        config = config_flags.configuration(ChoiceConfig)
+        data = read_data(config)
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    results = finetune(config, data)
+    print(json.dumps(results["summary"], indent=2))
+
+
+def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
+    """Trains every seed, writes what came of it, and returns the results.
+
+    Args:
+        config: what to do.
+        data: what `read_data` read.
+
+    Returns:
+        What `results.json` holds: the config, the runs, and for the dev file, and a test file that
+        has labels, the mean over the seeds of the last epoch's accuracy, with half the width of
+        its 95 % interval.
+    """
+    preset = config.preset or os.fspath(minilm_folder())
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        logging.info("seed %d", seed)
+        run = train(config, data, preset, seed)
+        curves.plot_curves(
+            folder / f"seed_{seed}" / "curves.png",
+            run.history,
+            run.evaluations,
+            title=f"{Path(config.train_file).name}, seed {seed}",
+        )
+        runs.append(run)
+    results = finetuning.results_of(config, runs)
+    finetuning.write_json(results, folder / "results.json")
+    best = max(runs, key=lambda run: run.best["dev"]["accuracy"])
+    _finish(config, data, best, folder)
+    return results
+
+
+def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed: int) -> finetuning.Run:
+    """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    keras.utils.set_random_seed(seed)
+    folder = Path(config.output_dir) / f"seed_{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    task = MultipleChoice.from_preset(
+        preset,
+        sequence_length=config.sequence_length,
+        dropout=None if config.dropout < 0 else config.dropout,
+        dtype=finetuning.resolve_precision(config.precision),
+    )
+    task.compile(finetuning.make_optimizer(config, len(data.train)))
+
+    def score(model: MultipleChoice) -> finetuning.DevScores:
+        return {name: score_task(model, rows) for name, rows in data.scored.items()}
+
+    evaluation = finetuning.DevEvaluation(score, folder / "model.keras", config.patience)
+    x, y = data.train.inputs, data.train.labels
+    return finetuning.fit_and_evaluate(
+        task, x, y, config, evaluation, seed, num_rows=len(data.train)
+    )
+
+
+def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
+    """The accuracy on labelled rows, times 100."""
+    if data.labels is None:
+        raise ValueError(f"{data.path} has no labels to score against")
+    logits = task.predict(data.inputs, batch_size=64, verbose=0)
+    return scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
+
+
+def _finish(config: ChoiceConfig, data: ChoiceData, best: finetuning.Run, folder: Path) -> None:
+    """What is done once, with the best model of all seeds."""
+    task = keras.models.load_model(best.model_path)
+    if data.test is not None:
+        write_answers(task, data.test, folder / "answers.tsv")
+    if config.export:
+        target = folder / "export" / "1"
+        task.export(target, overwrite=True)
+        logging.info("exported to %s", target)
+
+
+def write_answers(task: MultipleChoice, data: ChoiceRows, path: Path) -> None:
+    """One line a text: the place of the best choice from 0, its words and its probability."""
+    temporary = path.with_name(path.name + ".partial")
+    with open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["choice", "text", "score"])
+        for ranked in task.choose(data.inputs, batch_size=64):
+            writer.writerow([ranked[0]["choice"], ranked[0]["text"], ranked[0]["score"]])
+    os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    config_flags.define_program_flags(ChoiceConfig())
+    app.run(main)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CODAH (which of four endings makes sense) with MiniLM L6-H384, on the first of its five folds.
+
+    python -m training.finetune_choice --recipe=minilm_codah --data_dir=DIR
+
+Hardware, time and score: the README's table of recipes.
+"""
+
+from training.choice_config import ChoiceConfig
+
+CONFIG = ChoiceConfig(
+    train_file="train.tsv",
+    dev_file="dev.tsv",
+    test_file="test.tsv",
+    format="codah",
+    learning_rate=1e-4,
+    epochs=5,
+    num_seeds=3,
+    sequence_length=64,
+    output_dir="runs/minilm_codah",
+)

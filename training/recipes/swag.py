@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SWAG (which of four sentences goes on) with BERT-base, as in the paper.
+
+    python -m training.finetune_choice --recipe=swag --data_dir=DIR
+
+Meant for a GPU. Published accuracy of the dev set: 81.6.
+"""
+
+from training.choice_config import ChoiceConfig
+
+CONFIG = ChoiceConfig(
+    train_file="train.csv",
+    dev_file="val.csv",
+    format="swag",
+    preset="hf://google-bert/bert-base-uncased",
+    epochs=3,
+    batch_size=16,
+    learning_rate=2e-5,
+    output_dir="runs/swag",
+)
