@@ -187,7 +187,7 @@ class _Reader:
                 self._start_document()
             return
         columns = _columns(line, self.separator)
-        if columns[0] == DOCUMENT_START:
+        if DOCUMENT_START in columns[:2]:  # Behind the number of the word, where that comes first
             self.end_sentence()
             self._start_document()
         elif not (self.comments and _NOT_A_WORD.fullmatch(columns[0])):

@@ -67,6 +67,11 @@ def test_documents_are_marked(write):
     assert text.by_document(text.words) == [[["EU"], ["a"]], [["Peter"]]]
 
 
+def test_documents_are_marked_behind_numbers_too(write):
+    text = read_conll(write("0 -DOCSTART- O\n\n1 a O\n\n0 -DOCSTART- O\n1 b O\n"), word_column=1)
+    assert (text.words, text.document_starts) == ([["a"], ["b"]], [0, 1])
+
+
 def test_conll_u(write):
     path = write(
         "# newdoc id = a\n# sent_id = 1\n1-2\tdu\t_\t_\n1\tde\tde\tADP\n2\tle\tle\tDET\n"

@@ -48,12 +48,13 @@ def conll(tmp_path):
     return path
 
 
-def test_a_recipe_runs_two_steps(preset, conll, tmp_path):
-    """From files to tags, scores, curves and the best model, by the recipe of CoNLL-2003."""
+@pytest.mark.parametrize("recipe", ["conll_ner", "minilm_wnut17"])
+def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
+    """From files to tags, scores, curves and the best model, with context and without."""
     unlabelled = tmp_path / "test.conll"
-    unlabelled.write_text("Ann\n\x01\nsings\n\nRome\n")
+    unlabelled.write_text("-DOCSTART-\n\nAnn\n\x01\nsings\n\nRome\n")
     config = dataclasses.replace(
-        recipes.load("conll_ner", TaggingConfig),
+        recipes.load(recipe, TaggingConfig),
         data_dir=str(tmp_path),
         train_file=conll.name,
         dev_file=conll.name,
@@ -64,7 +65,6 @@ def test_a_recipe_runs_two_steps(preset, conll, tmp_path):
         num_seeds=1,
         sequence_length=16,
         precision="float32",
-        context=False,
         output_dir=str(tmp_path / "run"),
         # Other backends export in a process that they must wait for; tests/export does.
         export=keras.backend.backend() == "tensorflow",
@@ -89,21 +89,6 @@ def test_a_recipe_runs_two_steps(preset, conll, tmp_path):
     assert not (folder / "test_scores.json").exists()
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
     assert not list(folder.rglob("*partial*"))
-
-
-@pytest.mark.backend_independent
-def test_documents_give_context(preset, conll, tmp_path):
-    config = TaggingConfig(
-        train_file=str(conll), dev_file=str(conll), preset=preset, context=True, epochs=1,
-        batch_size=8, sequence_length=16, precision="float32",
-        output_dir=str(tmp_path / "run"), export=False,
-    )  # fmt: skip
-    data = read_data(config)
-    (run,) = finetune_tagging.finetune(config, data)["runs"]
-    tagger = keras.models.load_model(run["model_path"])
-    predicted = finetune_tagging.predicted_labels(tagger, data.dev, context=True)
-    assert [len(labels) for labels in predicted] == [3, 2] * 4
-    assert finetune_tagging.score_tagger(tagger, data.dev, True) == run["best"]["dev"]
 
 
 @pytest.mark.backend_independent
