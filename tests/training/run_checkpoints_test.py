@@ -28,7 +28,7 @@ def build(seed=0, units=3):
 
 def train(model, steps=3):
     x = np.arange(8 * 4, dtype="float32").reshape(8, 4) / 32
-    model.fit(x, np.ones((8, model.output_shape[-1])), epochs=steps, verbose=0)
+    model.fit(x, np.ones((8, model.output_shape[-1])), epochs=steps, shuffle=False, verbose=0)
 
 
 def state(step):

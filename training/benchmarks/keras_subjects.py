@@ -128,9 +128,7 @@ def _fit(
     inputs: dict[str, Any],
     workload: Workload,
 ) -> Callable[[int], float]:
-    loss = keras.losses.SparseCategoricalCrossentropy(
-        from_logits=_gives_logits(model), reduction="mean"
-    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean")
     model.compile(optimizer, loss, metrics=[])
     labels = workload.labels()
 
@@ -151,8 +149,3 @@ def _fit(
         return stopwatch.seconds
 
     return run
-
-
-def _gives_logits(model: keras.Model) -> bool:
-    # KerasHub's masked-LM head applies a softmax inside.
-    return type(model).__name__ != "BertMaskedLM"
