@@ -27,8 +27,8 @@ def export_question_answerer(
     - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, each `(batch,)`,
       `answer`, a part of the context, string; `start` and `end`, the characters (Unicode code
       points) of the context between which it lies, int32; and `score`, its probability, float32.
-      A context of any length is read in windows inside the graph, all of a batch's windows at
-      once. With the task's `null_threshold` an answer may be empty, from 0 to 0. Bytes of a
+      A context of any length is read in windows inside the graph, 32 at a time. With the task's
+      `null_threshold` an answer may be empty, from 0 to 0. Bytes of a
       context that are no UTF-8 are left out before characters are counted.
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is known by its
       id. Returns `start_logits` and `end_logits`, float32 `(batch, length)`.

@@ -17,6 +17,8 @@ from keras_bert.export.saved_model import (
 
 # First and last tokens that are looked at in each window, as in `QuestionAnswerer.answer`
 N_BEST = 20
+# Windows that the model reads at a time
+PART = 32
 # The score of what cannot be an answer; no infinity, which the maximum of a segment does not keep
 NO_SPAN = -1e6
 
@@ -38,7 +40,7 @@ def _text_signature(task: Any) -> Any:
         question, context = checked_texts((question, context), "question and context")
         windows = preprocessor(question, context)
         features = preprocessor.padded(windows)
-        logits = task(features, training=False)
+        logits = logits_in_parts(task, features)
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
@@ -56,6 +58,39 @@ def _ids_signature(task: Any) -> Any:
 
     specs = [tf.TensorSpec([None, None], tf.int32, name) for name in ("token_ids", "segment_ids")]
     return tf.function(serve_ids, input_signature=specs, autograph=False)
+
+
+def logits_in_parts(task: Any, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The logits of windows, some at a time: a book as passage must not take a server's memory.
+
+    Args:
+        task: The question answerer.
+        features: Of any number of windows, `(windows, length)` each.
+
+    Returns:
+        `start_logits` and `end_logits`, float32 `(windows, length)`.
+    """
+    names = sorted(task.output)
+    # One part where there is no window: outputs have their shape from the model.
+    num_parts = tf.maximum(1, -(-tf.shape(features["token_ids"])[0] // PART))
+
+    def part(index: tf.Tensor, *outputs: tf.TensorArray) -> tuple[Any, ...]:
+        rows = {name: x[index * PART : (index + 1) * PART] for name, x in features.items()}
+        logits = task(rows, training=False)
+        written = (
+            array.write(index, logits[name]) for name, array in zip(names, outputs, strict=True)
+        )
+        return (index + 1, *written)
+
+    arrays = [
+        tf.TensorArray(tf.float32, num_parts, infer_shape=False, element_shape=[None, None])
+        for _ in names
+    ]
+    _, *outputs = tf.while_loop(
+        lambda index, *_: index < num_parts, part, (0, *arrays), parallel_iterations=1
+    )
+    # (parts, part's windows, length) -> (windows, length)
+    return {name: array.concat() for name, array in zip(names, outputs, strict=True)}
 
 
 def best_spans(

@@ -134,6 +134,16 @@ def test_without_a_threshold_there_always_is_an_answer(tmp_path):
 
 
 @pytest.mark.backend_independent
+def test_a_passage_of_more_windows_than_are_read_at_a_time(answerer, signatures):
+    words = ["cat", "mat", "able", "the", "no", "42", "é"]
+    context = " ".join(np.random.default_rng(0).choice(words, 300))
+    assert len(answerer.preprocessor(["cat"], [context]).question_index) > 32
+    received = serve(signatures, ["cat", "mat?"], [context, "the mat"])
+    received["answer"] = [answer.decode() for answer in received["answer"]]
+    check_answers(received, answerer.answer(["cat", "mat?"], [context, "the mat"]))
+
+
+@pytest.mark.backend_independent
 def test_invalid_bytes_are_left_out_of_the_count(signatures):
     plain = serve(signatures, ["cat?"], ["the cat sat"])
     strange = serve(signatures, [b"c\xffat?"], [b"\xfethe ca\xfft sat"])
