@@ -30,7 +30,8 @@ def make_embedder(**arguments):
         hidden_dim=16,
         intermediate_dim=32,
         max_sequence_length=16,
-        initializer_range=0.3,
+        dropout=0.0,
+        attention_dropout=0.0,
     )
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
     embedder = TextEmbedder(Backbone(config), preprocessor, **arguments)
@@ -72,9 +73,9 @@ def test_embed_takes_text_in_order():
 def test_pairs_come_nearer_and_models_come_back(tmp_path):
     keras.utils.set_random_seed(0)
     embedder = make_embedder()
-    embedder.compile(AdamW(2e-2))
+    embedder.compile(AdamW(1e-2))
     pairs = [(f"a {colour}", f"b b {colour}") for colour in COLOURS]
-    history = embedder.fit(pairs, batch_size=4, epochs=16, verbose=0).history
+    history = embedder.fit(pairs, batch_size=6, epochs=8, verbose=0).history
     assert history["loss"][-1] < 0.5 * history["loss"][0]
     first, second = (vectors_of(embedder, list(column)) for column in zip(*pairs, strict=True))
     assert (np.argmax(first @ second.T, axis=1) == np.arange(6)).all()
