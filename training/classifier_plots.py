@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two pictures of a classifier: what it takes for what, and whether its scores can be believed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_BINS = 10
+_BLUE, _GREY = "#0b5394", "#888888"
+# More names than these do not fit beside the matrix.
+_MAX_CLASSES_WITH_COUNTS = 20
+
+
+def plot_confusion(
+    path: str | os.PathLike[str],
+    labels: Sequence[int],
+    predictions: Sequence[int],
+    class_names: Sequence[str],
+) -> Path:
+    """Draws how often each class is taken for each, as a PNG.
+
+    Args:
+        path: the file to write; its folder must exist.
+        labels: class ids `(examples,)`.
+        predictions: class ids of the same examples.
+        class_names: the classes.
+
+    Returns:
+        The path.
+    """
+    from matplotlib.figure import Figure
+    from sklearn.metrics import confusion_matrix
+
+    counts = confusion_matrix(labels, predictions, labels=range(len(class_names)))
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    size = 2.2 + 0.45 * len(class_names)
+    figure = Figure(figsize=(size + 0.6, size), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    ticks = range(len(class_names))
+    axes.set_xticks(ticks, class_names, rotation=45, ha="right", fontsize=8)
+    axes.set_yticks(ticks, class_names, fontsize=8)
+    axes.set_xlabel("answer", fontsize=9)
+    axes.set_ylabel("label", fontsize=9)
+    if len(class_names) <= _MAX_CLASSES_WITH_COUNTS:
+        for (row, column), count in np.ndenumerate(counts):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, f"{count}", ha="center", va="center", color=colour, fontsize=8)
+    accuracy = np.trace(counts) / max(counts.sum(), 1)
+    axes.set_title(f"{accuracy:.1%} of {counts.sum():,} right", loc="left", fontsize=10)
+    return _save(figure, Path(path))
+
+
+def plot_calibration(
+    path: str | os.PathLike[str], right: Sequence[bool], scores: Sequence[float]
+) -> Path:
+    """Draws how often answers are right, by the probability that was given for them, as a PNG.
+
+    The expected calibration error in its title is the mean distance of the two, weighted by how
+    many answers a bin holds ([Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2).
+
+    Args:
+        path: the file to write; its folder must exist.
+        right: whether each answer is right, `(examples,)`.
+        scores: the probability given for it.
+
+    Returns:
+        The path.
+    """
+    from matplotlib.figure import Figure
+
+    confidence, accuracy, share = calibration(right, scores)
+    figure = Figure(figsize=(4.0, 3.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color=_GREY, linewidth=1, linestyle="--")
+    axes.bar(confidence, share, width=0.03, color="#d9e6f2")
+    axes.plot(confidence, accuracy, "o-", color=_BLUE, markersize=4)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("probability that the model gives (bars: share of the answers)", fontsize=8)
+    axes.set_ylabel("share of right answers", fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    error = float(np.sum(share * np.abs(accuracy - confidence)))
+    axes.set_title(f"expected calibration error {error:.1%}", loc="left", fontsize=10)
+    return _save(figure, Path(path))
+
+
+def calibration(
+    right: Sequence[bool], scores: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean probability, accuracy and share of the answers of each of ten bins that has any."""
+    is_right, given = np.asarray(right, float), np.asarray(scores, float)
+    bins = np.minimum((given * _BINS).astype(int), _BINS - 1)
+    counts = np.bincount(bins, minlength=_BINS)
+    used = counts > 0
+    confidence = np.bincount(bins, given, _BINS)[used] / counts[used]
+    accuracy = np.bincount(bins, is_right, _BINS)[used] / counts[used]
+    return confidence, accuracy, counts[used] / counts.sum()
+
+
+def _save(figure: Any, path: Path) -> Path:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    figure.savefig(partial, format="png")
+    os.replace(partial, path)
+    return path
