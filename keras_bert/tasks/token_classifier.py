@@ -20,7 +20,13 @@ from keras_bert.tasks.class_labels import checked_num_classes, class_ids
 from keras_bert.tasks.presets import classifier_from_preset
 from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text
-from keras_bert.tasks.word_arguments import WORD_FORMS, flat_labels, nested_like, word_depth
+from keras_bert.tasks.word_arguments import (
+    WORD_FORMS,
+    as_lists,
+    flat_labels,
+    nested_like,
+    word_depth,
+)
 
 if TYPE_CHECKING:
     from keras_bert.data.tagging import TokenClassifierPreprocessor
@@ -249,6 +255,7 @@ class TokenClassifier(Task):
             Keras' history of losses and metrics.
         """
         if validation_split and word_depth(x) is not None:
+            x, y = as_lists(x), as_lists(y)
             start = int(len(x) * (1 - validation_split))
             held_out = [part[start:] for part in (x, y, sample_weight) if part is not None]
             validation_data, validation_split = tuple(held_out), 0.0
@@ -287,6 +294,7 @@ class TokenClassifier(Task):
         depth = word_depth(x)
         if depth is None:
             return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+        x = as_lists(x)
         if depth < 2:
             x = self._split([x] if depth == 0 else x)[0]
         logits = nested_like(x, self._logits_of_sentences(x, batch_size, verbose), depth)
@@ -317,6 +325,7 @@ class TokenClassifier(Task):
         depth = word_depth(x)
         if depth is None:
             raise ValueError(f"Expected a text, a list of texts, or {WORD_FORMS}.")
+        x = as_lists(x)
         texts = [x] if depth == 0 else x
         places: Any = None
         words = x
@@ -404,6 +413,7 @@ class TokenClassifier(Task):
         from keras_bert.data.tagging import ragged_words
         from keras_bert.data.tagging_rows import window_batches
 
+        x, y = as_lists(x), as_lists(y)
         labels = self._labels(flat_labels(x, y, depth))
         weights = (labels >= 0).astype("float32")
         if sample_weight is not None:

@@ -23,14 +23,21 @@ def word_depth(x: Any) -> int | None:
         return 0
     if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
         return None
-    if isinstance(x, Mapping) or not isinstance(x, Iterable) or hasattr(x, "element_spec"):
-        return None
     if getattr(getattr(x, "dtype", None), "name", "") == "string":
         return len(x.shape)
+    if isinstance(x, Mapping) or not isinstance(x, Iterable) or hasattr(x, "element_spec"):
+        return None
     depths = [word_depth(item) for item in x]
     if None in depths:
         return None
     return 1 + max((depth for depth in depths if depth is not None), default=0)
+
+
+def as_lists(x: Any) -> Any:
+    """Strings of a ragged tensor, a string tensor or a data frame's column, as lists of them."""
+    if hasattr(x, "to_list"):
+        return x.to_list()
+    return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
 
 
 def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:

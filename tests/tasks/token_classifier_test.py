@@ -127,6 +127,16 @@ def test_labels_may_be_names_and_ignored(trained):
     assert weighed == pytest.approx(ignored, abs=1e-5)
 
 
+def test_words_may_come_as_tensors_or_arrays(trained):
+    tagger, _ = trained
+    words = [["ann", "in"], ["romes", "a"]]
+    expected = tagger.tag(words)
+    for form in (tf.ragged.constant(words), tf.constant(words), np.array(words, object)):
+        assert tagger.tag(form) == expected
+        tagger.evaluate(form, np.array([[1, 0], [2, 0]]), verbose=0)
+    assert tagger.tag(np.array(["ann in"])) == [tagger.tag("ann in")]
+
+
 def test_ids_without_weights_leave_out_padding_and_negative_labels(trained):
     tagger, _ = trained
     ids = np.array([[2, 4, 6, 3, 0, 0]], "int32")
