@@ -21,6 +21,7 @@ from absl import logging
 
 from keras_bert import TextClassifier
 from keras_bert.optimizers import AdamW
+from keras_bert.tasks.text_arguments import is_dataset
 from training import scores
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.labelled_text import LabelledText
@@ -148,12 +149,13 @@ def fit_and_evaluate(
 
     Args:
         model: the task.
-        x, y: what it trains on; a dataset of batches has no y.
+        x, y: what it trains on; what brings its labels has no y.
         config: what decides the run.
         evaluation: scores and keeps the model.
         seed: the run's.
         num_rows: examples in an epoch, for the speed.
     """
+    batched = is_dataset(x) or isinstance(x, keras.utils.PyDataset)
     callbacks: list[keras.callbacks.Callback] = [evaluation]
     if config.tensorboard:
         folder = evaluation.model_path.parent / "tensorboard"
@@ -161,8 +163,7 @@ def fit_and_evaluate(
     history = model.fit(
         x,
         y,
-        # Data that brings its labels comes in batches.
-        batch_size=None if y is None else config.batch_size // config.accumulation,
+        batch_size=None if batched else config.batch_size // config.accumulation,
         epochs=config.epochs,
         callbacks=callbacks,
     )

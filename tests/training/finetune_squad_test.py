@@ -12,7 +12,8 @@ pytestmark = pytest.mark.needs_tensorflow
 pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
-from keras_bert.data import QuestionAnswererPreprocessor  # noqa: E402
+from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
+from keras_bert.data.question_rows import question_rows  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import finetune_squad, recipes, squad_scores  # noqa: E402
 from training.squad_config import SquadConfig, read_data  # noqa: E402
@@ -81,6 +82,11 @@ def run(recipe, folder, preset, **changes):
     return finetune_squad.finetune(config, read_data(config))
 
 
+def num_windows(model, folder):
+    train = read_squad(folder / "train-v2.0.json").examples
+    return len(question_rows(train, model.preprocessor))
+
+
 def read(path):
     return json.loads(path.read_text())
 
@@ -111,6 +117,8 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     }
     # The threshold that the model keeps is the one behind the predictions.
     model = keras.models.load_model(folder / "seed_1" / "model.keras")
+    # An optimizer step for every four training windows
+    assert int(model.optimizer.iterations) == -(-num_windows(model, tmp_path) // 4)
     assert all((odds[name] > model.null_threshold) == (not predictions[name]) for name in odds)
     # No threshold would have scored better, as the official scorer finds it.
     best_texts = {
