@@ -172,6 +172,9 @@ class IntervalReport(keras.callbacks.Callback):
         self._next_picture = 0.0
         self._start = 0.0
 
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self.checkpoints.resume_generators()
+
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._start = time.perf_counter()
 
