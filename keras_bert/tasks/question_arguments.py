@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 QUESTION_FORMS = (
     'a list of dicts of "question", "context" and "answers", a dict or data frame of such '
-    "columns, or a list of QuestionExamples"
+    "columns, a data set of Hugging Face's, or a list of QuestionExamples"
 )
 
 
@@ -19,12 +19,13 @@ def is_questions(x: Any) -> bool:
     """Whether `x` holds questions in one of `QUESTION_FORMS`, rather than ids."""
     if _is_columns(x):
         return "question" in x
-    if not hasattr(x, "__len__") or isinstance(x, str):
+    if hasattr(x, "column_names"):
+        return "question" in x.column_names
+    if not isinstance(x, (list, tuple)):
         return False
-    if len(x) == 0:
-        return isinstance(x, (list, tuple))
-    first = next(iter(x))
-    return "question" in first if isinstance(first, Mapping) else hasattr(first, "question")
+    if not x:
+        return True
+    return "question" in x[0] if isinstance(x[0], Mapping) else hasattr(x[0], "question")
 
 
 def question_examples(x: Any) -> list[QuestionExample]:
