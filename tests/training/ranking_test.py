@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rankings: their scores, their files, and the program that re-ranks, at miniature size."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("bm25s")
+
+from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
+from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from training import recipes, rerank  # noqa: E402
+from training.ranking_scores import ranking_scores  # noqa: E402
+from training.rerank_config import RerankConfig  # noqa: E402
+from training.trec_files import read_cranfield, read_judgements, read_run, write_run  # noqa: E402
+
+WORDS = ["wing", "flow", "heat", "jet", "nose", "tail"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", ".", *WORDS]
+
+
+@pytest.mark.backend_independent
+def test_scores_equal_those_of_scikit_learn():
+    from sklearn.metrics import average_precision_score, ndcg_score
+
+    random = np.random.default_rng(0)
+    grades, scores = (
+        random.integers(0, 4, (5, 12)),
+        random.permuted(np.tile(np.arange(12), (5, 1)), axis=1),
+    )
+    run = {str(q): [str(d) for d in np.argsort(-scores[q])] for q in range(5)}
+    judgements = {str(q): {str(d): int(grades[q, d]) for d in range(12)} for q in range(5)}
+    result = ranking_scores(run, judgements, cutoff=5)
+    ndcg = [ndcg_score(grades[q : q + 1], scores[q : q + 1], k=5) for q in range(5)]
+    precision = [average_precision_score(grades[q] > 0, scores[q]) for q in range(5)]
+    ranks = [1 + next(i for i, d in enumerate(run[str(q)]) if grades[q, int(d)]) for q in range(5)]
+    assert result["ndcg@5"] == pytest.approx(100 * np.mean(ndcg), abs=0.01)
+    assert result["map"] == pytest.approx(100 * np.mean(precision), abs=0.01)
+    assert result["mrr@5"] == pytest.approx(100 * np.mean(1 / np.array(ranks)), abs=0.01)
+
+
+@pytest.mark.backend_independent
+def test_what_is_not_found_counts_and_queries_without_relevant_documents_do_not():
+    judgements = {"1": {"a": 1, "b": 1}, "2": {"a": 0}, "3": {"c": 1}}
+    run = {"1": ["x", "a"], "2": ["a"]}
+    result = ranking_scores(run, judgements, cutoff=1)
+    assert result == {"mrr@1": 0.0, "map": 12.5, "ndcg@1": 0.0}
+    with pytest.raises(ValueError, match="no query has a relevant document"):
+        ranking_scores(run, {"2": {"a": 0}})
+    with pytest.raises(ValueError, match="query 1 has a document twice"):
+        ranking_scores({"1": ["a", "a"]}, judgements)
+
+
+@pytest.mark.backend_independent
+def test_rankings_come_back_from_files(tmp_path):
+    write_run(tmp_path / "a.run", {"1": [("d2", 3.5), ("d1", 3.5)], "2": [("d3", -1.0)]})
+    assert (tmp_path / "a.run").read_text().splitlines()[1] == "1 Q0 d1 2 3.500000 keras_bert"
+    assert read_run(tmp_path / "a.run") == {"1": ["d2", "d1"], "2": ["d3"]}
+    (tmp_path / "qrels").write_text("1 0 d1 2\n1 0 d2 0\n\n2 d3  1\n")
+    assert read_judgements(tmp_path / "qrels") == {"1": {"d1": 2, "d2": 0}, "2": {"d3": 1}}
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("reader", "text", "message"),
+    [
+        (read_run, "1 Q0 d 1 2.0\n", "line 1: 5 fields, expected 6"),
+        (read_run, "1 Q0 d 1 x t\n", "line 1: rank '1', score 'x'"),
+        (read_judgements, "1 0 d 1\n1 d\n", "line 2: 2 fields"),
+        (read_judgements, "1 0 d good\n", "line 1: the grade is 'good'"),
+    ],
+)
+def test_an_error_names_file_and_line(reader, text, message, tmp_path):
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        reader(tmp_path / "file")
+
+
+@pytest.fixture
+def cranfield(tmp_path):
+    folder = tmp_path / "cranfield"
+    folder.mkdir()
+    documents = [
+        f".I {n + 1}\n.T\na {word} .\n.A\nx\n.W\na {word} .\n{word}\n"
+        for n, word in enumerate(WORDS)
+    ]
+    (folder / "cran.all.1400").write_text("".join(documents))
+    queries = [f".I {7 * n + 1:03}\n.W\na\n{word} .\n" for n, word in enumerate(WORDS)]
+    (folder / "cran.qry").write_text("".join(queries))
+    (folder / "cranqrel").write_text(
+        "".join(f"{n} {n} 1 \n{n} {n % 6 + 1} -1\n" for n in range(1, 7))
+    )
+    return folder
+
+
+@pytest.mark.backend_independent
+def test_cranfield_is_read(cranfield):
+    collection = read_cranfield(cranfield)
+    assert collection.documents["2"] == "a flow . flow"
+    assert collection.queries["3"] == "a heat ."
+    assert collection.judgements["6"] == {"6": 1, "1": 0}
+    (cranfield / "cranqrel").write_text("9 1 1\n")
+    with pytest.raises(ValueError, match=r"cranqrel: query 9 or its documents \[\] are not in"):
+        read_cranfield(cranfield)
+    (cranfield / "cran.qry").write_text("a\n")
+    with pytest.raises(ValueError, match=r"cran\.qry, line 1: expected \.I and a number first"):
+        read_cranfield(cranfield)
+
+
+@pytest.mark.filterwarnings("ignore:.*it is freshly initialised")
+@pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
+def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+    )
+    preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(TOKENS), 16)
+    MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
+    config = dataclasses.replace(
+        recipes.load("minilm_cranfield", RerankConfig),
+        loss=loss,
+        candidates=3,
+        negatives=1,
+        test_every=3,
+        preset=str(tmp_path / "preset"),
+        epochs=1,
+        batch_size=2,
+        sequence_length=16,
+        precision="float32",
+        output_dir=str(tmp_path / "run"),
+    )
+    results = rerank.rerank(config, read_cranfield(cranfield))
+    folder = tmp_path / "run"
+    assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
+    assert json.loads((folder / "scores.json").read_text()) == results
+    first, second = (read_run(folder / f"{name}.run") for name in ("bm25", "reranked"))
+    assert list(first) == list(second) == ["3", "6"]
+    assert {q: sorted(own) for q, own in first.items()} == {
+        q: sorted(own) for q, own in second.items()
+    }
+    assert (
+        keras.saving.load_model(folder / "model.keras").config
+        == Backbone.from_preset(config.preset).config
+    )
+
+
+@pytest.mark.backend_independent
+def test_a_wrong_value_is_named():
+    for changes, message in [
+        ({"loss": "listwise"}, "loss is 'listwise'"),
+        ({"negatives": 0}, "negatives is 0"),
+        ({"test_every": 1}, "test_every is 1"),
+        ({"accumulation": 3}, "accumulation is 3"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            RerankConfig(**changes)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of rankings: reciprocal rank, average precision, discounted gain.
+
+A ranking is the documents that a system found for a query, the best first; judgements say for
+each query which documents are relevant, and how much. Queries without a relevant document, or
+without a judgement, are left out, as in TREC's own program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+Run = Mapping[str, Sequence[str]]
+Judgements = Mapping[str, Mapping[str, int]]
+
+
+def ranking_scores(run: Run, judgements: Judgements, cutoff: int = 10) -> dict[str, float]:
+    """The means over queries, times 100.
+
+    Args:
+        run: For each query its documents, the best first, none twice.
+        judgements: For each query the grade of each document that was judged; above 0 is relevant.
+        cutoff: How many documents the scores named by it look at.
+
+    Returns:
+        `mrr@k`, the reciprocal rank of the first relevant document among the first k; `map`, the
+        mean over relevant documents of the precision down to each, 0 for those not found; and
+        `ndcg@k`, the gains (the grades) discounted by log2(rank + 1), over the best there could be.
+
+    Raises:
+        ValueError: If no query has a relevant document, or a query names a document twice.
+
+    Example:
+
+    >>> ranking_scores({"1": ["b", "a"]}, {"1": {"a": 1}})
+    {'mrr@10': 50.0, 'map': 50.0, 'ndcg@10': 63.09}
+
+    Reference:
+        [Cumulated gain-based evaluation](https://doi.org/10.1145/582415.582418).
+    """
+    per_query = [
+        _query_scores(query, run.get(query, ()), grades, cutoff)
+        for query, grades in judgements.items()
+        if max(grades.values(), default=0) > 0
+    ]
+    if not per_query:
+        raise ValueError("no query has a relevant document, expected judgements above 0")
+    names = (f"mrr@{cutoff}", "map", f"ndcg@{cutoff}")
+    return {
+        name: round(100 * math.fsum(values) / len(per_query), 2)
+        for name, values in zip(names, zip(*per_query, strict=True), strict=True)
+    }
+
+
+def _query_scores(
+    query: str, ranking: Sequence[str], grades: Mapping[str, int], cutoff: int
+) -> tuple[float, float, float]:
+    if len(set(ranking)) < len(ranking):
+        raise ValueError(f"query {query} has a document twice in its ranking")
+    gains = [max(0, grades.get(document, 0)) for document in ranking]
+    ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+    hits = [rank for rank, gain in enumerate(gains, start=1) if gain]
+    reciprocal = 1 / hits[0] if hits and hits[0] <= cutoff else 0.0
+    precisions = [count / rank for count, rank in enumerate(hits, start=1)]
+    return (
+        reciprocal,
+        math.fsum(precisions) / len(ideal),
+        _discounted(gains[:cutoff]) / _discounted(ideal[:cutoff]),
+    )
+
+
+def _discounted(gains: Sequence[int]) -> float:
+    return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))

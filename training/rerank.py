@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains an encoder to re-rank what BM25 finds, and scores both on queries that were held out.
+
+    python -m training.rerank --data_dir=cranfield --loss=pairwise
+
+By a recipe, with any of its values changed by a flag:
+
+    python -m training.rerank --recipe=minilm_cranfield --data_dir=cranfield --epochs=1
+
+It writes into `output_dir`: the rankings of the held-out queries in TREC's format (`bm25.run`,
+`reranked.run`), the scores of both (`scores.json`), and the model (`model.keras`).
+
+Needs bm25s, the BM25 that it starts from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import app, logging
+
+from keras_bert import MultipleChoice, TextClassifier
+from training import config_flags, finetuning
+from training.pretrained import minilm_folder
+from training.ranking_scores import ranking_scores
+from training.rerank_config import RerankConfig
+from training.trec_files import Collection, read_cranfield, write_run
+
+Scored = dict[str, list[tuple[str, float]]]
+
+
+def main(arguments: list[str]) -> None:
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    try:
+        config = config_flags.configuration(RerankConfig)
+        collection = read_cranfield(Path(config.data_dir))
+    except (OSError, ValueError) as error:
+        # What a user can mend needs no traceback.
+        sys.exit(f"error: {error}")
+    print(json.dumps(rerank(config, collection), indent=2))
+
+
+def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
+    """Trains on some of the queries, re-ranks for the others, and writes what came of it.
+
+    Args:
+        config: what to do.
+        collection: documents, queries and judgements.
+
+    Returns:
+        The scores of BM25 and of the re-ranking, by the names of `ranking_scores`.
+    """
+    keras.utils.set_random_seed(config.seed)
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    queries = list(collection.queries)
+    test = queries[config.test_every - 1 :: config.test_every]
+    found = bm25(collection, config.candidates)
+    triples = training_triples(config, collection, found, [q for q in queries if q not in test])
+    model = train(config, triples)
+    baseline = {query: found[query] for query in test}
+    rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+    judgements = {query: collection.judgements.get(query, {}) for query in test}
+    results = {}
+    for name, scored in rankings.items():
+        write_run(folder / f"{name}.run", scored, tag=name)
+        run = {query: [document for document, _ in own] for query, own in scored.items()}
+        results[name] = ranking_scores(run, judgements)
+    finetuning.write_json(results, folder / "scores.json")
+    finetuning.save_whole(model, folder / "model.keras")
+    return results
+
+
+def bm25(collection: Collection, count: int) -> Scored:
+    """The documents that BM25 finds for each query, with their scores, the best first.
+
+    Args:
+        collection: documents and queries.
+        count: how many documents for each query, at most.
+
+    Reference:
+        [BM25S](https://arxiv.org/abs/2407.03618).
+    """
+    import bm25s
+
+    def tokens(texts: Sequence[str]) -> Any:
+        return bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
+
+    ids = list(collection.documents)
+    index = bm25s.BM25()
+    index.index(tokens(collection.documents.values()), show_progress=False)
+    places, scores = index.retrieve(
+        tokens(collection.queries.values()), k=min(count, len(ids)), show_progress=False
+    )
+    return {
+        query: [(ids[place], float(score)) for place, score in zip(*row, strict=True)]
+        for query, *row in zip(collection.queries, places, scores, strict=True)
+    }
+
+
+def training_triples(
+    config: RerankConfig, collection: Collection, found: Scored, queries: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """For queries to train on: query, a relevant document, another that BM25 found; as text."""
+    generator = np.random.default_rng(config.seed)
+    triples = []
+    for query in queries:
+        grades = collection.judgements.get(query, {})
+        relevant = [document for document, grade in grades.items() if grade > 0]
+        others = [document for document, _ in found[query] if grades.get(document, 0) <= 0]
+        for document in relevant:
+            for other in generator.permutation(others)[: config.negatives]:
+                texts = collection.documents[document], collection.documents[other]
+                triples.append((collection.queries[query], *texts))
+    return triples
+
+
+def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
+    """The trained task: a `MultipleChoice` for the pairwise loss, else a `TextClassifier`."""
+    preset = config.preset or os.fspath(minilm_folder())
+    options: Mapping[str, Any] = {
+        "sequence_length": config.sequence_length,
+        "dtype": finetuning.resolve_precision(config.precision),
+    }
+    x: Any
+    if config.loss == "pairwise":
+        # The cross-entropy of choosing between two is the logistic loss of their difference.
+        model = MultipleChoice.from_preset(preset, **options)
+        x = [(query, [relevant, other]) for query, relevant, other in triples]
+        y = np.zeros(len(x), "int32")
+    else:
+        model = TextClassifier.from_preset(preset, 2, **options)
+        relevant = {(query, document): 1 for query, document, _ in triples}
+        labels = relevant | {(query, other): 0 for query, _, other in triples}
+        x, y = list(labels), np.array(list(labels.values()), "int32")
+    model.compile(finetuning.make_optimizer(config, len(x)))
+    callbacks = []
+    if config.tensorboard:
+        callbacks.append(
+            keras.callbacks.TensorBoard(os.path.join(config.output_dir, "tensorboard"))
+        )
+    logging.info("training on %d examples", len(x))
+    model.fit(
+        x,
+        y,
+        batch_size=config.batch_size // config.accumulation,
+        epochs=config.epochs,
+        callbacks=callbacks,
+    )
+    return model
+
+
+def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
+    """The documents found for each query, ordered by how relevant the model takes them to be."""
+    pairs = [(query, document) for query, own in found.items() for document, _ in own]
+    texts = [(collection.queries[query], collection.documents[text]) for query, text in pairs]
+    scored: Scored = {query: [] for query in found}
+    for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
+        scored[query].append((document, float(score)))
+    return {query: sorted(own, key=lambda pair: -pair[1]) for query, own in scored.items()}
+
+
+def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """How relevant texts are to queries: numbers to sort by, `(pairs,)`.
+
+    Args:
+        model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.
+        pairs: Queries and texts.
+    """
+    if isinstance(model, MultipleChoice):
+        rows = [(query, [text]) for query, text in pairs]
+        return np.asarray(model.predict(rows, batch_size=64, verbose=0)[:, 0])
+    logits = model.predict(list(pairs), batch_size=64, verbose=0)
+    return np.asarray(logits[:, -1] - logits[:, 0])
+
+
+if __name__ == "__main__":
+    config_flags.define_program_flags(RerankConfig())
+    app.run(main)
