@@ -14,7 +14,11 @@ _NAMES = {
     "loss": "training",
     "val_loss": "development",
     "accuracy": "accuracy",
+    "exact": "exact match",
+    "exact_match": "exact match",
     "f1": "F1",
+    "HasAns_f1": "F1, answerable",
+    "NoAns_f1": "F1, unanswerable",
     "macro_f1": "macro F1",
     "masked_accuracy": "masked tokens",
     "pair_accuracy": "pairs",
@@ -25,8 +29,8 @@ _NAMES = {
 _LOSSES = ("loss", "val_loss")
 # With more of them a curve looks like a caterpillar.
 _MAX_MARKERS = 40
-# On other scales than scores.
-_NOT_PLOTTED = ("learning_rate", "mse", "val_mse")
+# On other scales than scores, or beside an F1 that says the same.
+_NOT_PLOTTED = ("learning_rate", "mse", "val_mse", "HasAns_exact", "NoAns_exact")
 
 _Points = tuple[list[float], list[float]]
 
