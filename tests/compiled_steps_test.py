@@ -8,9 +8,11 @@ import pytest
 from keras_bert import (
     Backbone,
     BertConfig,
+    MultipleChoice,
     Pretrainer,
     QuestionAnswerer,
     TextClassifier,
+    TextEmbedder,
     TokenClassifier,
 )
 
@@ -100,12 +102,31 @@ class TaggingBuckets(Buckets):
         )
 
 
+class ChoiceBuckets(Buckets):
+    """The same with two choices to a row, the second of which is shorter."""
+
+    def __getitem__(self, index: int):
+        features, labels, weights = super().__getitem__(index)
+        features = {name: np.stack([value, value], axis=1) for name, value in features.items()}
+        features["padding_mask"][:, 1, 2:] = False
+        return features, labels, weights
+
+
+class EmbedderBuckets(Buckets):
+    """The same with rows that are pairs."""
+
+    def __getitem__(self, index: int):
+        features, _, weights = super().__getitem__(index)
+        numbers = np.array([0, 0, 1, 1])
+        return features, np.where(weights > 0, numbers, -1), weights
+
+
 class Traced:
     """Notes the length of the ids each time Python, and not the compiled step, runs it."""
 
     def call(self, inputs, training=None, mask=None):
         if training:
-            self.traced_lengths.append(inputs["token_ids"].shape[1])
+            self.traced_lengths.append(inputs["token_ids"].shape[-1])
         return super().call(inputs, training=training, mask=mask)
 
 
@@ -125,6 +146,24 @@ class TracedTagger(Traced, TokenClassifier):
     pass
 
 
+class TracedChooser(Traced, MultipleChoice):
+    pass
+
+
+class TracedEmbedder(Traced, TextEmbedder):
+    pass
+
+
+TASKS = [
+    TracedClassifier,
+    TracedPretrainer,
+    TracedAnswerer,
+    TracedTagger,
+    TracedChooser,
+    TracedEmbedder,
+]
+
+
 def make_model(task):
     keras.utils.set_random_seed(0)
     if task is TracedClassifier:
@@ -133,10 +172,14 @@ def make_model(task):
         return TracedAnswerer(Backbone(CONFIG)), QuestionBuckets
     if task is TracedTagger:
         return TracedTagger(Backbone(CONFIG), num_classes=2), TaggingBuckets
+    if task is TracedChooser:
+        return TracedChooser(Backbone(CONFIG)), ChoiceBuckets
+    if task is TracedEmbedder:
+        return TracedEmbedder(Backbone(CONFIG)), EmbedderBuckets
     return TracedPretrainer(Backbone(CONFIG)), PretrainingBuckets
 
 
-@pytest.mark.parametrize("task", [TracedClassifier, TracedPretrainer, TracedAnswerer, TracedTagger])
+@pytest.mark.parametrize("task", TASKS)
 def test_compiled_steps(task):
     model, buckets = make_model(task)
     model.traced_lengths = []

@@ -39,8 +39,9 @@ class SentencePooling(keras.layers.Layer):
         vectors = self._pool(inputs, padding_mask)
         if not self.normalize:
             return vectors
-        length = ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True))
-        return vectors / ops.maximum(length, 1e-12)
+        squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+        # The bound stands inside the root, whose gradient at 0 is no number.
+        return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
 
     def _pool(self, inputs: Any, padding_mask: Any) -> Any:
         if self.pooling == "cls":
