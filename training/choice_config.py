@@ -8,10 +8,11 @@ import os
 from pathlib import Path
 
 from training.choice_files import FORMATS, ChoiceRows, read_choices
+from training.training_config import TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceConfig:
+class ChoiceConfig(TrainingConfig):
     """Fine-tuning on texts with choices.
 
     Args:
@@ -20,25 +21,9 @@ class ChoiceConfig:
         dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out.
         test_file: likewise, to choose in at the end, scored if it has labels; empty for none.
         format: swag, codah or jsonl; auto tells by the suffix: .csv, .tsv or .jsonl.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
-            takes the MiniLM of the extra `quickstart`.
-        epochs: passes over the training data.
         batch_size: texts in an optimizer step, each with all its choices.
-        accumulation: micro-batches that make up an optimizer step, for large batches.
-        learning_rate: the peak, reached at the end of the warm-up.
-        warmup: share of the steps in which the learning rate rises.
-        weight_decay: decoupled decay, of all but biases and LayerNorms.
-        layer_decay: factor on the learning rate from each layer to the one below it.
         dropout: rate before the classifier; negative takes the checkpoint's.
         sequence_length: the longest text with a choice in tokens; longer ones are cut.
-        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
-            and float32 for JAX on a CPU, where bfloat16 is the slower.
-        seed: of the first run; it decides the new head's weights, dropout and the order.
-        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
-        patience: epochs without a better dev score after which a run stops; 0 never stops early.
-        output_dir: where models, scores and plots go.
-        tensorboard: whether to log for TensorBoard, into output_dir.
-        export: whether to write a SavedModel of the best run, into output_dir/export/1.
     """
 
     data_dir: str = ""
@@ -46,37 +31,15 @@ class ChoiceConfig:
     dev_file: str = ""
     test_file: str = ""
     format: str = "auto"
-    preset: str = ""
-    epochs: int = 3
     batch_size: int = 16
-    accumulation: int = 1
     learning_rate: float = 2e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    layer_decay: float = 1.0
     dropout: float = -1.0
-    sequence_length: int = 128
-    precision: str = "auto"
-    seed: int = 1
-    num_seeds: int = 1
-    patience: int = 0
     output_dir: str = "runs/finetune_choice"
-    tensorboard: bool = False
-    export: bool = True
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise ValueError(f"format is {self.format!r}, expected one of {', '.join(FORMATS)}")
-        for name in ("epochs", "batch_size", "accumulation", "num_seeds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if self.batch_size % self.accumulation:
-            raise ValueError(
-                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
-                f"{self.batch_size}"
-            )
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+        super().__post_init__()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,10 +9,11 @@ from pathlib import Path
 from training import glue, labelled_text
 from training.labelled_text import LabelledText
 from training.text_rows import MissingColumnError
+from training.training_config import TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneConfig:
+class FinetuneConfig(TrainingConfig):
     """A fine-tuning run on a file of labelled text, or on a task of GLUE.
 
     Args:
@@ -27,31 +28,13 @@ class FinetuneConfig:
         label: the column of the label.
         header: whether the first row names the columns: auto, yes or no.
         regression: whether labels are scores rather than classes.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
-            takes the MiniLM of the extra `quickstart`.
         pretrained: whether the checkpoint's weights are taken; with no, its architecture and
             vocabulary are, and the weights are random, which shows what pre-training gave.
         train_rows: trains on so many rows only, spread over the file; 0 for all.
-        epochs: passes over the training data.
-        batch_size: rows in an optimizer step.
-        accumulation: micro-batches that make up an optimizer step, for large batches.
-        learning_rate: the peak, reached at the end of the warm-up.
-        warmup: share of the steps in which the learning rate rises.
-        weight_decay: decoupled decay, of all but biases and LayerNorms.
-        layer_decay: factor on the learning rate from each layer to the one below it.
         dropout: rate before the classifier; negative takes the checkpoint's.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
             0 for none, negative takes the checkpoint's.
         bilstm_layers: layers of that BiLSTM.
-        sequence_length: the longest row in tokens; longer texts are cut.
-        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
-            and float32 for JAX on a CPU, where bfloat16 is the slower.
-        seed: of the first run; it decides the new head's weights, dropout and the order.
-        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
-        patience: epochs without a better dev score after which a run stops; 0 never stops early.
-        output_dir: where models, scores and plots go.
-        tensorboard: whether to log for TensorBoard, into output_dir.
-        export: whether to write a SavedModel of the best run, into output_dir/export/1.
     """
 
     task: str = ""
@@ -64,39 +47,15 @@ class FinetuneConfig:
     label: str = "label"
     header: str = "auto"
     regression: bool = False
-    preset: str = ""
     pretrained: bool = True
     train_rows: int = 0
-    epochs: int = 3
-    batch_size: int = 32
-    accumulation: int = 1
-    learning_rate: float = 5e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    layer_decay: float = 1.0
     dropout: float = -1.0
     bilstm_units: int = -1
     bilstm_layers: int = 2
-    sequence_length: int = 128
-    precision: str = "auto"
-    seed: int = 1
-    num_seeds: int = 1
-    patience: int = 0
     output_dir: str = "runs/finetune"
-    tensorboard: bool = False
-    export: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "num_seeds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if self.batch_size % self.accumulation:
-            raise ValueError(
-                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
-                f"{self.batch_size}"
-            )
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+        super().__post_init__()
         if self.train_rows < 0:
             raise ValueError(f"train_rows is {self.train_rows}, expected 0 or more")
         if self.header not in ("auto", "yes", "no"):

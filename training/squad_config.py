@@ -8,10 +8,11 @@ import os
 from collections.abc import Sequence
 
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
+from training.training_config import TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadConfig:
+class SquadConfig(TrainingConfig):
     """Fine-tuning on questions in SQuAD's JSON, of version 1.1 or 2.0.
 
     Args:
@@ -27,28 +28,14 @@ class SquadConfig:
         unanswerable: whether there are questions without an answer, as in 2.0: auto, yes or no;
             auto looks into train_file.
         skip_bad: whether what is malformed in a file is left out and counted, instead of refused.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
-            takes the MiniLM of the extra `quickstart`.
         epochs: passes over the training windows.
         batch_size: windows in an optimizer step.
-        accumulation: micro-batches that make up an optimizer step, for large batches.
-        learning_rate: the peak, reached at the end of the warm-up.
-        warmup: share of the steps in which the learning rate rises.
-        weight_decay: decoupled decay, of all but biases and LayerNorms.
-        layer_decay: factor on the learning rate from each layer to the one below it.
         sequence_length: the longest window in tokens, with the question.
         doc_stride: how many tokens further on in the passage the next window begins.
         max_query_length: the longest question in tokens; what is longer is cut.
         n_best: how many first and last tokens of a window, and answers of a question, are kept.
         max_answer_length: the longest answer in tokens.
-        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
-            and float32 for JAX on a CPU, where bfloat16 is the slower.
-        seed: of the first run; it decides the new head's weights, dropout and the order.
-        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
-        patience: epochs without a better dev score after which a run stops; 0 never stops early.
         output_dir: where models, answers, scores and plots go.
-        tensorboard: whether to log for TensorBoard, into output_dir.
-        export: whether to write a SavedModel of the best run, into output_dir/export/1.
     """
 
     data_dir: str = ""
@@ -59,39 +46,16 @@ class SquadConfig:
     max_questions: int = 0
     unanswerable: str = "auto"
     skip_bad: bool = False
-    preset: str = ""
-    epochs: int = 3
-    batch_size: int = 32
-    accumulation: int = 1
-    learning_rate: float = 5e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    layer_decay: float = 1.0
     sequence_length: int = 384
     doc_stride: int = 128
     max_query_length: int = 64
     n_best: int = 20
     max_answer_length: int = 30
-    precision: str = "auto"
-    seed: int = 1
-    num_seeds: int = 1
-    patience: int = 0
     output_dir: str = "runs/finetune_squad"
-    tensorboard: bool = False
-    export: bool = True
 
     def __post_init__(self) -> None:
-        positive = ("epochs", "batch_size", "accumulation", "num_seeds", "n_best")
-        for name in (*positive, "max_answer_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if self.batch_size % self.accumulation:
-            raise ValueError(
-                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
-                f"{self.batch_size}"
-            )
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+        super().__post_init__()
+        self.check_positive("n_best", "max_answer_length")
         if self.unanswerable not in ("auto", "yes", "no"):
             raise ValueError(f"unanswerable is {self.unanswerable!r}, expected auto, yes or no")
 
