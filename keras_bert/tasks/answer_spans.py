@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 CHUNK = 2048
 # The score of an answer where no span can be one
 NO_SPAN = -1e6
+
+# First character, one past the last, and both logits
+_Span = tuple[int, int, float, float]
+# Text and both logits
+_Answer = tuple[str, float, float]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,15 +140,25 @@ class AnswerSpans:
             For each question dicts of `text`, `probability` (among these), `start_logit` and
             `end_logit`, as the released code writes them.
         """
-        columns = (self.char_starts, self.char_ends, self.start_logits, self.end_logits)
-        spans = list(zip(*(column.tolist() for column in columns), strict=True))
         nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
         return [
             _with_probabilities(
-                _distinct(spans[first:behind], context, n_best, null if with_null else None)
+                _distinct(
+                    self._spans(first, behind, 2 * n_best),
+                    context,
+                    n_best,
+                    null if with_null else None,
+                )
             )
             for context, null, first, behind in zip(contexts, nulls, *self._bounds(), strict=True)
         ]
+
+    def _spans(self, first: int, behind: int, step: int) -> Iterator[_Span]:
+        """The spans between two places of the flat arrays, made as they are asked for."""
+        columns = (self.char_starts, self.char_ends, self.start_logits, self.end_logits)
+        for place in range(first, behind, step):
+            part = slice(place, min(place + step, behind))
+            yield from zip(*(column[part].tolist() for column in columns), strict=True)
 
 
 def find_answer_spans(
@@ -182,16 +198,25 @@ def find_answer_spans(
         "end_logits": end_logits[end].astype("float64"),
     }
     question = rows.question_index[window]
-    # Stable: of equals, the one in the earlier window is first.
-    order = np.lexsort((-(columns["start_logits"] + columns["end_logits"]), question))
-    counts = np.bincount(question, minlength=rows.num_questions)
+    splits = np.searchsorted(question, np.arange(rows.num_questions + 1))
+    order = _order(-(columns["start_logits"] + columns["end_logits"]), splits.tolist())
     null_start, null_end = _null_logits(rows, start_logits, end_logits)
     return AnswerSpans(
-        splits=np.concatenate([[0], np.cumsum(counts)]),
+        splits=splits,
         **{name: column[order] for name, column in columns.items()},
         null_start_logits=null_start,
         null_end_logits=null_end,
     )
+
+
+def _order(values: np.ndarray, splits: Sequence[int]) -> np.ndarray:
+    """What sorts each part of the values by itself; of equals, the one that came first is first."""
+    # On a few dozen values at a time, four times as fast as a sort of all by two keys
+    parts = [
+        np.argsort(values[first:behind], kind="stable") + first
+        for first, behind in itertools.pairwise(splits)
+    ]
+    return np.concatenate([np.zeros(0, "int64"), *parts])
 
 
 def _pairs(
@@ -229,8 +254,16 @@ def _likeliest(logits: np.ndarray, tokens: np.ndarray, count: int) -> np.ndarray
     Returns:
         `(rows, count)`, or as many as the longest row has.
     """
-    values = np.where(tokens >= 0, -logits[tokens], np.inf)
-    best = np.argsort(values, axis=1, kind="stable")[:, :count]
+    if not tokens.size:
+        return tokens
+    # Adding 0 makes one zero of two.
+    values = np.where(tokens >= 0, -logits[tokens], np.inf).astype("float32") + np.float32(0)
+    bits = values.view("int32")
+    # As whole numbers floats are in the same order, the negative ones once they are turned round.
+    # With the column behind them no two are equal, and the fast sort of whole numbers serves.
+    keys = (bits ^ (bits >> 31 & 0x7FFFFFFF)).astype("int64") << 32 | np.arange(tokens.shape[1])
+    count = min(count, tokens.shape[1])
+    best = np.sort(np.partition(keys, count - 1, axis=1)[:, :count], axis=1) & 0xFFFFFFFF
     return np.take_along_axis(tokens, best, axis=1)
 
 
@@ -245,12 +278,8 @@ def _null_logits(
     return start[first], end[first]
 
 
-_Span = tuple[int, int, float, float]
-_Answer = tuple[str, float, float]
-
-
 def _distinct(
-    spans: Sequence[_Span], context: str, count: int, null: tuple[float, float] | None
+    spans: Iterable[_Span], context: str, count: int, null: tuple[float, float] | None
 ) -> list[_Answer]:
     """The first spans with different texts, and no answer in its place among them."""
     found: list[_Answer] = []
