@@ -113,7 +113,7 @@ def test_cranfield_is_read(cranfield):
         read_cranfield(cranfield)
 
 
-@pytest.mark.filterwarnings("ignore:.*it is freshly initialised")
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
 def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
     config = BertConfig(
@@ -148,10 +148,8 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
     assert {q: sorted(own) for q, own in first.items()} == {
         q: sorted(own) for q, own in second.items()
     }
-    assert (
-        keras.saving.load_model(folder / "model.keras").config
-        == Backbone.from_preset(config.preset).config
-    )
+    model = keras.saving.load_model(folder / "model.keras")
+    assert model.config.vocabulary_size == len(TOKENS)
 
 
 @pytest.mark.backend_independent
