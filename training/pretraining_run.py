@@ -172,11 +172,12 @@ class IntervalReport(keras.callbacks.Callback):
         self._next_picture = 0.0
         self._start = 0.0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self.checkpoints.resume_generators()
-
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._start = time.perf_counter()
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if batch == 0:
+            seed_dropout(self.config.seed, self.state.step)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.perf_counter() - self._start
@@ -215,6 +216,18 @@ class IntervalReport(keras.callbacks.Callback):
             "energy_kwh": before.get("energy_kwh", 0.0) + kwh,
             "co2_kg": before.get("co2_kg", 0.0) + co2,
         }
+
+
+def seed_dropout(seed: int, step: int) -> None:
+    """Seeds what has no place in a checkpoint, anew at the first batch behind each.
+
+    Keras' dropout on PyTorch draws from PyTorch's own generator, from which `fit` draws too when it
+    builds a model or begins to read data.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.manual_seed((seed << 32) + step)
 
 
 def named(logs: dict[str, Any]) -> Log:

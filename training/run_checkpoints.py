@@ -23,7 +23,6 @@ _PREFIX = "step_"
 _PARTIAL = ".partial"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
-_GENERATOR = "generator."
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Tensors = dict[str, "np.ndarray[Any, Any]"]
@@ -71,7 +70,6 @@ class RunCheckpoints:
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder = folder
         self.keep = keep
-        self._generator_states: Tensors = {}
 
     def save(self, model: keras.Model, state: RunState) -> None:
         """Writes a checkpoint, and removes old ones.
@@ -80,7 +78,7 @@ class RunCheckpoints:
             NotFiniteError: If a weight is not finite; nothing is written.
             DiskFullError: If there is no room; the checkpoints before are untouched.
         """
-        tensors = {**model_tensors(model), **_generator_states()}
+        tensors = model_tensors(model)
         _check_finite(tensors, state.step)
         self._remove_partial()
         target = self.folder / f"{_PREFIX}{state.step:09}"
@@ -126,9 +124,6 @@ class RunCheckpoints:
                 logging.warning("%s is torn (%s): going on from the one before", path, error)
                 continue
             check(state)
-            self._generator_states = {
-                name: tensors.pop(name) for name in [*tensors] if name.startswith(_GENERATOR)
-            }
             _assign(model, tensors, path)
             return state
         if paths:
@@ -136,19 +131,6 @@ class RunCheckpoints:
                 f"no checkpoint in {self.folder} is whole: remove the folder to begin anew"
             )
         return None
-
-    def resume_generators(self) -> None:
-        """Sets PyTorch's own generators, once, to what they were at the restored checkpoint.
-
-        To be called when training begins: Keras draws from them when it builds a model for `fit`.
-        """
-        states, self._generator_states = self._generator_states, {}
-        if states:
-            import torch
-
-            first, *of_devices = [torch.from_numpy(states[name]) for name in sorted(states)]
-            torch.set_rng_state(first)
-            torch.cuda.set_rng_state_all(of_devices)
 
     def _paths(self) -> list[Path]:
         """The checkpoints, the last one first."""
@@ -171,7 +153,7 @@ class RunCheckpoints:
 
 
 def model_tensors(model: keras.Model) -> Tensors:
-    """All variables of a model and its optimizer, the states of random generators included."""
+    """All variables of a model and its optimizer, the states of Keras' generators among them."""
     return {name: _to_numpy(variable) for name, variable in _variables(model).items()}
 
 
@@ -195,16 +177,6 @@ def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> Non
         is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
         if not is_whole_number and not np.isfinite(tensor.astype("float32")).all():
             raise NotFiniteError(f"after step {step}, {name} is not finite")
-
-
-def _generator_states() -> Tensors:
-    """The states of PyTorch's own generators, from which Keras' dropout draws there."""
-    if keras.backend.backend() != "torch":
-        return {}
-    import torch
-
-    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
-    return {f"{_GENERATOR}{index}": state.numpy() for index, state in enumerate(states)}
 
 
 def _assign(model: keras.Model, tensors: Tensors, path: Path) -> None:
