@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 CHOICE_FORMS = (
     "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
@@ -61,6 +63,36 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         if not isinstance(text, str):
             raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
     return texts, choices
+
+
+def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
+    """Which choice of each row is right, int32 `(rows,)`.
+
+    Raises:
+        ValueError: If there is not one for each row, or it is none of the row's choices.
+    """
+    array = one_for_each(np.asarray(labels), choices)
+    for index, (label, own) in enumerate(zip(array, choices, strict=True)):
+        if array.dtype.kind not in "iu" or not 0 <= label < len(own):
+            raise ValueError(
+                f"The label of row {index} is {label!r}; expected which of its {len(own)} choices "
+                "is right, an integer from 0."
+            )
+    return array.astype("int32")
+
+
+def one_for_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Labels or weights `(rows,)`, as they are.
+
+    Raises:
+        ValueError: If there are more or fewer of them than rows.
+    """
+    if values.shape != (len(rows),):
+        raise ValueError(
+            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; each text "
+            "needs one."
+        )
+    return values
 
 
 def _checked(choices: Any, row: int) -> list[str]:

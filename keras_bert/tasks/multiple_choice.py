@@ -20,8 +20,10 @@ from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.choice_arguments import (
     CHOICE_FORMS,
     choice_columns,
+    choice_labels,
     is_choices,
     is_single_choice,
+    one_for_each,
 )
 from keras_bert.tasks.presets import classifier_from_preset
 from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
@@ -293,9 +295,9 @@ class MultipleChoice(Task):
         texts, choices = choice_columns(x)
         if y is None:
             raise ValueError("`y` is missing: which choice of each text is right, from 0.")
-        rest = [_checked_labels(y, choices)]
+        rest = [choice_labels(y, choices)]
         if sample_weight is not None:
-            rest.append(_one_each(np.asarray(sample_weight, "float32"), texts))
+            rest.append(one_for_each(np.asarray(sample_weight, "float32"), texts))
         compiles = self._compiles_each_shape()
         batches = choice_batches(
             texts,
@@ -349,26 +351,6 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
         {"choice": int(index), "text": texts[index], "score": float(probabilities[index])}
         for index in order
     ]
-
-
-def _checked_labels(y: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
-    labels = _one_each(np.asarray(y), choices)
-    for index, (label, own) in enumerate(zip(labels, choices, strict=True)):
-        if labels.dtype.kind not in "iu" or not 0 <= label < len(own):
-            raise ValueError(
-                f"The label of row {index} is {label!r}; expected which of its {len(own)} choices "
-                "is right, an integer from 0."
-            )
-    return labels.astype("int32")
-
-
-def _one_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
-    if values.shape != (len(rows),):
-        raise ValueError(
-            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; each text "
-            "needs one."
-        )
-    return values
 
 
 def _weighted(features: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
