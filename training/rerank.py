@@ -10,7 +10,7 @@ By a recipe, with any of its values changed by a flag:
 It writes into `output_dir`: the rankings of the held-out queries in TREC's format (`bm25.run`,
 `reranked.run`), the scores of both (`scores.json`), and the model (`model.keras`).
 
-Needs bm25s, the BM25 that it starts from.
+Needs the extra `ranking`, which brings the BM25 that it starts from.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     try:
         config = config_flags.configuration(RerankConfig)
         collection = read_cranfield(Path(config.data_dir))
-    except (OSError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         # What a user can mend needs no traceback.
         sys.exit(f"error: {error}")
     print(json.dumps(rerank(config, collection), indent=2))
@@ -89,7 +89,12 @@ def bm25(collection: Collection, count: int) -> Scored:
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
     """
-    import bm25s
+    try:
+        import bm25s
+    except ImportError as error:
+        raise ImportError(
+            "BM25 needs bm25s: install the extra `ranking`, or bm25s itself"
+        ) from error
 
     def tokens(texts: Sequence[str]) -> Any:
         return bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
