@@ -42,10 +42,11 @@ def main(arguments: list[str]) -> None:
     try:
         config = config_flags.configuration(RerankConfig)
         collection = read_cranfield(Path(config.data_dir))
+        scores = rerank(config, collection)
     except (ImportError, OSError, ValueError) as error:
         # What a user can mend needs no traceback.
         sys.exit(f"error: {error}")
-    print(json.dumps(rerank(config, collection), indent=2))
+    print(json.dumps(scores, indent=2))
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
