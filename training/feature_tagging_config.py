@@ -74,7 +74,7 @@ class FeatureTaggingConfig:
     weight_decay: float = 0.01
     seed: int = 1
     num_seeds: int = 1
-    patience: int = 3
+    patience: int = 0
     output_dir: str = "runs/feature_tagging"
     tensorboard: bool = False
 
