@@ -30,6 +30,7 @@ from training.choice_files import read_choices
 from training.classifier_plots import plot_calibration, plot_confusion
 from training.config_flags import define_flags, read_flags
 from training.labelled_text import LabelledText, read_labelled_text
+from training.span_view import AnsweredQuestion, write_span_view
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
 _SUFFIXES = {".json": "squad", ".conll": "tagging", ".bio": "tagging", ".iob": "tagging"}
@@ -51,7 +52,8 @@ class EvaluateConfig:
         class_names: the classes in the order of their ids, where answers are scored whose model is
             not there; empty takes the labels in alphabetical order.
         regression: whether labels are scores.
-        plots_dir: a folder for confusion.png and calibration.png of a classifier; empty for none.
+        plots_dir: a folder for confusion.png and calibration.png of a classifier's answers, or for
+            spans.html of a model's answers to questions; empty for none.
     """
 
     data_file: str = ""
@@ -184,6 +186,24 @@ def _squad(config: EvaluateConfig) -> dict[str, float]:
     answers = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
     score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
     return score(golds, answers)
+
+
+def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any]]) -> None:
+    folder = Path(config.plots_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_span_view(
+        folder / "spans.html",
+        (
+            AnsweredQuestion(
+                example.question,
+                example.context,
+                (one["start"], one["end"]) if one["answer"] else None,
+                one["score"],
+                [(gold.start, gold.start + len(gold.text)) for gold in example.answers],
+            )
+            for example, one in zip(examples, found, strict=True)
+        ),
+    )
 
 
 def _tagging(config: EvaluateConfig) -> dict[str, float]:
