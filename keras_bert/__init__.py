@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from keras_bert import losses, metrics, optimizers
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
+    from keras_bert.tasks.loading import load_model
     from keras_bert.tasks.masked_lm import MaskedLM
     from keras_bert.tasks.multiple_choice import MultipleChoice
     from keras_bert.tasks.pretrainer import Pretrainer
@@ -35,6 +36,7 @@ _HOMES = {
     "TextEmbedder": "keras_bert.tasks.text_embedder",
     "TokenClassifier": "keras_bert.tasks.token_classifier",
     "WordPieceTokenizer": "keras_bert.text.wordpiece",
+    "load_model": "keras_bert.tasks.loading",
 }
 _MODULES = (
     "checkpoints", "data", "export", "layers", "losses", "metrics", "models", "ops", "optimizers",
@@ -53,6 +55,7 @@ __all__ = [
     "TextEmbedder",
     "TokenClassifier",
     "WordPieceTokenizer",
+    "load_model",
     "losses",
     "metrics",
     "optimizers",

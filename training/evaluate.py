@@ -112,11 +112,9 @@ def _kind(config: EvaluateConfig) -> str:
 
 
 def _load(path: str) -> Any:
-    import keras
+    import keras_bert
 
-    import keras_bert  # noqa: F401
-
-    return keras.models.load_model(path, compile=False)
+    return keras_bert.load_model(path, compile=False)
 
 
 def _text(config: EvaluateConfig) -> dict[str, float]:

@@ -143,11 +143,9 @@ def load_predictor(model: str) -> Predictor:
 
 
 def _saved(path: Path) -> Predictor:
-    import keras
-
     import keras_bert
 
-    task = keras.models.load_model(path, compile=False)
+    task = keras_bert.load_model(path, compile=False)
     verbs: dict[type, tuple[tuple[str, ...], Callable[..., Any]]] = {
         keras_bert.TextClassifier: (("text",), lambda rows: task.classify(_texts(rows))),
         keras_bert.TokenClassifier: (("text",), lambda rows: task.tag(_column(rows, "text"))),
