@@ -18,7 +18,7 @@ from absl import logging
 from keras_bert import Backbone, Pretrainer, optimizers
 from training import curves, model_flops
 from training.pretrain_config import PretrainConfig
-from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
+from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.png"
@@ -216,18 +216,6 @@ class IntervalReport(keras.callbacks.Callback):
             "energy_kwh": before.get("energy_kwh", 0.0) + kwh,
             "co2_kg": before.get("co2_kg", 0.0) + co2,
         }
-
-
-def seed_dropout(seed: int, step: int) -> None:
-    """Seeds what has no place in a checkpoint, anew at the first batch behind each.
-
-    Keras' dropout on PyTorch draws from PyTorch's own generator, from which `fit` draws too when it
-    builds a model or begins to read data.
-    """
-    if keras.backend.backend() == "torch":
-        import torch
-
-        torch.manual_seed((seed << 32) + step)
 
 
 def named(logs: dict[str, Any]) -> Log:

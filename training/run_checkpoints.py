@@ -157,6 +157,18 @@ def model_tensors(model: keras.Model) -> Tensors:
     return {name: _to_numpy(variable) for name, variable in _variables(model).items()}
 
 
+def seed_dropout(seed: int, step: int) -> None:
+    """Seeds what has no place in a checkpoint, anew at the first batch behind each.
+
+    Keras' dropout on PyTorch draws from PyTorch's own generator, from which `fit` draws too when it
+    builds a model or begins to read data.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        torch.manual_seed((seed << 32) + step)
+
+
 def _variables(model: keras.Model) -> dict[str, Any]:
     """The variables by names that are the same in every process, as their own need not be."""
     metrics = {id(variable) for variable in model.metrics_variables}

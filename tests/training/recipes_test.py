@@ -8,6 +8,8 @@ import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
+pytest.importorskip("tensorflow")
+
 from training import recipes  # noqa: E402
 from training.finetune_config import FinetuneConfig  # noqa: E402
 from training.pretrain_config import PretrainConfig  # noqa: E402

@@ -7,13 +7,13 @@ import keras
 import numpy as np
 import pytest
 
-from training.pretraining_run import seed_dropout
 from training.run_checkpoints import (
     DiskFullError,
     NotFiniteError,
     RunCheckpoints,
     RunState,
     model_tensors,
+    seed_dropout,
 )
 
 
