@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text to ids and back: the WordPiece tokenizer and its vocabularies."""
+"""Text to ids and back: the tokenizers and their vocabularies."""
 
+from keras_bert.text.byte_pair import BytePairTokenizer
 from keras_bert.text.vocabulary import load_vocabulary, save_vocabulary
 from keras_bert.text.vocabulary_training import train_vocabulary
 from keras_bert.text.wordpiece import WordPieceTokenizer
 
-__all__ = ["WordPieceTokenizer", "load_vocabulary", "save_vocabulary", "train_vocabulary"]
+__all__ = [
+    "BytePairTokenizer",
+    "WordPieceTokenizer",
+    "load_vocabulary",
+    "save_vocabulary",
+    "train_vocabulary",
+]

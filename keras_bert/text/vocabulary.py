@@ -42,11 +42,14 @@ def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
     return _checked(tokens, lambda index: f"line {index + 1}", f"The vocabulary {path}")
 
 
-def check_vocabulary(vocabulary: Sequence[str]) -> tuple[str, ...]:
+def check_vocabulary(
+    vocabulary: Sequence[str], required: Sequence[str] = REQUIRED_TOKENS
+) -> tuple[str, ...]:
     """Checks that a list of tokens can be a vocabulary.
 
     Args:
         vocabulary: The tokens.
+        required: Tokens that must be among them.
 
     Returns:
         The tokens.
@@ -55,7 +58,7 @@ def check_vocabulary(vocabulary: Sequence[str]) -> tuple[str, ...]:
         TypeError: If one of them is no string.
         ValueError: As by `load_vocabulary`.
     """
-    return _checked(list(vocabulary), lambda index: f"index {index}", "The vocabulary")
+    return _checked(list(vocabulary), lambda index: f"index {index}", "The vocabulary", required)
 
 
 def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> None:
@@ -93,7 +96,12 @@ def _parse_line(line: bytes, where: str) -> str:
     return token if token not in ("", "##") else text.strip(" \t\r\f\v")
 
 
-def _checked(tokens: list[str], place: Callable[[int], str], vocabulary: str) -> tuple[str, ...]:
+def _checked(
+    tokens: list[str],
+    place: Callable[[int], str],
+    vocabulary: str,
+    required: Sequence[str] = REQUIRED_TOKENS,
+) -> tuple[str, ...]:
     places = defaultdict(list)
     for index, token in enumerate(tokens):
         if not isinstance(token, str):
@@ -105,10 +113,10 @@ def _checked(tokens: list[str], place: Callable[[int], str], vocabulary: str) ->
     if twice:
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
         raise ValueError(f"{vocabulary} has tokens more than once: {', '.join(twice[:5])}{more}.")
-    missing = [token for token in REQUIRED_TOKENS if token not in places]
+    missing = [token for token in required if token not in places]
     if missing:
         raise ValueError(
             f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(missing)}; "
-            f"it must have {', '.join(REQUIRED_TOKENS)}."
+            f"it must have {', '.join(required)}."
         )
     return tuple(tokens)
