@@ -9,7 +9,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from keras_bert import named_sizes
+
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
+LAYER_SHARING = ("none", "all", "attention", "feed_forward")
+TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
 
 
 class ConfigError(ValueError):
@@ -20,23 +24,41 @@ class ConfigError(ValueError):
 class BertConfig:
     """The architecture of an encoder, and nothing about data or training.
 
+    BERT's descendants are values of the same fields: RoBERTa, ALBERT, DistilBERT and ELECTRA.
+
     Args:
         vocabulary_size: Number of token ids.
         num_layers: Number of transformer blocks (the paper's L).
         num_heads: Attention heads of a block (A); must divide `hidden_dim`.
         hidden_dim: Width of the hidden states (H).
         intermediate_dim: Width inside the feed-forward part (4H in the paper).
-        max_sequence_length: Number of learned positions, the longest input in tokens.
-        num_segments: Number of segment types (2: sentence A and sentence B).
+        embedding_dim: Width of the embeddings, which are then projected to `hidden_dim` (ALBERT,
+            the small ELECTRA); `None` for embeddings as wide as the hidden states, with no
+            projection.
+        layer_sharing: Which weights the blocks share: `none`, `all` (ALBERT), `attention` or
+            `feed_forward` (that sublayer alone, its LayerNorm included).
+        num_layer_groups: Into how many groups of neighbours the blocks that share fall.
+        max_sequence_length: The longest input in tokens.
+        num_segments: Number of segment types (2: sentence A and sentence B; 1: all tokens are of
+            the same; 0: there are no segment embeddings).
+        position_offset: Where learned positions begin in their table. Above 0 (2 in RoBERTa) they
+            count the tokens that are no padding, and padding takes the row before the first.
         activation: One of `gelu_erf` (the exact GELU), `gelu_tanh` (its approximation, as in the
             released TF1 code), `relu`, `silu`, `tanh`. The word "gelu" alone is ambiguous between
             releases, so it is not accepted.
+        masked_lm_activation: The activation of the masked-LM head; `None` means `activation`.
+        pooler: Whether the encoder ends in a pooler. Where it does not (DistilBERT, ELECTRA), each
+            task that wants one vector for the whole input brings its own.
+        pooler_activation: The activation of either kind of pooler.
+        pooler_dropout: Rate before the pooler's product.
         dropout: Rate after the embeddings and after both sublayers of a block.
         attention_dropout: Rate on the attention probabilities.
         classifier_dropout: Rate before a classifier; `None` means `dropout`.
+        answer_dropout: Rate before the head of question answering.
         layer_norm_epsilon: Added to the variance in every LayerNorm.
         initializer_range: Standard deviation of the truncated normal that kernels start from.
         pad_token_id: The id that fills a row up.
+        tokenizer: How its text becomes ids: `wordpiece`, `byte_pair` or `sentence_piece`.
         causal: Whether a token sees only itself and those before it: the left-to-right model of
             the paper's ablation (section 5.1).
         output_hidden_states: Whether a backbone also returns every block's hidden states.
@@ -55,7 +77,10 @@ class BertConfig:
     True
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 3 and appendix A.
+        [BERT](https://arxiv.org/abs/1810.04805), section 3 and appendix A;
+        [RoBERTa](https://arxiv.org/abs/1907.11692); [ALBERT](https://arxiv.org/abs/1909.11942),
+        section 3.1; [DistilBERT](https://arxiv.org/abs/1910.01108), section 3;
+        [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.
     """
 
     vocabulary_size: int = 30522
@@ -63,15 +88,25 @@ class BertConfig:
     num_heads: int = 12
     hidden_dim: int = 768
     intermediate_dim: int = 3072
+    embedding_dim: int | None = None
+    layer_sharing: str = "none"
+    num_layer_groups: int = 1
     max_sequence_length: int = 512
     num_segments: int = 2
+    position_offset: int = 0
     activation: str = "gelu_erf"
+    masked_lm_activation: str | None = None
+    pooler: bool = True
+    pooler_activation: str = "tanh"
+    pooler_dropout: float = 0.0
     dropout: float = 0.1
     attention_dropout: float = 0.1
     classifier_dropout: float | None = None
+    answer_dropout: float = 0.0
     layer_norm_epsilon: float = 1e-12
     initializer_range: float = 0.02
     pad_token_id: int = 0
+    tokenizer: str = "wordpiece"
     causal: bool = False
     output_hidden_states: bool = False
     output_attention_scores: bool = False
@@ -84,6 +119,11 @@ class BertConfig:
                 f"BertConfig.num_heads is {self.num_heads}; it must divide hidden_dim, "
                 f"which is {self.hidden_dim}."
             )
+        if self.num_layer_groups > self.num_layers:
+            raise ConfigError(
+                f"BertConfig.num_layer_groups is {self.num_layer_groups}; it must be at most "
+                f"num_layers, which is {self.num_layers}."
+            )
         if self.pad_token_id >= self.vocabulary_size:
             raise ConfigError(
                 f"BertConfig.pad_token_id is {self.pad_token_id}; it must be below "
@@ -94,6 +134,33 @@ class BertConfig:
     def head_dim(self) -> int:
         """Width of one attention head."""
         return self.hidden_dim // self.num_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings, with the default filled in."""
+        return self.hidden_dim if self.embedding_dim is None else self.embedding_dim
+
+    @property
+    def attention_owners(self) -> tuple[int, ...]:
+        """For each block, the first one whose attention weights it has; itself where none."""
+        return self._owners("attention")
+
+    @property
+    def feed_forward_owners(self) -> tuple[int, ...]:
+        """For each block, the first one whose feed-forward weights it has."""
+        return self._owners("feed_forward")
+
+    def _owners(self, part: str) -> tuple[int, ...]:
+        num_groups = self.num_layers
+        if self.layer_sharing in ("all", part):
+            num_groups = self.num_layer_groups
+        groups = [index * num_groups // self.num_layers for index in range(self.num_layers)]
+        return tuple(map(groups.index, groups))
+
+    @property
+    def effective_masked_lm_activation(self) -> str:
+        """The activation of the masked-LM head, with the default filled in."""
+        return self.masked_lm_activation or self.activation
 
     @property
     def effective_classifier_dropout(self) -> float:
@@ -153,18 +220,18 @@ class BertConfig:
         Raises:
             ConfigError: If no release has the name; the message lists those that do.
         """
-        canonical = _KERAS_HUB_ALIASES.get(name, name)
-        if canonical not in _NAMED:
+        canonical = named_sizes.KERAS_HUB_ALIASES.get(name, name)
+        if canonical not in named_sizes.SIZES:
             raise ConfigError(
                 f"There is no configuration named {name!r}. The names are: "
                 f"{', '.join(cls.names())}."
             )
-        return cls(**_NAMED[canonical])
+        return cls(**named_sizes.SIZES[canonical])
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Every released size that `from_name` knows, KerasHub's aliases left out."""
-        return tuple(_NAMED)
+        return tuple(named_sizes.SIZES)
 
 
 def _is_int(value: Any) -> bool:
@@ -187,10 +254,23 @@ def _is_positive_number(value: Any) -> bool:
     return _is_number(value) and 0 < value < float("inf")
 
 
+def _is_one_of(*choices: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in choices
+
+
 _Rule = tuple[Callable[[Any], bool], str]
+
+
+def _or_none(rule: _Rule) -> _Rule:
+    is_allowed, allowed = rule
+    return (lambda value: value is None or is_allowed(value)), f"None or {allowed}"
+
+
 _POSITIVE_INT: _Rule = (_is_positive_int, "an integer above 0")
 _RATE: _Rule = (_is_rate, "a number in [0, 1)")
 _POSITIVE_NUMBER: _Rule = (_is_positive_number, "a finite number above 0")
+_ACTIVATION: _Rule = (_is_one_of(*ACTIVATIONS), f"one of {', '.join(ACTIVATIONS)}")
+_NOT_NEGATIVE_INT: _Rule = (lambda value: _is_int(value) and value >= 0, "an integer of at least 0")
 _BOOL: _Rule = (lambda value: isinstance(value, bool), "True or False")
 
 _RULES: dict[str, _Rule] = {
@@ -199,18 +279,25 @@ _RULES: dict[str, _Rule] = {
     "num_heads": _POSITIVE_INT,
     "hidden_dim": _POSITIVE_INT,
     "intermediate_dim": _POSITIVE_INT,
+    "embedding_dim": _or_none(_POSITIVE_INT),
+    "layer_sharing": (_is_one_of(*LAYER_SHARING), f"one of {', '.join(LAYER_SHARING)}"),
+    "num_layer_groups": _POSITIVE_INT,
     "max_sequence_length": _POSITIVE_INT,
-    "num_segments": _POSITIVE_INT,
-    "activation": (lambda value: value in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"),
+    "num_segments": _NOT_NEGATIVE_INT,
+    "position_offset": _NOT_NEGATIVE_INT,
+    "activation": _ACTIVATION,
+    "masked_lm_activation": _or_none(_ACTIVATION),
+    "pooler": _BOOL,
+    "pooler_activation": _ACTIVATION,
+    "pooler_dropout": _RATE,
     "dropout": _RATE,
     "attention_dropout": _RATE,
-    "classifier_dropout": (
-        lambda value: value is None or _is_rate(value),
-        "None or a number in [0, 1)",
-    ),
+    "classifier_dropout": _or_none(_RATE),
+    "answer_dropout": _RATE,
     "layer_norm_epsilon": _POSITIVE_NUMBER,
     "initializer_range": _POSITIVE_NUMBER,
-    "pad_token_id": (lambda value: _is_int(value) and value >= 0, "an integer of at least 0"),
+    "pad_token_id": _NOT_NEGATIVE_INT,
+    "tokenizer": (_is_one_of(*TOKENIZERS), f"one of {', '.join(TOKENIZERS)}"),
     "causal": _BOOL,
     "output_hidden_states": _BOOL,
     "output_attention_scores": _BOOL,
@@ -230,61 +317,3 @@ def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
             f"BertConfig has no field {', '.join(map(repr, unknown))}. "
             f"Its fields are: {', '.join(_RULES)}."
         )
-
-
-def _size(
-    num_layers: int,
-    hidden_dim: int,
-    vocabulary_size: int = 30522,
-    *,
-    num_heads: int | None = None,
-    activation: str = "gelu_tanh",
-) -> dict[str, Any]:
-    return {
-        "num_layers": num_layers,
-        "hidden_dim": hidden_dim,
-        # The paper's rule; MiniLM keeps its teacher's twelve narrow heads instead.
-        "num_heads": num_heads or hidden_dim // 64,
-        "intermediate_dim": 4 * hidden_dim,
-        "vocabulary_size": vocabulary_size,
-        "activation": activation,
-    }
-
-
-_CASED, _MULTILINGUAL_CASED, _CHINESE = 28996, 119547, 21128
-
-# The released TF1 code computes "gelu" by its tanh form; MiniLM was released for code that uses
-# the exact one.
-_NAMED: dict[str, dict[str, Any]] = {
-    "bert_tiny_uncased": _size(2, 128),
-    "bert_mini_uncased": _size(4, 256),
-    "bert_small_uncased": _size(4, 512),
-    "bert_medium_uncased": _size(8, 512),
-    "bert_base_uncased": _size(12, 768),
-    "bert_large_uncased": _size(24, 1024),
-    "bert_base_cased": _size(12, 768, _CASED),
-    "bert_large_cased": _size(24, 1024, _CASED),
-    "bert_base_multilingual_cased": _size(12, 768, _MULTILINGUAL_CASED),
-    "bert_base_chinese": _size(12, 768, _CHINESE),
-    "bert_large_uncased_whole_word": _size(24, 1024),
-    "bert_large_cased_whole_word": _size(24, 1024, _CASED),
-    **{
-        f"bert_l{num_layers}_h{hidden_dim}_uncased": _size(num_layers, hidden_dim)
-        for num_layers in (2, 4, 6, 8, 10, 12)
-        for hidden_dim in (128, 256, 512, 768)
-    },
-    "minilm_l6_h384_uncased": _size(6, 384, num_heads=12, activation="gelu_erf"),
-    "minilm_l12_h384_uncased": _size(12, 384, num_heads=12, activation="gelu_erf"),
-}
-
-_KERAS_HUB_ALIASES = {
-    "bert_tiny_en_uncased": "bert_tiny_uncased",
-    "bert_small_en_uncased": "bert_small_uncased",
-    "bert_medium_en_uncased": "bert_medium_uncased",
-    "bert_base_en_uncased": "bert_base_uncased",
-    "bert_base_en": "bert_base_cased",
-    "bert_base_zh": "bert_base_chinese",
-    "bert_base_multi": "bert_base_multilingual_cased",
-    "bert_large_en_uncased": "bert_large_uncased",
-    "bert_large_en": "bert_large_cased",
-}

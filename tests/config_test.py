@@ -17,7 +17,7 @@ NOT_ALLOWED = [
         (name, value, "an integer above 0")
         for name in (
             "vocabulary_size", "num_layers", "num_heads", "hidden_dim",
-            "intermediate_dim", "max_sequence_length", "num_segments",
+            "intermediate_dim", "max_sequence_length", "num_layer_groups",
         )
         for value in (0, -1, 1.5, "12", None, True)
     ],
@@ -26,7 +26,20 @@ NOT_ALLOWED = [
         for name in ("dropout", "attention_dropout", "classifier_dropout")
         for value in (-0.1, 1.0, float("nan"), "0.1", False)
     ],
+    *[
+        (name, value, "an integer of at least 0")
+        for name in ("num_segments", "position_offset", "pad_token_id")
+        for value in (-1, 0.5, None, True)
+    ],
+    ("embedding_dim", 0, "None or an integer above 0"),
+    ("layer_sharing", "half", "one of none, all, attention, feed_forward"),
+    ("masked_lm_activation", "gelu", "None or one of gelu_erf"),
+    ("pooler_activation", None, "one of gelu_erf"),
+    ("pooler", 1, "True or False"),
+    ("tokenizer", "bpe", "one of wordpiece, byte_pair, sentence_piece"),
     ("dropout", None, "a number in [0, 1)"),
+    ("pooler_dropout", None, "a number in [0, 1)"),
+    ("answer_dropout", 1, "a number in [0, 1)"),
     *[
         (name, value, "a finite number above 0")
         for name in ("layer_norm_epsilon", "initializer_range")
@@ -34,7 +47,6 @@ NOT_ALLOWED = [
     ],
     ("activation", "gelu", "one of gelu_erf, gelu_tanh, relu, silu, tanh"),
     ("activation", None, "one of gelu_erf, gelu_tanh, relu, silu, tanh"),
-    ("pad_token_id", -1, "an integer of at least 0"),
     ("causal", 1, "True or False"),
     ("output_hidden_states", 1, "True or False"),
     ("output_attention_scores", "yes", "True or False"),
@@ -50,6 +62,10 @@ KERAS_HUB_NAMES = {
     "bert_base_multi": "bert_base_multilingual_cased",
     "bert_large_en_uncased": "bert_large_uncased",
     "bert_large_en": "bert_large_cased",
+    "roberta_base_en": "roberta_base",
+    "albert_extra_large_en_uncased": "albert_xlarge_v2",
+    "distil_bert_base_multi": "distilbert_base_multilingual_cased",
+    "electra_small_generator_uncased_en": "electra_small_generator",
 }
 
 
@@ -169,9 +185,11 @@ def test_an_unknown_name_is_answered_with_those_there_are():
 def test_named_sizes_keep_the_papers_proportions(name):
     config = BertConfig.from_name(name)
     assert config.intermediate_dim == 4 * config.hidden_dim
-    assert config.num_heads == (12 if name.startswith("minilm") else config.hidden_dim // 64)
-    # The TF1 releases compute GELU by its tanh form; MiniLM came for code that has the exact one
-    assert config.activation == ("gelu_erf" if name.startswith("minilm") else "gelu_tanh")
+    exceptions = {"minilm": 12, "albert_xlarge": 16}
+    heads = [count for start, count in exceptions.items() if name.startswith(start)]
+    assert config.num_heads == (heads[0] if heads else config.hidden_dim // 64)
+    # The TF1 code of BERT and ALBERT computes GELU by its tanh form; the others have the exact one
+    assert config.activation == ("gelu_tanh" if name.startswith(("bert", "albert")) else "gelu_erf")
 
 
 @pytest.mark.parametrize(

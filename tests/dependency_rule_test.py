@@ -11,7 +11,8 @@ pytestmark = pytest.mark.backend_independent
 
 # A room of the tree -> the rooms it may import from.
 ROOMS = {
-    "config": set(),
+    "named_sizes": set(),
+    "config": {"named_sizes"},
     "ops": set(),
     "losses": {"ops"},
     "metrics": {"ops"},
@@ -30,6 +31,7 @@ ROOMS = {
 
 # A room -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
+    "named_sizes": set(),
     "config": set(),
     "ops": {"keras", "numpy", "tensorflow", "jax", "torch"},
     "losses": {"keras"},

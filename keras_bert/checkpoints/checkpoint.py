@@ -110,7 +110,7 @@ class Checkpoint:
         return tuple(
             head
             for head, layout in self.head_layouts.items()
-            if any(name in names for stored in layout.values() for name in stored.names)
+            if not _names(layout).isdisjoint(names)
         )
 
     def num_classes(self, head: str = "classifier") -> int | None:
@@ -138,8 +138,8 @@ class Checkpoint:
         """
         targets = weights.backbone_weights(backbone)
         layout = self._found(self.backbone_layout)
-        pooler = _names({name: layout[name] for name in POOLER_WEIGHTS})
-        if pooler.isdisjoint(self._tensors.names()):
+        pooler = _names({name: layout[name] for name in POOLER_WEIGHTS if name in targets})
+        if pooler and pooler.isdisjoint(self._tensors.names()):
             for name in POOLER_WEIGHTS:
                 del targets[name]
             if pooler_is_used:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import google_tf1
 from keras_bert.checkpoints.bert_json import config_from_json
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.hugging_face_families import BERT, CLASSIFIERS, FAMILIES, Family
 from keras_bert.checkpoints.layouts import Layout, Stored
 from keras_bert.checkpoints.tensors import (
     Location,
@@ -41,109 +41,60 @@ _ACTIVATIONS = {
     "tanh": "tanh",
 }
 
-# Which heads a class of the `transformers` library has. Three classes call their head
-# "classifier", so the class decides whose it is.
-ARCHITECTURES: dict[str, tuple[str, ...]] = {
-    "BertModel": (),
-    "BertForPreTraining": ("masked_lm", "next_sentence"),
-    "BertForMaskedLM": ("masked_lm",),
-    "BertLMHeadModel": ("masked_lm",),
-    "BertForNextSentencePrediction": ("next_sentence",),
-    "BertForSequenceClassification": ("classifier",),
-    "BertForTokenClassification": ("token_classifier",),
-    "BertForMultipleChoice": ("multiple_choice",),
-    "BertForQuestionAnswering": ("question_answerer",),
-}
-CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
 # They stand on the pooled output: of the first token there, which sees no other in a causal model.
 ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
 # Where that makes it another pooler: one that is stored is then not loaded, but named as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
-
-
-def _respelled(name: str) -> str:
-    """Hugging Face's name of a variable of the TF1 release, without the prefix `bert.`."""
-    name = re.sub(r"layer_(\d+)", r"layer.\1", name.removeprefix("bert/")).replace("/", ".")
-    scope, _, kind = name.rpartition(".")
-    kinds = {
-        "kernel": "weight",
-        "gamma": "weight",
-        "beta": "bias",
-        "output_weights": "weight",
-        "output_bias": "bias",
-    }
-    return f"{name}.weight" if kind.endswith("embeddings") else f"{scope}.{kinds.get(kind, kind)}"
-
-
-def _layout_from_tf1(layout: Layout) -> Layout:
-    # Every product's kernel is (output, input) here.
-    return {
-        ours: Stored(
-            tuple(map(_respelled, stored.names)),
-            transposed=stored.transposed or ours.endswith("kernel"),
-        )
-        for ours, stored in layout.items()
-    }
-
-
-def backbone_layout(num_layers: int) -> dict[str, Stored]:
-    """The encoder's tensors, under names without the prefix `bert.`."""
-    layout = dict(_layout_from_tf1(google_tf1.backbone_layout(num_layers)))
-    # The tied decoder: some files hold the table twice, or under its name alone.
-    layout["token_embedding.embeddings"] = Stored(
-        ("embeddings.word_embeddings.weight",), copies=("cls.predictions.decoder.weight",)
-    )
-    return layout
-
-
-def _dense(name: str) -> Layout:
-    return {
-        "kernel": Stored((f"{name}.weight",), transposed=True),
-        "bias": Stored((f"{name}.bias",)),
-    }
-
-
-HEAD_LAYOUTS: dict[str, Layout] = {
-    "masked_lm": {
-        **_layout_from_tf1(google_tf1.HEAD_LAYOUTS["masked_lm"]),
-        "output_bias": Stored(("cls.predictions.bias",), copies=("cls.predictions.decoder.bias",)),
-    },
-    "next_sentence": _dense("cls.seq_relationship"),
-    "question_answerer": _dense("qa_outputs"),
-    **{name: _dense("classifier") for name in CLASSIFIERS},
-}
+# The families that have a class with a causal mask
+CAUSAL_FAMILIES = ("bert", "roberta", "electra")
 
 
 def open_folder(folder: Path) -> Checkpoint:
     """A checkpoint in Hugging Face's layout."""
     path = folder / CONFIG_FILE
     fields = read_json(path)
-    _reject_unsupported(fields, path)
-    config = config_from_json(fields, path, _ACTIVATIONS)
+    family = _family(fields, path)
+    _reject_unsupported(fields, path, family)
+    config = config_from_json(fields, path, _ACTIVATIONS, family.json)
     if fields.get("is_decoder"):
         config = config.replace(causal=True)
+    layout = family.backbone_layout(config)
     return Checkpoint(
         format="hugging_face",
         folder=folder,
         config=config,
-        backbone_layout=backbone_layout(config.num_layers) | (_POOLER if config.causal else {}),
-        head_layouts=_head_layouts(fields, config.causal),
-        open_tensors=lambda: SafetensorsFiles(_locations(folder)),
+        backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
+        head_layouts=_head_layouts(fields, family, config.causal),
+        open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scope)),
         open_tokenizer=lambda: read_tokenizer(folder),
         class_names=_class_names(fields, path),
     )
 
 
-def _reject_unsupported(fields: Mapping[str, Any], path: Path) -> None:
+def _family(fields: Mapping[str, Any], path: Path) -> Family:
     # The miniatures of the TF1 release were published without a model_type.
+    model_type = fields.get("model_type") or BERT.model_type
+    if model_type not in FAMILIES:
+        raise CheckpointError(
+            f"{path}: model_type is {model_type!r}, which is not supported; it must be "
+            f"{' or '.join(map(repr, FAMILIES))}."
+        )
+    return FAMILIES[model_type]
+
+
+def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -> None:
+    may_be_causal = family.model_type in CAUSAL_FAMILIES
     allowed: dict[str, tuple[Any, ...]] = {
-        "model_type": ("bert", None),
         "position_embedding_type": ("absolute", None),
-        "is_decoder": (False, True, None),
+        "is_decoder": (False, True, None) if may_be_causal else (False, None),
         "add_cross_attention": (False, None),
         "pruned_heads": ({}, None),
         "quantization_config": (None,),
+        "inner_group_num": (1, None),
+        "summary_type": ("first", None),
+        "summary_use_proj": (True, None),
+        "summary_activation": ("gelu", None),
     }
     for key, values in allowed.items():
         if fields.get(key) not in values:
@@ -153,10 +104,11 @@ def _reject_unsupported(fields: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _head_layouts(fields: Mapping[str, Any], causal: bool) -> dict[str, Layout]:
+def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
-    named = next((ARCHITECTURES[name] for name in names if name in ARCHITECTURES), ())
+    # Three classes call their head "classifier", so the class decides whose it is.
+    named: tuple[str, ...] = next(filter(None, map(family.class_heads, names)), ())
     absent = set(CLASSIFIERS) - set(named)
     if absent == set(CLASSIFIERS):
         absent.remove("classifier")
@@ -164,7 +116,7 @@ def _head_layouts(fields: Mapping[str, Any], causal: bool) -> dict[str, Layout]:
         absent.add("masked_lm")  # its decoder is a table of its own, which our head has not
     if causal:
         absent |= set(ON_POOLED_OUTPUT)
-    return {name: layout for name, layout in HEAD_LAYOUTS.items() if name not in absent}
+    return {name: layout for name, layout in family.heads.items() if name not in absent}
 
 
 def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
@@ -180,14 +132,14 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
     return None if all(map(_PLACEHOLDER.fullmatch, ordered)) else ordered
 
 
-def _locations(folder: Path) -> dict[str, Location]:
+def _locations(folder: Path, scope: str) -> dict[str, Location]:
     """Where each tensor lies, by its name without prefix and with today's LayerNorm words."""
     locations: dict[str, Location] = {}
     for path in _weight_files(folder):
         with open_safetensors(path) as file:
             stored_names = list(file.keys())
         for stored in stored_names:
-            name = stored.removeprefix("bert.")
+            name = stored.removeprefix(scope)
             name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
             name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
             if name in locations:

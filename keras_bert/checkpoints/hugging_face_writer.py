@@ -10,26 +10,25 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import weights
-from keras_bert.checkpoints.bert_json import config_to_json
+from keras_bert.checkpoints.bert_json import config_to_json, misfits
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import replaced_files, write_json
 from keras_bert.checkpoints.hugging_face import (
-    ARCHITECTURES,
-    CLASSIFIERS,
+    CAUSAL_FAMILIES,
     CONFIG_FILE,
-    HEAD_LAYOUTS,
     INDEX_FILE,
     ON_POOLED_OUTPUT,
     WEIGHTS_FILE,
-    backbone_layout,
 )
-from keras_bert.checkpoints.layouts import disassemble
+from keras_bert.checkpoints.hugging_face_families import CLASSIFIERS, FAMILIES, Family
+from keras_bert.checkpoints.layouts import Stored, disassemble
 from keras_bert.checkpoints.tensors import write_safetensors
 from keras_bert.checkpoints.tokenizer_files import (
     SETTINGS_FILE,
     VOCABULARY_FILE,
     write_tokenizer,
 )
+from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 
 _WORDS = {
@@ -39,11 +38,13 @@ _WORDS = {
     "silu": "silu",
     "tanh": "tanh",
 }
+# As ours, by what the name of a class ends in
 _WITHOUT_POOLER = (
-    "BertForMaskedLM",
-    "BertLMHeadModel",
-    "BertForTokenClassification",
-    "BertForQuestionAnswering",
+    "ForMaskedLM",
+    "LMHeadModel",
+    "ForCausalLM",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
 )
 
 
@@ -58,10 +59,12 @@ def save_hugging_face(
 ) -> None:
     """Writes a folder that the `transformers` library reads, names and all.
 
-    The heads decide the class: none is `BertModel`, `masked_lm` and `next_sentence` are
-    `BertForPreTraining`, `classifier` is `BertForSequenceClassification`. As there, the masked-LM
-    and token classes have no pooler. A causal encoder has `is_decoder`, no pooler in any class (it
-    would look at another token there), and with `masked_lm` it is `BertLMHeadModel`.
+    The architecture decides the family, of BERT, RoBERTa, ALBERT, ELECTRA and DistilBERT the first
+    that can say it. The heads decide the class: on a BERT none is `BertModel`, `masked_lm` and
+    `next_sentence` are `BertForPreTraining`, `classifier` is `BertForSequenceClassification`. As
+    there, the masked-LM and token classes have no pooler. A causal encoder has `is_decoder`, no
+    pooler in any class (it would look at another token there), and with `masked_lm` it is
+    `BertLMHeadModel`.
 
     Args:
         backbone: The encoder; its weights are written in the dtype that they have.
@@ -72,16 +75,17 @@ def save_hugging_face(
         class_names: What a classifier's outputs mean, in their order.
 
     Raises:
-        CheckpointError: If no class has these heads, or one stands on the pooled output of a
-            causal encoder.
+        CheckpointError: If no family has this architecture or no class these heads, or one stands
+            on the pooled output of a causal encoder.
     """
     causal = backbone.config.causal
-    architecture = _architecture_of(heads or {}, causal)
-    tensors = _tensors_of(backbone, heads, architecture)
+    family = _family_of(backbone.config)
+    ending = _class_of(family, heads or {}, causal)
+    tensors = _tensors_of(family, backbone, heads, ending)
     config = {
-        "architectures": [architecture],
-        "model_type": "bert",
-        **config_to_json(backbone.config, _WORDS),
+        "architectures": [family.class_prefix + ending],
+        "model_type": family.model_type,
+        **config_to_json(backbone.config, _WORDS, family.json),
         **({"is_decoder": True} if causal else {}),
         **_labels(heads or {}, class_names),
     }
@@ -93,42 +97,77 @@ def save_hugging_face(
         write_tokenizer(temporary, vocabulary, lowercase, length)
 
 
-def _architecture_of(heads: Mapping[str, Any], causal: bool) -> str:
+def _family_of(config: BertConfig) -> Family:
+    needs = {name: misfits(config, family.json) for name, family in FAMILIES.items()}
+    for name, needed in needs.items():
+        if not needed and (not config.causal or name in CAUSAL_FAMILIES):
+            return FAMILIES[name]
+    wanted = "; ".join(f"{name} needs {', '.join(needed)}" for name, needed in needs.items())
+    raise CheckpointError(
+        f"No family of the transformers library has this architecture: {wanted}. Save it with "
+        "`save_preset`."
+    )
+
+
+def _class_of(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
     if causal and set(heads) & set(ON_POOLED_OUTPUT):
         raise CheckpointError(
             f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is of "
             "the last token, and that of the transformers library of the first. Save it with "
             "`save_preset`."
         )
-    if causal and set(heads) == {"masked_lm"}:
-        return "BertLMHeadModel"
-    for architecture, names in ARCHITECTURES.items():
-        if set(names) == set(heads):
-            return architecture
-    known = "; ".join(", ".join(names) for names in ARCHITECTURES.values() if names)
-    raise CheckpointError(
-        f"No class of the transformers library has the heads {', '.join(heads)}; "
-        f"there are: {known}."
-    )
+    named = set(heads) - {"pooler"}
+    endings = [ending for ending, names in family.classes.items() if set(names) == named]
+    if not endings:
+        known = "; ".join(", ".join(names) for names in family.classes.values() if names)
+        raise CheckpointError(
+            f"No class of the transformers library has the heads {', '.join(heads)} on a "
+            f"{family.model_type}; there are: {known}."
+        )
+    # Of two that differ in nothing else, the second one is the causal one's.
+    return endings[-1 if causal else 0]
 
 
 def _tensors_of(
-    backbone: Backbone, heads: Mapping[str, weights.Head] | None, architecture: str
+    family: Family,
+    backbone: Backbone,
+    heads: Mapping[str, weights.Head] | None,
+    ending: str,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    layout = backbone_layout(backbone.config.num_layers)
-    prefix = "" if architecture == "BertModel" else "bert."
-    has_pooler = architecture not in _WITHOUT_POOLER and not backbone.config.causal
-    dropped = () if has_pooler else weights.POOLER_WEIGHTS
-    tensors = {
-        prefix + name: value
-        for ours, weight in weights.backbone_weights(backbone).items()
-        if ours not in dropped
-        for name, value in disassemble(layout[ours], weights.to_numpy(weight))
-    }
+    scope = "" if ending == "Model" else family.scope
+    layout = family.backbone_layout(backbone.config)
+    tensors: dict[str, np.ndarray[Any, Any]] = {}
+    for ours, weight in weights.backbone_weights(backbone).items():
+        is_pooler = ours in weights.POOLER_WEIGHTS
+        if is_pooler and (ending in _WITHOUT_POOLER or backbone.config.causal):
+            continue
+        if is_pooler and ending in family.poolers:
+            tensors |= _pooler_tensors(family, ending, {ours.rpartition(".")[2]: weight})
+            continue
+        for name, value in disassemble(layout[ours], weights.to_numpy(weight)):
+            tensors[scope + name] = value
     for head, values in weights.all_head_weights(heads).items():
+        if head == "pooler":
+            tensors |= _pooler_tensors(family, ending, values)
+            continue
         for ours, weight in values.items():
-            tensors |= disassemble(HEAD_LAYOUTS[head][ours], weights.to_numpy(weight))
+            tensors |= disassemble(family.heads[head][ours], weights.to_numpy(weight))
     return tensors
+
+
+def _pooler_tensors(
+    family: Family, ending: str, values: Mapping[str, Any]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """A pooler where the class keeps it: in its head."""
+    kinds = {"kernel": "weight", "bias": "bias"}
+    return {
+        name: value
+        for kind, weight in values.items()
+        for name, value in disassemble(
+            Stored((f"{family.poolers[ending]}.{kinds[kind]}",), transposed=kind == "kernel"),
+            weights.to_numpy(weight),
+        )
+    }
 
 
 def _labels(

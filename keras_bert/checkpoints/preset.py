@@ -98,7 +98,7 @@ def open_folder(folder: Path) -> Checkpoint:
             f"keras_bert reads {FORMAT_VERSION}."
         )
     config = _config(fields, path)
-    names = weights.backbone_weight_names(config.num_layers)
+    names = weights.backbone_weight_names(config)
     return Checkpoint(
         format=FORMAT,
         folder=folder,

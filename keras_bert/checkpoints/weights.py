@@ -15,7 +15,14 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.layers import ClassificationHead, MaskedLMTransform, VocabularyBias
+from keras_bert.config import BertConfig
+from keras_bert.layers import (
+    ClassificationHead,
+    MaskedLMTransform,
+    Pooler,
+    ReplacedTokenHead,
+    VocabularyBias,
+)
 from keras_bert.models import Backbone
 
 # One layer, or the layers that make a head up.
@@ -28,13 +35,16 @@ _EMBEDDING_WEIGHTS = (
     "embeddings.gamma",
     "embeddings.beta",
 )
-_BLOCK_WEIGHTS = (
+_PROJECTION_WEIGHTS = ("embedding_projection.kernel", "embedding_projection.bias")
+ATTENTION_WEIGHTS = (
     "attention.query_key_value.kernel",
     "attention.query_key_value.bias",
     "attention_output.kernel",
     "attention_norm.bias",
     "attention_norm.gamma",
     "attention_norm.beta",
+)
+FEED_FORWARD_WEIGHTS = (
     "intermediate.kernel",
     "intermediate_activation.bias",
     "feed_forward_output.kernel",
@@ -47,6 +57,13 @@ POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
 # Of each layer that heads are made of: the name of a weight, and the attributes that lead to it.
 _HEAD_WEIGHTS: dict[type[Any], dict[str, str]] = {
     ClassificationHead: {"kernel": "dense.kernel", "bias": "dense.bias"},
+    Pooler: {"kernel": "dense.kernel", "bias": "dense.bias"},
+    ReplacedTokenHead: {
+        "dense.kernel": "dense.kernel",
+        "dense.bias": "dense.bias",
+        "kernel": "prediction.kernel",
+        "bias": "prediction.bias",
+    },
     MaskedLMTransform: {
         "dense.kernel": "dense.kernel",
         "dense.bias": "dense.bias",
@@ -62,10 +79,29 @@ _HEAD_WEIGHTS: dict[type[Any], dict[str, str]] = {
 }
 
 
-def backbone_weight_names(num_layers: int) -> list[str]:
-    """The names of an encoder's weights, pooler included."""
-    blocks = [f"blocks.{i}.{name}" for i in range(num_layers) for name in _BLOCK_WEIGHTS]
-    return [*_EMBEDDING_WEIGHTS, *blocks, *POOLER_WEIGHTS]
+def backbone_weight_names(config: BertConfig) -> list[str]:
+    """The names of an encoder's weights; those that blocks share have the first one's."""
+    embeddings = [
+        name for name in _EMBEDDING_WEIGHTS if config.num_segments or "segment" not in name
+    ]
+    projection = _PROJECTION_WEIGHTS if config.embedding_dim is not None else ()
+    blocks = [f"blocks.{i}.{name}" for i, name in block_weight_names(config)]
+    return [*embeddings, *projection, *blocks, *(POOLER_WEIGHTS if config.pooler else ())]
+
+
+def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
+    """The weights that blocks have of their own, each with the block's index."""
+    parts = (
+        (config.attention_owners, ATTENTION_WEIGHTS),
+        (config.feed_forward_owners, FEED_FORWARD_WEIGHTS),
+    )
+    return [
+        (index, name)
+        for index in range(config.num_layers)
+        for owners, names in parts
+        if owners[index] == index
+        for name in names
+    ]
 
 
 def backbone_weights(backbone: Backbone) -> dict[str, Any]:
@@ -77,18 +113,22 @@ def backbone_weights(backbone: Backbone) -> dict[str, Any]:
         CheckpointError: If the encoder is quantized: its kernels are integers without scales.
     """
     _refuse_quantized(backbone)
-    weights = {name: attrgetter(name)(backbone) for name in (*_EMBEDDING_WEIGHTS, *POOLER_WEIGHTS)}
-    for index, block in enumerate(backbone.blocks):
-        for name in _BLOCK_WEIGHTS:
-            weights[f"blocks.{index}.{name}"] = attrgetter(name)(block)
-    return weights
+    return {name: _find(backbone, name) for name in backbone_weight_names(backbone.config)}
+
+
+def _find(backbone: Backbone, name: str) -> Any:
+    if not name.startswith("blocks."):
+        return attrgetter(name)(backbone)
+    _, index, rest = name.split(".", 2)
+    return attrgetter(rest)(backbone.blocks[int(index)])
 
 
 def head_weights(head: Head) -> dict[str, Any]:
     """A head's weights by name.
 
     Args:
-        head: A built `ClassificationHead` (which has `kernel` and `bias`), a
+        head: A built `ClassificationHead` or `Pooler` (which have `kernel` and `bias`), a
+            `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
             `MaskedLMTransform` with its `VocabularyBias` (`dense.kernel`, `dense.bias`,
             `gamma`, `beta`, `output_bias`), or a bidirectional LSTM (`forward.kernel`, …).
 

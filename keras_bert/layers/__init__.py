@@ -2,17 +2,29 @@
 """The layers that models are composed of."""
 
 from keras_bert.layers.attention import SelfAttention
-from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding
+from keras_bert.layers.embeddings import (
+    CountedPositions,
+    EmbeddingPostprocessor,
+    TokenEmbedding,
+)
 from keras_bert.layers.encoder import BiasActivation, BiasResidualNorm, TransformerBlock
-from keras_bert.layers.heads import ClassificationHead, MaskedLMTransform, Pooler, VocabularyBias
+from keras_bert.layers.heads import (
+    ClassificationHead,
+    MaskedLMTransform,
+    Pooler,
+    ReplacedTokenHead,
+    VocabularyBias,
+)
 
 __all__ = [
     "BiasActivation",
     "BiasResidualNorm",
     "ClassificationHead",
+    "CountedPositions",
     "EmbeddingPostprocessor",
     "MaskedLMTransform",
     "Pooler",
+    "ReplacedTokenHead",
     "SelfAttention",
     "TokenEmbedding",
     "TransformerBlock",

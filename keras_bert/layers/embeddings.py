@@ -81,8 +81,10 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     """`dropout(LN(token + segment + position))`: what goes into the first block.
 
     Args:
-        max_sequence_length: Number of learned positions.
-        num_segments: Number of segment types.
+        max_sequence_length: The longest input in tokens.
+        num_segments: Number of segment types; of 1 all tokens are, and with 0 there are no segment
+            embeddings.
+        position_offset: Rows of the position table before that of position 0.
         layer_norm_epsilon: Added to the variance.
         dropout: Rate after the LayerNorm.
         initializer_range: Standard deviation of the truncated normal the tables start from.
@@ -90,7 +92,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     Call arguments:
         token_vectors: `(batch, length, hidden)`.
         segment_ids: int `(batch, length)`, or `None` for all zeros.
-        position_ids: int `(batch, length)`, or `None` for 0, 1, 2, ... in every row.
+        position_ids: int `(batch, length)` of at least `-position_offset`, or `None` for 0, 1, 2,
+            ... in every row.
         training: Whether dropout is active.
 
     Output shape:
@@ -108,6 +111,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         self,
         max_sequence_length: int,
         num_segments: int,
+        position_offset: int = 0,
         layer_norm_epsilon: float = 1e-12,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
@@ -118,6 +122,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         super().__init__(**{**kwargs, "autocast": False})
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
+        self.position_offset = position_offset
         self.layer_norm_epsilon = layer_norm_epsilon
         self.dropout = dropout
         self.initializer_range = initializer_range
@@ -138,13 +143,14 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         def truncated_normal() -> keras.initializers.Initializer:
             return keras.initializers.TruncatedNormal(stddev=self.initializer_range)
 
-        positions, segments = self.max_sequence_length, self.num_segments
+        positions = self.max_sequence_length + self.position_offset
         self.position_embeddings = add(
             "position_embeddings", (positions, hidden_dim), truncated_normal()
         )
-        self.segment_embeddings = add(
-            "segment_embeddings", (segments, hidden_dim), truncated_normal()
-        )
+        if self.num_segments:
+            self.segment_embeddings = add(
+                "segment_embeddings", (self.num_segments, hidden_dim), truncated_normal()
+            )
         self.gamma = add("gamma", (hidden_dim,), "ones")
         self.beta = add("beta", (hidden_dim,), "zeros")
 
@@ -156,18 +162,20 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         training: bool = False,
     ) -> Any:
         self._check_inputs(token_vectors, segment_ids, position_ids)
+        first = self.position_offset
         if position_ids is None:
-            positions = self.position_embeddings[: ops.shape(token_vectors)[1]]
+            positions = self.position_embeddings[first : first + ops.shape(token_vectors)[1]]
         else:
-            positions = ops.take(self.position_embeddings, position_ids, axis=0)
+            positions = ops.take(self.position_embeddings, position_ids + first, axis=0)
         x = ops.cast(token_vectors, self.variable_dtype) + positions
-        x = x + self._segment_vectors(segment_ids)
+        if self.num_segments:
+            x = x + self._segment_vectors(segment_ids)
         x = layer_norm(x, self.gamma, self.beta, self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
 
     def _segment_vectors(self, segment_ids: Any) -> Any:
-        if segment_ids is None:
+        if segment_ids is None or self.num_segments == 1:
             return self.segment_embeddings[0]
         # A product with one-hot rows: its gradient is a product too, where a look-up's gradient
         # is a scatter of every token into two rows.
@@ -180,11 +188,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
             if ids is not None:
                 check_same_shape(name, ids.shape, token_vectors.shape[:2])
         if position_ids is None and length is not None and length > self.max_sequence_length:
-            raise ValueError(
-                f"The input is {length} tokens long; this model has positions for at most "
-                f"{self.max_sequence_length} (max_sequence_length). Truncate it, or split it "
-                "into windows."
-            )
+            raise ValueError(too_long(length, self.max_sequence_length))
 
     def compute_output_spec(
         self,
@@ -201,10 +205,71 @@ class EmbeddingPostprocessor(keras.layers.Layer):
             **super().get_config(),
             "max_sequence_length": self.max_sequence_length,
             "num_segments": self.num_segments,
+            "position_offset": self.position_offset,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
         }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class CountedPositions(keras.layers.Layer):
+    """The place of each token among those of its row that are no padding.
+
+    Args:
+        pad_token_id: The id of padding.
+        max_sequence_length: The longest input in tokens.
+
+    Call arguments:
+        token_ids: int `(batch, length)`.
+        position_ids: int `(batch, length)`, which are then the answer, or `None`.
+
+    Output shape:
+        int32 `(batch, length)`: from 0, and -1 at padding.
+
+    Raises:
+        ValueError: If the input is longer than the positions and none are given.
+
+    Reference:
+        [RoBERTa](https://arxiv.org/abs/1907.11692), as its released code counts them.
+    """
+
+    def __init__(self, pad_token_id: int, max_sequence_length: int, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "int32"})
+        self.pad_token_id = pad_token_id
+        self.max_sequence_length = max_sequence_length
+
+    def call(self, token_ids: Any, position_ids: Any = None) -> Any:
+        if position_ids is not None:
+            return ops.cast(position_ids, "int32")
+        self._check_length(token_ids)
+        is_real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
+        return ops.cumsum(is_real, axis=1) * is_real - 1
+
+    def _check_length(self, token_ids: Any) -> None:
+        length = token_ids.shape[1]
+        if length is not None and length > self.max_sequence_length:
+            raise ValueError(too_long(length, self.max_sequence_length))
+
+    def compute_output_spec(self, token_ids: Any, position_ids: Any = None) -> keras.KerasTensor:
+        if position_ids is None:
+            self._check_length(token_ids)
+        return keras.KerasTensor(token_ids.shape, dtype="int32")
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "pad_token_id": self.pad_token_id,
+            "max_sequence_length": self.max_sequence_length,
+        }
+
+
+def too_long(length: int, max_sequence_length: int) -> str:
+    """What to say of an input with more tokens than there are positions."""
+    return (
+        f"The input is {length} tokens long; this model has positions for at most "
+        f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
+    )
 
 
 def check_same_shape(name: str, received: Any, expected: Any) -> None:

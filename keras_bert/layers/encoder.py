@@ -96,6 +96,18 @@ class BiasResidualNorm(keras.layers.Layer):
         return {**super().get_config(), "epsilon": self.epsilon, "dropout": self.dropout}
 
 
+# The layers of each part of a block that it can have in common with another
+PARTS = {
+    "attention": ("attention", "attention_output", "attention_norm"),
+    "feed_forward": (
+        "intermediate",
+        "intermediate_activation",
+        "feed_forward_output",
+        "feed_forward_norm",
+    ),
+}
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TransformerBlock(keras.layers.Layer):
     """Self-attention and a feed-forward network, each with dropout, residual and LayerNorm.
@@ -120,6 +132,8 @@ class TransformerBlock(keras.layers.Layer):
     Output shape:
         `(batch, length, hidden)`; with `return_scores` a pair with
         `(batch, heads, length, length)`.
+
+    A block may have the attention or the feed-forward network of another: see `share`.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.1, with the
@@ -149,27 +163,46 @@ class TransformerBlock(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.causal = causal
         self.return_scores = return_scores
+        self._shared: set[str] = set()
+
+    def share(self, other: TransformerBlock, part: str) -> None:
+        """Takes the layers of another block instead of making its own.
+
+        Args:
+            other: A built block of the same shape.
+            part: `attention` or `feed_forward`; each with its LayerNorm.
+        """
+        for name in PARTS[part]:
+            setattr(self, name, getattr(other, name))
+        self._shared.add(part)
 
     def build(
         self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
     ) -> None:
+        if "attention" not in self._shared:
+            self._build_attention(inputs_shape)
+        if "feed_forward" not in self._shared:
+            self._build_feed_forward(inputs_shape[-1])
+
+    def _build_attention(self, inputs_shape: Any) -> None:
         hidden_dim = inputs_shape[-1]
-        policy = self.dtype_policy
         self.attention = SelfAttention(
             self.num_heads,
             dropout=self.attention_dropout,
             initializer_range=self.initializer_range,
             causal=self.causal,
             return_scores=self.return_scores,
-            dtype=policy,
+            dtype=self.dtype_policy,
             name="attention",
         )
         self.attention.build(inputs_shape)
         self.attention_output = self._product(hidden_dim, hidden_dim, "attention_output")
         self.attention_norm = self._residual_norm(hidden_dim, "attention_norm")
+
+    def _build_feed_forward(self, hidden_dim: int) -> None:
         self.intermediate = self._product(hidden_dim, self.intermediate_dim, "intermediate")
         self.intermediate_activation = BiasActivation(
-            self.activation, dtype=policy, name="intermediate_activation"
+            self.activation, dtype=self.dtype_policy, name="intermediate_activation"
         )
         self.intermediate_activation.build((None, self.intermediate_dim))
         self.feed_forward_output = self._product(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands on top of an encoder: pooler, classifier, masked-LM and next-sentence heads."""
+"""What stands on top of an encoder: pooler, classifier, and the heads of pre-training."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(keras.layers.Layer):
-    """`tanh(dense(token))`: one vector for the whole input.
+    """`activation(dense(dropout(token)))`: one vector for the whole input.
 
     Args:
+        activation: A name that `BertConfig.activation` allows.
+        dropout: Rate on the token's vector.
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
         last_token: Whether the token is the last real one, which alone has seen the whole input
             where tokens see only those before them; otherwise it is the first.
@@ -29,6 +31,7 @@ class Pooler(keras.layers.Layer):
         padding_mask: Boolean `(batch, length)`, False at padding, which decides which token is the
             last real one; `None` where there is no padding, or for the first token.
         sequence_ids: int `(batch, length)`, 0 at padding, in its stead for packed rows, or `None`.
+        training: Whether dropout is active.
 
     Output shape:
         `(batch, hidden)`.
@@ -38,9 +41,17 @@ class Pooler(keras.layers.Layer):
     """
 
     def __init__(
-        self, initializer_range: float = 0.02, last_token: bool = False, **kwargs: Any
+        self,
+        activation: str = "tanh",
+        dropout: float = 0.0,
+        initializer_range: float = 0.02,
+        last_token: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.activation = activation
+        self.dropout = dropout
+        self.seed_generator = keras.random.SeedGenerator()
         self.initializer_range = initializer_range
         self.last_token = last_token
 
@@ -50,18 +61,28 @@ class Pooler(keras.layers.Layer):
         hidden_dim = inputs_shape[-1]
         self.dense = keras.layers.Dense(
             hidden_dim,
-            activation="tanh",
+            activation=activation_function(self.activation),
             kernel_initializer=_truncated_normal(self.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
         self.dense.build((None, hidden_dim))
 
-    def call(self, inputs: Any, padding_mask: Any = None, sequence_ids: Any = None) -> Any:
+    def call(
+        self,
+        inputs: Any,
+        padding_mask: Any = None,
+        sequence_ids: Any = None,
+        training: bool = False,
+    ) -> Any:
+        token = self._token(inputs, sequence_ids if padding_mask is None else padding_mask)
+        token = dropout(token, self.dropout, seed=self.seed_generator, training=training)
+        return self.dense(token)
+
+    def _token(self, inputs: Any, is_real: Any) -> Any:
         if not self.last_token:
-            return self.dense(inputs[:, 0])
-        is_real = sequence_ids if padding_mask is None else padding_mask
-        return self.dense(inputs[:, -1] if is_real is None else _last_real(inputs, is_real))
+            return inputs[:, 0]
+        return inputs[:, -1] if is_real is None else _last_real(inputs, is_real)
 
     def compute_output_shape(
         self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
@@ -71,6 +92,8 @@ class Pooler(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
+            "activation": self.activation,
+            "dropout": self.dropout,
             "initializer_range": self.initializer_range,
             "last_token": self.last_token,
         }
@@ -156,6 +179,7 @@ class MaskedLMTransform(keras.layers.Layer):
 
     Args:
         activation: A name that `BertConfig.activation` allows.
+        dim: Width of the token table; `None` for that of the hidden states.
         layer_norm_epsilon: Added to the variance.
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
 
@@ -164,7 +188,7 @@ class MaskedLMTransform(keras.layers.Layer):
         mask_positions: int `(batch, slots)`, the positions to predict.
 
     Output shape:
-        `(batch, slots, hidden)`.
+        `(batch, slots, dim)`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
@@ -173,30 +197,29 @@ class MaskedLMTransform(keras.layers.Layer):
     def __init__(
         self,
         activation: str,
+        dim: int | None = None,
         layer_norm_epsilon: float = 1e-12,
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.activation = activation
+        self.dim = dim
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
 
     def build(self, sequence_output_shape: Any, mask_positions_shape: Any = None) -> None:
         hidden_dim = sequence_output_shape[-1]
+        dim = self.dim or hidden_dim
         self.dense = keras.layers.Dense(
-            hidden_dim,
+            dim,
             kernel_initializer=_truncated_normal(self.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
         self.dense.build((None, hidden_dim))
-        self.gamma = self.add_weight(
-            name="gamma", shape=(hidden_dim,), initializer="ones", autocast=False
-        )
-        self.beta = self.add_weight(
-            name="beta", shape=(hidden_dim,), initializer="zeros", autocast=False
-        )
+        self.gamma = self.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
+        self.beta = self.add_weight(name="beta", shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, sequence_output: Any, mask_positions: Any) -> Any:
         hidden = ops.take_along_axis(
@@ -206,13 +229,68 @@ class MaskedLMTransform(keras.layers.Layer):
         return layer_norm(hidden, self.gamma, self.beta, self.layer_norm_epsilon)
 
     def compute_output_shape(self, sequence_output_shape: Any, mask_positions_shape: Any) -> Any:
-        return (*mask_positions_shape, sequence_output_shape[-1])
+        return (*mask_positions_shape, self.dim or sequence_output_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "activation": self.activation,
+            "dim": self.dim,
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ReplacedTokenHead(keras.layers.Layer):
+    """`dense(activation(dense(h)))`: a logit for each token, of whether it was replaced.
+
+    Args:
+        activation: A name that `BertConfig.activation` allows.
+        initializer_range: Standard deviation of the truncated normal the kernels start from.
+
+    Input shape:
+        `(batch, length, hidden)`.
+
+    Output shape:
+        Logits `(batch, length)`, float32.
+
+    Reference:
+        [ELECTRA](https://arxiv.org/abs/2003.10555), section 2.
+    """
+
+    def __init__(self, activation: str, initializer_range: float = 0.02, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activation
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape: Any) -> None:
+        hidden_dim = input_shape[-1]
+
+        def dense(units: int, name: str, dtype: Any) -> keras.layers.Dense:
+            layer = keras.layers.Dense(
+                units,
+                kernel_initializer=_truncated_normal(self.initializer_range),
+                dtype=dtype,
+                name=name,
+            )
+            layer.build((None, hidden_dim))
+            return layer
+
+        self.dense = dense(hidden_dim, "dense", self.dtype_policy)
+        self.prediction = dense(1, "prediction", "float32")
+
+    def call(self, inputs: Any) -> Any:
+        hidden = activation_function(self.activation)(self.dense(inputs))
+        return self.prediction(hidden)[..., 0]
+
+    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+        return keras.KerasTensor(inputs.shape[:-1], dtype="float32")
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "activation": self.activation,
             "initializer_range": self.initializer_range,
         }
 

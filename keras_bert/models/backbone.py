@@ -9,13 +9,19 @@ from typing import Any, Self
 import keras
 
 from keras_bert.config import BertConfig
-from keras_bert.layers import EmbeddingPostprocessor, Pooler, TokenEmbedding, TransformerBlock
+from keras_bert.layers import (
+    CountedPositions,
+    EmbeddingPostprocessor,
+    TokenEmbedding,
+    TransformerBlock,
+)
 from keras_bert.models.inputs import TokenModel, token_inputs
+from keras_bert.models.pooling import make_pooler
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Backbone(TokenModel):
-    """A BERT encoder as a functional Keras model.
+    """An encoder of BERT's family as a functional Keras model.
 
     Args:
         config: The architecture.
@@ -25,6 +31,9 @@ class Backbone(TokenModel):
             (which gives up the fused attention); `None` leaves it to the config.
         packed: Whether the model also takes rows in which several sequences are packed. It changes
             the inputs and no weight.
+        embeddings_of: Another encoder, of the same vocabulary, positions, segments and width of
+            embeddings, whose embeddings this one takes for its own (their projection aside);
+            `None` makes new ones.
         dtype: A Keras dtype policy or its name: `float32`, `bfloat16`, `mixed_bfloat16`,
             `mixed_float16`. `None` takes Keras' global policy.
         name: The model's name.
@@ -48,7 +57,8 @@ class Backbone(TokenModel):
     Returns:
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
-        `pooled_output`: `(batch, hidden)`, of the row's first token, whose sequence is the first;
+        `pooled_output`, where the config has a pooler:
+        `(batch, hidden)`, of the row's first token, whose sequence is the first;
         of a causal model, of the row's last real token: no other has seen all of its sequence;
         `hidden_states`, where asked for: a tuple of num_layers + 1 tensors
         `(batch, length, hidden)`, the first one behind the embeddings;
@@ -79,6 +89,7 @@ class Backbone(TokenModel):
         output_hidden_states: bool | None = None,
         output_attention_scores: bool | None = None,
         packed: bool = False,
+        embeddings_of: Backbone | None = None,
         dtype: Any = None,
         name: str = "backbone",
         **kwargs: Any,
@@ -96,61 +107,60 @@ class Backbone(TokenModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
-        token_embedding = TokenEmbedding(
-            config.vocabulary_size,
-            config.hidden_dim,
-            initializer_range=config.initializer_range,
-            dtype=policy,
-            name="token_embedding",
-        )
-        embeddings = EmbeddingPostprocessor(
-            config.max_sequence_length,
-            config.num_segments,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            dropout=config.dropout,
-            initializer_range=config.initializer_range,
-            dtype=policy,
-            name="embeddings",
-        )
-        blocks = [_block(config, policy, index) for index in range(config.num_layers)]
-        pooler = Pooler(
-            config.initializer_range, last_token=config.causal, dtype=policy, name="pooler"
-        )
+        if embeddings_of is None:
+            token_embedding, embeddings = _embeddings(config, policy)
+        else:
+            _check_same_embeddings(config, embeddings_of.config)
+            token_embedding, embeddings = embeddings_of.token_embedding, embeddings_of.embeddings
+        pooler = make_pooler(config, policy) if config.pooler else None
 
         # === Functional graph ===
         inputs = token_inputs(packed)
+        position_ids = inputs.get("position_ids")
+        if config.position_offset:
+            count = CountedPositions(
+                config.pad_token_id, config.max_sequence_length, name="positions"
+            )
+            position_ids = count(inputs["token_ids"], position_ids=position_ids)
         x = embeddings(
             token_embedding(inputs["token_ids"]),
             segment_ids=inputs["segment_ids"],
-            position_ids=inputs.get("position_ids"),
+            position_ids=position_ids,
         )
+        projection = _projection(config, policy)
+        if projection is not None:
+            x = projection(x)
         masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
+        blocks: list[TransformerBlock] = []
         hidden_states, attention_scores = [x], []
-        for block in blocks:
-            x = block(x, **masks)
+        for index in range(config.num_layers):
+            blocks.append(_block(config, policy, index, blocks))
+            x = blocks[-1](x, **masks)
             if config.output_attention_scores:
                 x, scores = x
                 attention_scores.append(scores)
             hidden_states.append(x)
-        pooled_output = pooler(x, **masks) if config.causal else pooler(x)
-        outputs: dict[str, Any] = {"sequence_output": x, "pooled_output": pooled_output}
+        outputs: dict[str, Any] = {"sequence_output": x}
+        if pooler is not None:
+            outputs["pooled_output"] = pooler(x, **masks) if config.causal else pooler(x)
         if config.output_hidden_states:
             outputs["hidden_states"] = tuple(hidden_states)
         if config.output_attention_scores:
             outputs["attention_scores"] = tuple(attention_scores)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
-        self.config = config
+        self.config: BertConfig = config
         self.packed = packed
         self.dtype_policy = policy
-        self.token_embedding = token_embedding
-        self.embeddings = embeddings
+        self.token_embedding: TokenEmbedding = token_embedding
+        self.embeddings: EmbeddingPostprocessor = embeddings
+        self.embedding_projection = projection
         self.blocks = blocks
         self.pooler = pooler
 
     @property
     def token_embedding_table(self) -> Any:
-        """The token embeddings, a variable of shape `(vocabulary, hidden)`."""
+        """The token embeddings, a variable of shape `(vocabulary, embedding width)`."""
         return self.token_embedding.embeddings
 
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
@@ -170,7 +180,8 @@ class Backbone(TokenModel):
             # A container's own switch would reach into the updates inside it.
             for variable in layer._trainable_variables:
                 variable.trainable = False
-        for block in self.blocks:
+        for index in sorted(set(self.config.attention_owners)):
+            block = self.blocks[index]
             block.attention.query_key_value.enable_lora(rank, lora_alpha=lora_alpha)
 
     def get_config(self) -> dict[str, Any]:
@@ -245,8 +256,65 @@ class Backbone(TokenModel):
         checkpoints.save_preset(self, folder)
 
 
-def _block(config: BertConfig, policy: Any, index: int) -> TransformerBlock:
-    return TransformerBlock(
+def _embeddings(config: BertConfig, policy: Any) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
+    table = TokenEmbedding(
+        config.vocabulary_size,
+        config.embedding_width,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="token_embedding",
+    )
+    rest = EmbeddingPostprocessor(
+        config.max_sequence_length,
+        config.num_segments,
+        position_offset=config.position_offset,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        dropout=config.dropout,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="embeddings",
+    )
+    return table, rest
+
+
+def _check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
+    names = (
+        "vocabulary_size",
+        "embedding_width",
+        "max_sequence_length",
+        "num_segments",
+        "position_offset",
+    )
+    for name in names:
+        if getattr(config, name) != getattr(other, name):
+            raise ValueError(
+                f"Encoders that share embeddings must have the same {name}; received "
+                f"{getattr(config, name)} and {getattr(other, name)}."
+            )
+
+
+def _projection(config: BertConfig, policy: Any) -> keras.layers.Dense | None:
+    if config.embedding_dim is None:
+        return None
+    return keras.layers.Dense(
+        config.hidden_dim,
+        kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_range),
+        dtype=policy,
+        name="embedding_projection",
+    )
+
+
+def _block(
+    config: BertConfig, policy: Any, index: int, before: list[TransformerBlock]
+) -> TransformerBlock:
+    """A new block, or one of those before it, or a new one with a part of theirs."""
+    owners = {
+        "attention": config.attention_owners[index],
+        "feed_forward": config.feed_forward_owners[index],
+    }
+    if index not in owners.values():
+        return before[owners["attention"]]
+    block = TransformerBlock(
         config.num_heads,
         config.intermediate_dim,
         activation=config.activation,
@@ -259,3 +327,7 @@ def _block(config: BertConfig, policy: Any, index: int) -> TransformerBlock:
         dtype=policy,
         name=f"layer_{index}",
     )
+    for part, owner in owners.items():
+        if owner < index:
+            block.share(before[owner], part)
+    return block

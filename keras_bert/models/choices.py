@@ -8,7 +8,9 @@ from typing import Any
 import keras
 
 from keras_bert.layers.choices import FoldChoices, UnfoldChoices
+from keras_bert.layers.heads import Pooler
 from keras_bert.models.backbone import Backbone
+from keras_bert.models.pooling import pooled_output
 
 
 def choice_inputs() -> dict[str, Any]:
@@ -21,13 +23,16 @@ def choice_inputs() -> dict[str, Any]:
     }
 
 
-def choice_logits(backbone: Backbone, inputs: dict[str, Any], head: keras.layers.Layer) -> Any:
+def choice_logits(
+    backbone: Backbone, inputs: dict[str, Any], head: keras.layers.Layer, pooler: Pooler | None
+) -> Any:
     """A logit for each choice, the pooled output of each on its own through a head.
 
     Args:
         backbone: The encoder.
         inputs: What `choice_inputs` gave.
         head: From `(rows, hidden)` to `(rows, 1)`.
+        pooler: The task's own, where the encoder has none.
 
     Returns:
         Symbolic float32 logits `(batch, choices)`.
@@ -37,5 +42,5 @@ def choice_logits(backbone: Backbone, inputs: dict[str, Any], head: keras.layers
     """
     token_ids, masks = inputs["token_ids"], {"padding_mask": inputs["padding_mask"]}
     rows = FoldChoices(name="fold_choices")(token_ids, segment_ids=inputs["segment_ids"], **masks)
-    scores = head(backbone(rows)["pooled_output"])
+    scores = head(pooled_output(backbone(rows), pooler, rows["padding_mask"]))
     return UnfoldChoices(name="unfold_choices")(scores, token_ids=token_ids, **masks)

@@ -24,7 +24,8 @@ class TokenModel(keras.Model):
         # Here and not only in `call`: by then Keras has made tensors of arrays.
         inputs = fill_inputs(inputs, self.input)
         check_ids("token_ids", inputs["token_ids"], self.config.vocabulary_size)
-        check_ids("segment_ids", inputs["segment_ids"], self.config.num_segments)
+        if self.config.num_segments:  # without segments they are not looked at
+            check_ids("segment_ids", inputs["segment_ids"], self.config.num_segments)
         check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
         return super().__call__(inputs, *args, **kwargs)
 

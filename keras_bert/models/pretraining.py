@@ -39,7 +39,8 @@ def masked_lm_logits(backbone: Backbone, sequence_output: Any, mask_positions: A
     """
     config, policy = backbone.config, backbone.dtype_policy
     transform = MaskedLMTransform(
-        config.activation,
+        config.effective_masked_lm_activation,
+        dim=config.embedding_width,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_range=config.initializer_range,
         dtype=policy,

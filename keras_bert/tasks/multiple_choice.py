@@ -14,6 +14,7 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.choices import choice_inputs, choice_logits
+from keras_bert.models.pooling import task_pooler
 from keras_bert.ops.masked_score import masked_score
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
@@ -25,7 +26,7 @@ from keras_bert.tasks.choice_arguments import (
     is_single_choice,
     one_for_each,
 )
-from keras_bert.tasks.presets import classifier_from_preset
+from keras_bert.tasks.presets import classifier_from_preset, pooler_head
 from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
 from keras_bert.tasks.text_arguments import is_text
 
@@ -81,21 +82,23 @@ class MultipleChoice(Task):
             initializer_range=config.initializer_range,
             name="classifier",
         )
+        pooler = task_pooler(backbone)
         inputs = choice_inputs()
         super().__init__(
             inputs=inputs,
-            outputs=choice_logits(backbone, inputs, head),
+            outputs=choice_logits(backbone, inputs, head, pooler),
             backbone=backbone,
             preprocessor=preprocessor,
             name=name,
             **kwargs,
         )
         self.head = head
+        self.pooler = pooler
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The task's head, by the name that checkpoints know it by."""
-        return {"multiple_choice": self.head}
+        """The task's heads, by the names that checkpoints know them by."""
+        return {"multiple_choice": self.head, **pooler_head(self.pooler)}
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:

@@ -72,6 +72,8 @@ def classifier_from_preset(
     else:
         for name in checkpoint.heads:
             checkpoint.leave_head(name)
+        for name, head in pooler_head(getattr(task, "pooler", None)).items():
+            checkpoint.load_head(name, head)
         warnings.warn(
             f"{preset} has a classifier for {head_classes} classes{_in_brackets(stored)} and "
             f"{task.num_classes} are wanted{_in_brackets(options)}; the classifier head is "
@@ -81,6 +83,11 @@ def classifier_from_preset(
         )
     checkpoint.warn_unused()
     return task
+
+
+def pooler_head(pooler: Any) -> dict[str, Any]:
+    """The pooler of a task's own among its heads, where it has one."""
+    return {} if pooler is None else {"pooler": pooler}
 
 
 def _in_brackets(options: Mapping[str, Any]) -> str:

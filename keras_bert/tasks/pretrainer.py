@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_bert.models.backbone import Backbone
+from keras_bert.models.pooling import pooled_output, task_pooler
 from keras_bert.models.pretraining import (
     encode,
     masked_lm_logits,
@@ -16,6 +17,7 @@ from keras_bert.models.pretraining import (
 )
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_loss, masked_token_metrics
+from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -79,10 +81,10 @@ class Pretrainer(MaskedTokenTask):
                 backbone, encoded["sequence_output"], inputs["mask_positions"]
             )
         }
+        pooler = task_pooler(backbone) if next_sentence else None
         if next_sentence:
-            outputs["next_sentence_logits"] = next_sentence_logits(
-                backbone, encoded["pooled_output"]
-            )
+            pooled = pooled_output(encoded, pooler, inputs["padding_mask"])
+            outputs["next_sentence_logits"] = next_sentence_logits(backbone, pooled)
         super().__init__(
             inputs=inputs,
             outputs=outputs,
@@ -92,6 +94,7 @@ class Pretrainer(MaskedTokenTask):
             **kwargs,
         )
         self.next_sentence = next_sentence
+        self.pooler = pooler
 
     @property
     def uses_pooler(self) -> bool:
@@ -101,7 +104,11 @@ class Pretrainer(MaskedTokenTask):
     def heads(self) -> dict[str, Any]:
         if not self.next_sentence:
             return super().heads
-        return {**super().heads, "next_sentence": self.get_layer("next_sentence")}
+        return {
+            **super().heads,
+            "next_sentence": self.get_layer("next_sentence"),
+            **pooler_head(self.pooler),
+        }
 
     def compile(
         self,

@@ -76,7 +76,7 @@ class QuestionAnswerer(Task):
         backbone: Backbone,
         preprocessor: QuestionAnswererPreprocessor | dict[str, Any] | None = None,
         *,
-        dropout: float = 0.0,
+        dropout: float | None = None,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
         name: str = "question_answerer",
@@ -85,7 +85,7 @@ class QuestionAnswerer(Task):
         # === Layers ===
         head = ClassificationHead(
             len(OUTPUTS),
-            dropout=dropout,
+            dropout=backbone.config.answer_dropout if dropout is None else dropout,
             initializer_range=backbone.config.initializer_range,
             name="spans",
         )
@@ -142,7 +142,7 @@ class QuestionAnswerer(Task):
                 preset's, otherwise 128.
             max_query_length: The longest question in tokens; `None` takes the preset's,
                 otherwise 64.
-            dropout: Rate on the sequence output; `None` takes the preset's, otherwise 0.
+            dropout: Rate on the sequence output; `None` takes the preset's or the config's.
             load_weights: `False` gives the architecture with fresh weights.
             dtype: A Keras dtype policy or its name.
 
@@ -165,7 +165,7 @@ class QuestionAnswerer(Task):
                 ),
                 **{name: value for name, value in windows.items() if value},
             },
-            dropout=saved.get("dropout", 0.0) if dropout is None else dropout,
+            dropout=saved.get("dropout") if dropout is None else dropout,
             **{name: saved[name] for name in _SETTINGS if name in saved},
         )
         if load_weights:

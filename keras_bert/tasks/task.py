@@ -91,7 +91,7 @@ class Task(TokenModel):
         return _others(self.weights, self.trainable_weights)
 
     def _without_idle(self, variables: list[Any]) -> list[Any]:
-        if self.uses_pooler or not hasattr(self, "backbone"):
+        if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
             return variables
         return _others(variables, self.backbone.pooler.variables)
 
@@ -294,7 +294,8 @@ class Task(TokenModel):
         """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`."""
         inputs = x if isinstance(x, dict) else {"token_ids": x}
         check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
-        check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
+        if self.config.num_segments:
+            check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras leaves a loaded model uncompiled if its class has a `compile` of its own.

@@ -13,11 +13,12 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.pooling import pooled_output, task_pooler
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_name
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids
-from keras_bert.tasks.presets import classifier_from_preset
+from keras_bert.tasks.presets import classifier_from_preset, pooler_head
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -97,8 +98,10 @@ class TextClassifier(Task):
         # === Functional graph ===
         inputs = token_inputs()
         encoded = backbone(inputs)
-        pooled = encoded["pooled_output"]
-        if bilstm_units:
+        pooler = None if bilstm_units else task_pooler(backbone)
+        if not bilstm_units:
+            pooled = pooled_output(encoded, pooler, inputs["padding_mask"])
+        else:
             pooled = bidirectional_lstm(
                 encoded["sequence_output"],
                 inputs["padding_mask"],
@@ -116,6 +119,7 @@ class TextClassifier(Task):
         )
 
         self.head = head
+        self.pooler = pooler
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
         self.bilstm_units = bilstm_units
@@ -130,7 +134,11 @@ class TextClassifier(Task):
         """The task's heads, by the names that checkpoints know them by."""
         count = self.bilstm_layers if self.bilstm_units else 0
         names = map(bilstm_name, range(count))
-        return {"classifier": self.head, **{name: self.get_layer(name) for name in names}}
+        return {
+            "classifier": self.head,
+            **pooler_head(self.pooler),
+            **{name: self.get_layer(name) for name in names},
+        }
 
     @classmethod
     def from_preset(

@@ -425,7 +425,7 @@ def test_no_pickle_is_opened(name, tmp_path):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": "yes"}, "is_decoder is .yes."),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
-        ({"model_type": "roberta"}, "model_type is 'roberta'.*'bert'"),
+        ({"model_type": "t5"}, "model_type is 't5'.*'bert' or 'roberta'"),
         ({"quantization_config": {"bits": 8}}, "quantization_config is"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads is"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; it must be one of gelu, "),

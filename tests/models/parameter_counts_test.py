@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many parameters every named size has, without a byte of them allocated.
 
-The counts of the released models; those of BERT, MiniLM and the miniatures are published.
+The counts of the released models.
 """
 
 import math
@@ -10,10 +10,11 @@ import keras
 import pytest
 
 from keras_bert.config import BertConfig
+from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
-from keras_bert.tasks import Pretrainer
+from keras_bert.tasks import MaskedLM, Pretrainer
 
-# Encoder and pooler
+# Encoder, and pooler where it has one
 ENCODER = {
     "bert_base_uncased": 109_482_240,
     "bert_base_cased": 108_310_272,
@@ -53,6 +54,26 @@ ENCODER = {
     "bert_mini_uncased": 11_170_560,
     "bert_small_uncased": 28_763_648,
     "bert_medium_uncased": 41_373_184,
+    "roberta_base": 124_645_632,
+    "roberta_large": 355_359_744,
+    "distilroberta_base": 82_118_400,
+    "albert_base_v1": 11_683_584,
+    "albert_large_v1": 17_683_968,
+    "albert_xlarge_v1": 58_724_864,
+    "albert_xxlarge_v1": 222_595_584,
+    "albert_base_v2": 11_683_584,
+    "albert_large_v2": 17_683_968,
+    "albert_xlarge_v2": 58_724_864,
+    "albert_xxlarge_v2": 222_595_584,
+    "distilbert_base_uncased": 66_362_880,
+    "distilbert_base_cased": 65_190_912,
+    "distilbert_base_multilingual_cased": 134_734_080,
+    "electra_small_discriminator": 13_483_008,
+    "electra_base_discriminator": 108_891_648,
+    "electra_large_discriminator": 334_092_288,
+    "electra_small_generator": 13_483_008,
+    "electra_base_generator": 33_511_168,
+    "electra_large_generator": 50_999_552,
 }
 
 # With the masked-LM head; and with the next-sentence head too
@@ -95,6 +116,27 @@ def test_encoder_with_pretraining_heads(name, expected):
         masked_lm = Pretrainer(backbone, next_sentence=False)
         both = Pretrainer(backbone)
     assert (count(masked_lm), count(both)) == expected
+
+
+@pytest.mark.backend_independent
+def test_distilbert_with_its_masked_lm_head():
+    with keras.StatelessScope(initialize_variables=False):
+        task = MaskedLM(Backbone(BertConfig.from_name("distilbert_base_uncased")))
+    assert count(task) == 66_985_530
+
+
+# Encoder and the head that tells replaced tokens
+REPLACED_TOKEN = {"small": 13_549_057, "base": 109_483_009, "large": 335_142_913}
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(("size", "expected"), REPLACED_TOKEN.items())
+def test_electra_with_its_head(size, expected):
+    config = BertConfig.from_name(f"electra_{size}_discriminator")
+    with keras.StatelessScope(initialize_variables=False):
+        backbone, head = Backbone(config), ReplacedTokenHead(config.activation)
+        head(backbone.output["sequence_output"])
+    assert count(backbone) + count(head) == expected
 
 
 def test_base_model_on_this_backend():

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One vector for the whole input, of encoders that have a pooler and of those that have none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from keras_bert.config import BertConfig
+from keras_bert.layers import Pooler
+
+if TYPE_CHECKING:
+    from keras_bert.models.backbone import Backbone
+
+
+def make_pooler(config: BertConfig, policy: Any) -> Pooler:
+    """A pooler, for an encoder or for a task on one that has none.
+
+    Args:
+        config: The encoder's.
+        policy: A Keras dtype policy.
+    """
+    return Pooler(
+        config.pooler_activation,
+        dropout=config.pooler_dropout,
+        initializer_range=config.initializer_range,
+        last_token=config.causal,
+        dtype=policy,
+        name="pooler",
+    )
+
+
+def task_pooler(backbone: Backbone) -> Pooler | None:
+    """A pooler of a task's own, where the encoder has none."""
+    return None if backbone.config.pooler else make_pooler(backbone.config, backbone.dtype_policy)
+
+
+def pooled_output(encoded: dict[str, Any], pooler: Pooler | None, padding_mask: Any) -> Any:
+    """The encoder's pooled output, or that of the task's own pooler.
+
+    Args:
+        encoded: The encoder's outputs.
+        pooler: What `task_pooler` gave.
+        padding_mask: Symbolic boolean `(batch, length)`, which decides where a causal encoder's
+            last token is.
+
+    Returns:
+        Symbolic `(batch, hidden)`.
+    """
+    if pooler is None:
+        return encoded["pooled_output"]
+    if pooler.last_token:
+        return pooler(encoded["sequence_output"], padding_mask=padding_mask)
+    return pooler(encoded["sequence_output"])

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The released sizes of every family, as values of `BertConfig`'s fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# The released TF1 code computes "gelu" by its tanh form.
+_TANH_GELU = {"activation": "gelu_tanh"}
+_CASED, _MULTILINGUAL_CASED, _CHINESE = 28996, 119547, 21128
+
+
+def _size(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "num_layers": num_layers,
+        "hidden_dim": hidden_dim,
+        # The paper's rules, which a few releases depart from
+        "num_heads": hidden_dim // 64,
+        "intermediate_dim": 4 * hidden_dim,
+        "vocabulary_size": 30522,
+        **fields,
+    }
+
+
+def _bert(num_layers: int, hidden_dim: int, vocabulary_size: int = 30522) -> dict[str, Any]:
+    return _size(num_layers, hidden_dim, vocabulary_size=vocabulary_size, **_TANH_GELU)
+
+
+def _minilm(num_layers: int) -> dict[str, Any]:
+    # Its teacher's twelve narrow heads; released for code that computes the exact GELU
+    return _size(num_layers, 384, num_heads=12, activation="gelu_erf")
+
+
+def _roberta(num_layers: int, hidden_dim: int) -> dict[str, Any]:
+    return _size(
+        num_layers,
+        hidden_dim,
+        vocabulary_size=50265,
+        num_segments=1,
+        position_offset=2,
+        pad_token_id=1,
+        layer_norm_epsilon=1e-5,
+        pooler_dropout=0.1,
+        tokenizer="byte_pair",
+    )
+
+
+def _albert(num_layers: int, hidden_dim: int, dropout: float, **fields: Any) -> dict[str, Any]:
+    return _size(
+        num_layers,
+        hidden_dim,
+        vocabulary_size=30000,
+        embedding_dim=128,
+        layer_sharing="all",
+        dropout=dropout,
+        attention_dropout=dropout,
+        classifier_dropout=0.1,
+        tokenizer="sentence_piece",
+        **_TANH_GELU,
+        **fields,
+    )
+
+
+def _alberts(version: str, dropout: float) -> dict[str, dict[str, Any]]:
+    return {
+        f"albert_base_{version}": _albert(12, 768, dropout),
+        f"albert_large_{version}": _albert(24, 1024, dropout),
+        f"albert_xlarge_{version}": _albert(24, 2048, dropout, num_heads=16),
+        # No dropout in either version
+        f"albert_xxlarge_{version}": _albert(12, 4096, 0.0),
+    }
+
+
+def _distilbert(vocabulary_size: int = 30522) -> dict[str, Any]:
+    return _size(
+        6,
+        768,
+        vocabulary_size=vocabulary_size,
+        num_segments=0,
+        pooler=False,
+        pooler_activation="relu",
+        classifier_dropout=0.2,
+        answer_dropout=0.1,
+    )
+
+
+def _electra(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
+    return _size(
+        num_layers,
+        hidden_dim,
+        pooler=False,
+        pooler_activation="gelu_erf",
+        pooler_dropout=0.1,
+        **fields,
+    )
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "bert_tiny_uncased": _bert(2, 128),
+    "bert_mini_uncased": _bert(4, 256),
+    "bert_small_uncased": _bert(4, 512),
+    "bert_medium_uncased": _bert(8, 512),
+    "bert_base_uncased": _bert(12, 768),
+    "bert_large_uncased": _bert(24, 1024),
+    "bert_base_cased": _bert(12, 768, _CASED),
+    "bert_large_cased": _bert(24, 1024, _CASED),
+    "bert_base_multilingual_cased": _bert(12, 768, _MULTILINGUAL_CASED),
+    "bert_base_chinese": _bert(12, 768, _CHINESE),
+    "bert_large_uncased_whole_word": _bert(24, 1024),
+    "bert_large_cased_whole_word": _bert(24, 1024, _CASED),
+    **{
+        f"bert_l{num_layers}_h{hidden_dim}_uncased": _bert(num_layers, hidden_dim)
+        for num_layers in (2, 4, 6, 8, 10, 12)
+        for hidden_dim in (128, 256, 512, 768)
+    },
+    "minilm_l6_h384_uncased": _minilm(6),
+    "minilm_l12_h384_uncased": _minilm(12),
+    "roberta_base": _roberta(12, 768),
+    "roberta_large": _roberta(24, 1024),
+    "distilroberta_base": _roberta(6, 768),
+    **_alberts("v1", 0.1),
+    **_alberts("v2", 0.0),
+    "distilbert_base_uncased": _distilbert(),
+    "distilbert_base_cased": _distilbert(_CASED),
+    "distilbert_base_multilingual_cased": _distilbert(_MULTILINGUAL_CASED),
+    "electra_small_discriminator": _electra(12, 256, embedding_dim=128),
+    "electra_base_discriminator": _electra(12, 768),
+    "electra_large_discriminator": _electra(24, 1024),
+    # As wide as the discriminator in the small one; a third and a quarter of it in the others
+    "electra_small_generator": _electra(12, 256, embedding_dim=128),
+    "electra_base_generator": _electra(12, 256, embedding_dim=768),
+    "electra_large_generator": _electra(24, 256, embedding_dim=1024),
+}
+
+KERAS_HUB_ALIASES = {
+    "bert_tiny_en_uncased": "bert_tiny_uncased",
+    "bert_small_en_uncased": "bert_small_uncased",
+    "bert_medium_en_uncased": "bert_medium_uncased",
+    "bert_base_en_uncased": "bert_base_uncased",
+    "bert_base_en": "bert_base_cased",
+    "bert_base_zh": "bert_base_chinese",
+    "bert_base_multi": "bert_base_multilingual_cased",
+    "bert_large_en_uncased": "bert_large_uncased",
+    "bert_large_en": "bert_large_cased",
+    "roberta_base_en": "roberta_base",
+    "roberta_large_en": "roberta_large",
+    "albert_base_en_uncased": "albert_base_v2",
+    "albert_large_en_uncased": "albert_large_v2",
+    "albert_extra_large_en_uncased": "albert_xlarge_v2",
+    "albert_extra_extra_large_en_uncased": "albert_xxlarge_v2",
+    "distil_bert_base_en_uncased": "distilbert_base_uncased",
+    "distil_bert_base_en": "distilbert_base_cased",
+    "distil_bert_base_multi": "distilbert_base_multilingual_cased",
+    "electra_small_discriminator_uncased_en": "electra_small_discriminator",
+    "electra_base_discriminator_uncased_en": "electra_base_discriminator",
+    "electra_large_discriminator_uncased_en": "electra_large_discriminator",
+    "electra_small_generator_uncased_en": "electra_small_generator",
+    "electra_base_generator_uncased_en": "electra_base_generator",
+    "electra_large_generator_uncased_en": "electra_large_generator",
+}

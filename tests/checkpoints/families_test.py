@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT's descendants in Hugging Face's layout, against the transformers library."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import CheckpointError
+from keras_bert.checkpoints.hugging_face_families import FAMILIES
+from keras_bert.config import BertConfig
+from keras_bert.layers import ClassificationHead, ReplacedTokenHead
+from keras_bert.models import Backbone
+from keras_bert.tasks import (
+    MaskedLM,
+    MultipleChoice,
+    Pretrainer,
+    QuestionAnswerer,
+    TextClassifier,
+    TokenClassifier,
+)
+from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
+
+SIZES = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 12,
+}
+# Each with values that are not the defaults of the reference's own config
+CONFIGS = {
+    "roberta": {
+        "config": "RobertaConfig",
+        "plain": {**SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
+        "other": {
+            **SIZES,
+            "max_position_embeddings": 15,
+            "pad_token_id": 3,
+            "type_vocab_size": 2,
+            "hidden_act": "gelu_new",
+            "classifier_dropout": 0.3,
+        },
+    },
+    "albert": {
+        "config": "AlbertConfig",
+        "plain": {**SIZES, "embedding_size": 4},
+        "other": {
+            **SIZES,
+            "embedding_size": 8,
+            "num_hidden_groups": 2,
+            "hidden_act": "relu",
+            "layer_norm_eps": 1e-6,
+            "type_vocab_size": 3,
+        },
+    },
+    "electra": {
+        "config": "ElectraConfig",
+        "plain": {**SIZES, "embedding_size": 4},
+        "other": {
+            **SIZES,
+            "embedding_size": 8,
+            "hidden_act": "gelu_new",
+            "layer_norm_eps": 1e-5,
+            "type_vocab_size": 3,
+        },
+    },
+    "distilbert": {
+        "config": "DistilBertConfig",
+        "plain": {
+            "vocab_size": 20,
+            "dim": 8,
+            "n_layers": 3,
+            "n_heads": 2,
+            "hidden_dim": 16,
+            "max_position_embeddings": 12,
+        },
+        "other": {
+            "vocab_size": 20,
+            "dim": 12,
+            "n_layers": 2,
+            "n_heads": 3,
+            "hidden_dim": 20,
+            "max_position_embeddings": 9,
+            "activation": "relu",
+            "seq_classif_dropout": 0.4,
+            "qa_dropout": 0.3,
+            "sinusoidal_pos_embds": True,
+        },
+    },
+}
+CASES = [(family, shape) for family in CONFIGS for shape in ("plain", "other")]
+PREFIX = {name: family.class_prefix for name, family in FAMILIES.items()}
+
+
+def saved_by_transformers(family, shape, ending, folder, **changes):
+    """A model of the transformers library, all weights random, and its folder."""
+    torch.manual_seed(0)
+    config = getattr(transformers, CONFIGS[family]["config"])(**CONFIGS[family][shape], **changes)
+    model = getattr(transformers, PREFIX[family] + ending)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    return model
+
+
+def reference_outputs(model, inputs, **kwargs):
+    tensors = {
+        "input_ids": torch.tensor(inputs["token_ids"]),
+        "attention_mask": torch.tensor(inputs["padding_mask"].astype("int64")),
+    }
+    if "distilbert" not in model.config.model_type and "segment_ids" in inputs:
+        tensors["token_type_ids"] = torch.tensor(inputs["segment_ids"])
+    with torch.no_grad():
+        return model(**tensors, **kwargs)
+
+
+def inputs_for(config: BertConfig):
+    """Rows with padding, and no padding where there should be none: RoBERTa counts positions."""
+    inputs = random_inputs(config.replace(num_segments=max(config.num_segments, 1)), length=6)
+    tokens = inputs["token_ids"]
+    tokens[tokens == config.pad_token_id] = config.pad_token_id + 1
+    inputs["token_ids"] = np.where(inputs["padding_mask"], tokens, config.pad_token_id)
+    return inputs
+
+
+def as_numpy(tensor):
+    return tensor.numpy()
+
+
+@pytest.fixture
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", checkpoints.CheckpointWarning)
+        yield
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
+def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, no_warning):
+    model = saved_by_transformers(family, shape, "Model", tmp_path)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = Backbone(checkpoint.config, output_hidden_states=True)
+    checkpoint.load_into(backbone)
+    assert checkpoint.unused() == []
+    inputs = inputs_for(checkpoint.config)
+    ours = outputs_of(backbone, inputs)
+    theirs = reference_outputs(model, inputs, output_hidden_states=True)
+    assert len(theirs.hidden_states) == checkpoint.config.num_layers + 1
+    # Behind the embeddings ELECTRA's list begins before the projection, ours behind it.
+    for mine, other in zip(ours["hidden_states"][1:], theirs.hidden_states[1:], strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+    if backbone.config.pooler:
+        np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
+@pytest.mark.parametrize(
+    ("ending", "num_labels"), [("ForSequenceClassification", 3), ("ForTokenClassification", 4)]
+)
+def test_classifiers(family, shape, ending, num_labels, tmp_path, no_warning):
+    model = saved_by_transformers(family, shape, ending, tmp_path / "theirs", num_labels=num_labels)
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    cls = TextClassifier if "Sequence" in ending else TokenClassifier
+    task = cls(Backbone(checkpoint.config), num_labels)
+    check_task(
+        task, model, checkpoint, "classifier" if "Sequence" in ending else "token_classifier"
+    )
+    round_trip(task, model, tmp_path / "ours", checkpoint.config)
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
+def test_question_answerers(family, shape, tmp_path, no_warning):
+    model = saved_by_transformers(family, shape, "ForQuestionAnswering", tmp_path / "theirs")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    task = QuestionAnswerer(Backbone(checkpoint.config))
+    checkpoint.load_into(task.backbone, pooler_is_used=False)
+    assert checkpoint.load_head("question_answerer", task.head)
+    assert checkpoint.unused() == []
+    inputs = inputs_for(checkpoint.config)
+    ours, theirs = outputs_of(task, inputs), reference_outputs(model, inputs)
+    np.testing.assert_allclose(ours["start_logits"], as_numpy(theirs.start_logits), atol=1e-5)
+    np.testing.assert_allclose(ours["end_logits"], as_numpy(theirs.end_logits), atol=1e-5)
+    heads = {"question_answerer": task.head}
+    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=heads)
+    same_tensors(tmp_path)
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
+def test_multiple_choice(family, shape, tmp_path, no_warning):
+    model = saved_by_transformers(family, shape, "ForMultipleChoice", tmp_path / "theirs")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    task = MultipleChoice(Backbone(checkpoint.config))
+    checkpoint.load_into(task.backbone)
+    for name, head in task.heads.items():
+        assert checkpoint.load_head(name, head)
+    assert checkpoint.unused() == []
+    inputs = {name: values[None] for name, values in inputs_for(checkpoint.config).items()}
+    theirs = reference_outputs(model, inputs)
+    np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(theirs.logits), atol=1e-5)
+    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=task.heads)
+    same_tensors(tmp_path)
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
+def test_masked_lms(family, shape, tmp_path, no_warning):
+    model = saved_by_transformers(family, shape, "ForMaskedLM", tmp_path / "theirs")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    task = MaskedLM(Backbone(checkpoint.config))
+    checkpoint.load_into(task.backbone, pooler_is_used=False)
+    assert checkpoint.load_head("masked_lm", task.heads["masked_lm"])
+    assert checkpoint.unused() == []
+    inputs = inputs_for(checkpoint.config)
+    positions = np.array([[1, 3]] * 3)
+    ours = outputs_of(task, {**inputs, "mask_positions": positions})
+    theirs = as_numpy(reference_outputs(model, inputs).logits)
+    np.testing.assert_allclose(ours, np.take_along_axis(theirs, positions[..., None], 1), atol=1e-5)
+    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=task.heads)
+    same_tensors(tmp_path)
+
+
+@pytest.mark.parametrize("shape", ["plain", "other"])
+def test_albert_with_the_order_of_sentences(shape, tmp_path, no_warning):
+    model = saved_by_transformers("albert", shape, "ForPreTraining", tmp_path / "theirs")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    task = Pretrainer(Backbone(checkpoint.config))
+    checkpoint.load_into(task.backbone)
+    for name, head in task.heads.items():
+        assert checkpoint.load_head(name, head)
+    inputs = inputs_for(checkpoint.config)
+    ours = outputs_of(task, {**inputs, "mask_positions": np.zeros((3, 1), int)})
+    theirs = as_numpy(reference_outputs(model, inputs).sop_logits)
+    np.testing.assert_allclose(ours["next_sentence_logits"], theirs, atol=1e-5)
+    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=task.heads)
+    same_tensors(tmp_path)
+
+
+@pytest.mark.parametrize("shape", ["plain", "other"])
+def test_electra_with_replaced_tokens(shape, tmp_path, no_warning):
+    model = saved_by_transformers("electra", shape, "ForPreTraining", tmp_path / "theirs")
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    config = checkpoint.config
+    backbone, head = Backbone(config), ReplacedTokenHead(config.activation)
+    head.build((None, None, config.hidden_dim))
+    checkpoint.load_into(backbone)
+    assert checkpoint.load_head("replaced_token", head)
+    assert checkpoint.unused() == []
+    inputs = inputs_for(config)
+    ours = outputs_of(head, backbone(inputs)["sequence_output"])
+    np.testing.assert_allclose(ours, as_numpy(reference_outputs(model, inputs).logits), atol=1e-5)
+    checkpoints.save_hugging_face(backbone, tmp_path / "ours", heads={"replaced_token": head})
+    same_tensors(tmp_path)
+
+
+def check_task(task, model, checkpoint, name):
+    checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
+    assert checkpoint.load_head(name, task.head)
+    if task.uses_pooler and not checkpoint.config.pooler:
+        assert checkpoint.load_head("pooler", task.pooler)
+    assert checkpoint.unused() == []
+    inputs = inputs_for(checkpoint.config)
+    theirs = as_numpy(reference_outputs(model, inputs).logits)
+    np.testing.assert_allclose(outputs_of(task, inputs), theirs, atol=1e-5)
+
+
+def round_trip(task, model, folder, config):
+    """What we write, the transformers library reads: the same outputs."""
+    heads = getattr(task, "heads", None) or {"token_classifier": task.head}
+    checkpoints.save_hugging_face(task.backbone, folder, heads=heads)
+    again = type(model).from_pretrained(folder).eval()
+    inputs = inputs_for(config)
+    np.testing.assert_allclose(
+        as_numpy(reference_outputs(again, inputs).logits),
+        as_numpy(reference_outputs(model, inputs).logits),
+        atol=1e-6,
+    )
+    same_tensors(folder.parent)
+
+
+def same_tensors(folder):
+    ours = load_file(folder / "ours" / "model.safetensors")
+    theirs = load_file(folder / "theirs" / "model.safetensors")
+    assert ours.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        np.testing.assert_array_equal(ours[name], tensor)
+
+
+def test_a_classifier_on_a_checkpoint_without_one_brings_a_pooler_of_its_own(tmp_path):
+    saved_by_transformers("distilbert", "plain", "ForMaskedLM", tmp_path)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    task = TextClassifier(Backbone(checkpoint.config), 2)
+    assert set(task.heads) == {"classifier", "pooler"}
+    with pytest.warns(checkpoints.CheckpointWarning, match="has no pooler head"):
+        assert not checkpoint.load_head("pooler", task.heads["pooler"])
+
+
+def test_an_architecture_of_no_family_is_an_error_that_says_what_each_needs(tmp_path):
+    backbone = Backbone(small_config(layer_sharing="attention"))
+    with pytest.raises(CheckpointError, match=r"bert needs layer_sharing='none'.*save_preset"):
+        checkpoints.save_hugging_face(backbone, tmp_path)
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
+def test_our_own_preset_keeps_every_family(family, shape, tmp_path, no_warning):
+    saved_by_transformers(family, shape, "Model", tmp_path / "theirs")
+    backbone = Backbone.from_preset(tmp_path / "theirs")
+    randomize(backbone)
+    backbone.save_to_preset(tmp_path / "ours")
+    again = Backbone.from_preset(tmp_path / "ours")
+    assert again.config == backbone.config
+    inputs = inputs_for(backbone.config)
+    np.testing.assert_array_equal(
+        outputs_of(again, inputs)["sequence_output"],
+        outputs_of(backbone, inputs)["sequence_output"],
+    )
+
+
+def test_a_head_of_a_classifier_is_a_classification_head():
+    task = TextClassifier(Backbone(small_config(pooler=False)), 2)
+    assert isinstance(task.heads["classifier"], ClassificationHead)
+    assert task.heads["pooler"].activation == "tanh"

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the descendants changed in the encoder: blocks, embeddings, positions, pooler."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.config import BertConfig
+from keras_bert.models import Backbone
+from tests.models.small_backbone import SMALL, to_numpy
+
+TOKENS = np.array([[5, 6, 7, 8, 9], [5, 6, 7, 1, 1]])
+VARIANTS = {
+    "all": {"layer_sharing": "all"},
+    "two groups": {"layer_sharing": "all", "num_layer_groups": 2},
+    "attention": {"layer_sharing": "attention"},
+    "feed_forward": {"layer_sharing": "feed_forward"},
+    "narrow embeddings": {"embedding_dim": 4},
+    "positions behind padding": {"position_offset": 2, "pad_token_id": 1, "num_segments": 1},
+    "no segments, no pooler": {"num_segments": 0, "pooler": False},
+}
+
+
+def config_of(variant: str) -> BertConfig:
+    return SMALL.replace(num_layers=4, **VARIANTS[variant])
+
+
+def outputs_of(model, inputs):
+    return to_numpy(model(inputs)["sequence_output"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_saved_model_gives_the_same(variant, tmp_path):
+    backbone = Backbone(config_of(variant))
+    backbone.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.config == backbone.config
+    np.testing.assert_array_equal(outputs_of(loaded, TOKENS), outputs_of(backbone, TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("variant", "attention", "feed_forward"),
+    [("all", 1, 1), ("two groups", 2, 2), ("attention", 1, 4), ("feed_forward", 4, 1)],
+)
+def test_shared_weights_are_built_once_and_train_everywhere(variant, attention, feed_forward):
+    backbone = Backbone(config_of(variant))
+    blocks = backbone.blocks
+    assert len({id(block.attention) for block in blocks}) == attention
+    assert len({id(block.intermediate) for block in blocks}) == feed_forward
+    paths = [variable.path for variable in backbone.trainable_variables]
+    assert sum("query_key_value/kernel" in path for path in paths) == attention
+    assert sum("intermediate/kernel" in path for path in paths) == feed_forward
+
+
+def test_shared_blocks_compute_what_blocks_with_equal_weights_do():
+    shared, free = Backbone(config_of("two groups")), Backbone(SMALL.replace(num_layers=4))
+    for index, block in enumerate(free.blocks):
+        block.set_weights(shared.blocks[index].get_weights())
+    for name in ("token_embedding", "embeddings", "pooler"):
+        getattr(free, name).set_weights(getattr(shared, name).get_weights())
+    assert shared.blocks[1] is shared.blocks[0]
+    assert shared.blocks[2] is not shared.blocks[0]
+    np.testing.assert_allclose(outputs_of(shared, TOKENS), outputs_of(free, TOKENS), atol=1e-6)
+
+
+def test_lora_reaches_a_shared_product_once():
+    backbone = Backbone(config_of("all"))
+    backbone.enable_lora(2)
+    assert len(backbone.trainable_variables) == 2
+    assert outputs_of(backbone, TOKENS).shape == (2, 5, SMALL.hidden_dim)
+
+
+def test_positions_count_the_tokens_that_are_no_padding():
+    config = config_of("positions behind padding")
+    backbone = Backbone(config)
+    assert backbone.embeddings.position_embeddings.shape[0] == config.max_sequence_length + 2
+    mask = TOKENS != 1
+    right = outputs_of(backbone, {"token_ids": TOKENS, "padding_mask": mask})
+    left_tokens, left_mask = np.roll(TOKENS, 2, axis=1), np.roll(mask, 2, axis=1)
+    left = outputs_of(backbone, {"token_ids": left_tokens, "padding_mask": left_mask})
+    np.testing.assert_allclose(left[1, 2:], right[1, :3], atol=1e-5)
+
+
+def test_a_row_longer_than_the_positions_is_an_error():
+    backbone = Backbone(config_of("positions behind padding"))
+    length = backbone.config.max_sequence_length + 1
+    with pytest.raises(ValueError, match=f"{length} tokens long"):
+        backbone({"token_ids": np.full((1, length), 5)})
+
+
+def test_without_segments_those_that_are_given_change_nothing():
+    backbone = Backbone(config_of("no segments, no pooler"))
+    inputs = {"token_ids": TOKENS, "segment_ids": np.ones_like(TOKENS)}
+    np.testing.assert_array_equal(outputs_of(backbone, inputs), outputs_of(backbone, TOKENS))
+    assert set(backbone.output) == {"sequence_output"}
+    assert backbone.pooler is None
+
+
+def test_encoders_can_have_their_embeddings_in_common():
+    wide = Backbone(SMALL.replace(embedding_dim=8))
+    narrow = Backbone(
+        SMALL.replace(embedding_dim=8, hidden_dim=4, intermediate_dim=8), embeddings_of=wide
+    )
+    assert narrow.token_embedding is wide.token_embedding
+    assert narrow.embeddings is wide.embeddings
+    assert narrow.embedding_projection is not wide.embedding_projection
+    assert outputs_of(narrow, TOKENS).shape == (2, 5, 4)
+    with pytest.raises(ValueError, match="same embedding_width; received 16 and 8"):
+        Backbone(SMALL, embeddings_of=wide)
