@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hundred steps on real questions and real entities give the losses of transformers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.needs_tensorflow,
+    pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes each"),
+    pytest.mark.filterwarnings("ignore:.*has no pooler:keras_bert.checkpoints.CheckpointWarning"),
+    pytest.mark.filterwarnings("ignore:.*head:keras_bert.checkpoints.CheckpointWarning"),
+]
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import Backbone, QuestionAnswerer, TokenClassifier  # noqa: E402
+from keras_bert.optimizers import AdamW  # noqa: E402
+
+STEPS, WARMUP, PEAK, WEIGHT_DECAY = 200, 20, 1.5e-4, 0.01
+Features = dict[str, np.ndarray]
+
+
+def test_losses_of_minilm_on_questions():
+    from keras_bert.data.question_rows import question_rows, window_batches, with_targets
+    from keras_bert.data.squad import read_squad
+
+    examples = read_squad(data_folder() / "squad" / "squadshifts-new_wiki-v1.0.json").examples
+    task = QuestionAnswerer.from_preset(minilm(), sequence_length=256, dtype="float32")
+    rows = question_rows(examples[:: len(examples) // 1200], task.preprocessor)
+    batches = window_batches(
+        rows, task.preprocessor, batch_size=6, shuffle_seed=1, coarse_buckets=True
+    )
+    batches = list(with_targets(batches.take(STEPS), rows).as_numpy_iterator())
+    task = without_dropout(task, lambda backbone: QuestionAnswerer(backbone))
+    model = their_model(transformers.BertForQuestionAnswering)
+    # There [PAD] gets no gradient. In the released code it does: its logits are in the loss too.
+    model.bert.embeddings.word_embeddings.padding_idx = None
+    same_head(task.head.dense, model.qa_outputs)
+
+    def their_loss(features: Features, targets: Any) -> Any:
+        return model(
+            **their_features(features),
+            start_positions=torch.tensor(targets["start_logits"]).long(),
+            end_positions=torch.tensor(targets["end_logits"]).long(),
+        ).loss
+
+    compare(task, model, [(x, y) for x, y, _ in batches], their_loss)
+
+
+def test_losses_of_minilm_on_entities():
+    from keras_bert.data.conll import read_conll
+    from keras_bert.data.tagging import ragged_words
+    from keras_bert.data.tagging_rows import window_batches
+    from training.tagging_config import label_names
+
+    text = read_conll(data_folder() / "ner" / "wnut17train.conll")
+    names = label_names(text)
+    task = TokenClassifier.from_preset(
+        minilm(), class_names=names, sequence_length=128, dtype="float32"
+    )
+    labels = np.array([names.index(label) for sentence in text.labels for label in sentence])
+    batches = window_batches(
+        task.preprocessor.windows(ragged_words(text.words)),
+        task.preprocessor,
+        labels=labels.astype("int32"),
+        weights=np.ones(len(labels), "float32"),
+        batch_size=16,
+        shuffle_seed=1,
+        coarse_buckets=True,
+    )
+    batches = list(batches.take(STEPS).as_numpy_iterator())
+    task = without_dropout(task, lambda backbone: TokenClassifier(backbone, len(names), dropout=0))
+    model = their_model(transformers.BertForTokenClassification, num_labels=len(names))
+    same_head(task.head.dense, model.classifier)
+
+    def their_loss(features: Features, labels: np.ndarray, weights: np.ndarray) -> Any:
+        targets = torch.tensor(np.where(weights > 0, labels, -100)).long()
+        return model(**their_features(features), labels=targets).loss
+
+    compare(task, model, batches, their_loss)
+
+
+def data_folder() -> Path:
+    return Path(os.environ["KERAS_BERT_DATA"])
+
+
+def minilm() -> Path:
+    from training.pretrained import minilm_folder
+
+    return minilm_folder()
+
+
+def without_dropout(task: Any, make: Any) -> Any:
+    """The same weights in an architecture whose dropout rates are 0."""
+    config = task.config.replace(dropout=0.0, attention_dropout=0.0)
+    same = make(Backbone(config, dtype="float32"))
+    same.set_weights(task.get_weights())
+    return same
+
+
+def their_model(kind: Any, **options: Any) -> Any:
+    torch.set_num_threads(2)
+    return kind.from_pretrained(
+        minilm(), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **options
+    ).train()
+
+
+def same_head(ours: Any, theirs: Any) -> None:
+    """Gives both heads the same weights; neither is in the checkpoint."""
+    kernel = np.random.default_rng(7).normal(0, 0.02, ours.kernel.shape).astype("float32")
+    ours.kernel.assign(kernel)
+    ours.bias.assign(np.zeros(ours.bias.shape, "float32"))
+    with torch.no_grad():
+        theirs.weight.copy_(torch.tensor(kernel.T))
+        theirs.bias.zero_()
+
+
+def their_features(features: Features) -> dict[str, Any]:
+    names = {
+        "token_ids": "input_ids",
+        "segment_ids": "token_type_ids",
+        "padding_mask": "attention_mask",
+    }
+    return {theirs: torch.tensor(features[ours]).long() for ours, theirs in names.items()}
+
+
+def compare(task: keras.Model, model: Any, batches: list[Any], their_loss: Any) -> None:
+    assert len(batches) == STEPS
+    expected = train_theirs(model, batches, their_loss)
+    received = train_ours(task, batches)
+    error = np.abs(received / expected - 1)
+    print(
+        f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
+        f"{error.max():.1e} in all {STEPS}; loss {expected[0]:.3f} to {expected[-1]:.3f}"
+    )
+    assert error[:20].max() < 1e-4
+    assert error.max() < 1e-2
+
+
+def train_ours(task: keras.Model, batches: list[Any]) -> np.ndarray:
+    task.compile(AdamW(PEAK, STEPS, WARMUP, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
+    losses = []
+    for batch in batches:
+        # Keras reports running means, of which each step here is the first.
+        task.reset_metrics()
+        losses.append(float(task.train_on_batch(*batch, return_dict=True)["loss"]))
+    return np.array(losses)
+
+
+def train_theirs(model: Any, batches: list[Any], their_loss: Any) -> np.ndarray:
+    decayed, others = [], []
+    for name, parameter in model.named_parameters():
+        excluded = name.endswith("bias") or "LayerNorm" in name
+        (others if excluded else decayed).append(parameter)
+    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=PEAK, weight_decay=WEIGHT_DECAY)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda s: min((s + 1) / WARMUP, (STEPS - s) / (STEPS - WARMUP))
+    )
+    losses = []
+    for batch in batches:
+        loss = their_loss(*batch)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    return np.array(losses)
