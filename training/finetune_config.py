@@ -32,6 +32,7 @@ class FinetuneConfig(TrainingConfig):
             vocabulary are, and the weights are random, which shows what pre-training gave.
         train_rows: trains on so many rows only, spread over the file; 0 for all.
         dropout: rate before the classifier; negative takes the checkpoint's.
+        encoder_dropout: both of the encoder's rates; negative takes the checkpoint's.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
             0 for none, negative takes the checkpoint's.
         bilstm_layers: layers of that BiLSTM.
@@ -50,6 +51,7 @@ class FinetuneConfig(TrainingConfig):
     pretrained: bool = True
     train_rows: int = 0
     dropout: float = -1.0
+    encoder_dropout: float = -1.0
     bilstm_units: int = -1
     bilstm_layers: int = 2
     output_dir: str = "runs/finetune"

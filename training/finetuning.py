@@ -93,6 +93,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         class_names=data.class_names,
         sequence_length=config.sequence_length,
         dropout=None if config.dropout < 0 else config.dropout,
+        encoder_dropout=None if config.encoder_dropout < 0 else config.encoder_dropout,
         bilstm_units=None if config.bilstm_units < 0 else config.bilstm_units,
         bilstm_layers=config.bilstm_layers,
         load_weights=config.pretrained,

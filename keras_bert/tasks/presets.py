@@ -24,6 +24,7 @@ def classifier_from_preset(
     class_names: Sequence[str] | None = None,
     sequence_length: int | None = None,
     dropout: float | None = None,
+    encoder_dropout: float | None = None,
     load_weights: bool = True,
     dtype: Any = None,
     head_options: Mapping[str, Any] | None = None,
@@ -36,6 +37,7 @@ def classifier_from_preset(
         head_name: Which of its `heads` has the classes.
         preset, num_classes, class_names, sequence_length, dropout, load_weights, dtype: As in
             `TextClassifier.from_preset`.
+        encoder_dropout: Both of the encoder's rates; `None` takes the checkpoint's.
         head_options: What else decides the head, as arguments of the task; `None` takes what a
             preset of ours was saved with.
 
@@ -56,7 +58,7 @@ def classifier_from_preset(
     if head_classes is not None and fits and class_names is None:
         class_names = checkpoint.class_names
     task = make_task(
-        Backbone(checkpoint.config, dtype=dtype),
+        Backbone(with_dropout(checkpoint.config, encoder_dropout), dtype=dtype),
         head_classes if wanted is None else wanted,
         preprocessor_config(checkpoint, sequence_length),
         class_names=class_names,
@@ -88,6 +90,11 @@ def classifier_from_preset(
 def pooler_head(pooler: Any) -> dict[str, Any]:
     """The pooler of a task's own among its heads, where it has one."""
     return {} if pooler is None else {"pooler": pooler}
+
+
+def with_dropout(config: BertConfig, rate: float | None) -> BertConfig:
+    """A config with both of the encoder's dropout rates replaced, unless `rate` is `None`."""
+    return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 
 def _in_brackets(options: Mapping[str, Any]) -> str:

@@ -149,6 +149,7 @@ class TextClassifier(Task):
         class_names: Sequence[str] | None = None,
         sequence_length: int | None = None,
         dropout: float | None = None,
+        encoder_dropout: float | None = None,
         bilstm_units: int | None = None,
         bilstm_layers: int = 2,
         load_weights: bool = True,
@@ -168,6 +169,8 @@ class TextClassifier(Task):
             sequence_length: The longest row in tokens; `None` takes what a preset of ours was
                 saved with, otherwise the encoder's maximum.
             dropout: Rate on the pooled output; `None` takes the preset's or the config's.
+            encoder_dropout: Both of the encoder's rates, after its sublayers and on the attention
+                probabilities; `None` takes the checkpoint's.
             bilstm_units: As in the class; `None` takes the preset's BiLSTM, or none.
             bilstm_layers: As in the class, where `bilstm_units` is given.
             load_weights: `False` gives the architecture with fresh weights.
@@ -186,6 +189,7 @@ class TextClassifier(Task):
             class_names=class_names,
             sequence_length=sequence_length,
             dropout=dropout,
+            encoder_dropout=encoder_dropout,
             head_options=None if bilstm_units is None else _options(bilstm_units, bilstm_layers),
             load_weights=load_weights,
             dtype=dtype,

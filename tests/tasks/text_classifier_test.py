@@ -132,6 +132,18 @@ def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
     )
 
 
+def test_the_encoder_of_a_preset_may_drop_more(trained, tmp_path):
+    classifier, _ = trained
+    classifier.save_to_preset(tmp_path / "preset")
+    same = TextClassifier.from_preset(tmp_path / "preset", encoder_dropout=0.3)
+    assert (same.config.dropout, same.config.attention_dropout) == (0.3, 0.3)
+    assert same.head.dropout == classifier.head.dropout
+    texts, _ = reviews(5)
+    np.testing.assert_allclose(
+        same.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
+    )
+
+
 def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_path):
     trained[0].save_to_preset(tmp_path / "preset")
     with pytest.warns(UserWarning, match="for 2 classes and 3 are wanted"):
