@@ -2,12 +2,14 @@
 """Text to ids and back: the tokenizers and their vocabularies."""
 
 from keras_bert.text.byte_pair import BytePairTokenizer
+from keras_bert.text.sentence_piece import SentencePieceTokenizer
 from keras_bert.text.vocabulary import load_vocabulary, save_vocabulary
 from keras_bert.text.vocabulary_training import train_vocabulary
 from keras_bert.text.wordpiece import WordPieceTokenizer
 
 __all__ = [
     "BytePairTokenizer",
+    "SentencePieceTokenizer",
     "WordPieceTokenizer",
     "load_vocabulary",
     "save_vocabulary",

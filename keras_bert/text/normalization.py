@@ -83,8 +83,7 @@ def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
     text = tf.strings.regex_replace(text, _DROPPED, "")
     if not lowercase:
         return text
-    # ASCII first: the UTF-8 form obeys the locale, and a Turkish one turns "I" into a dotless "i".
-    text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
+    text = _lower(text)
     text = tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
     text = tf_text.normalize_utf8(text, "NFD")
     return tf.strings.regex_replace(text, r"\p{Mn}", "")
@@ -116,6 +115,25 @@ def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
     alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{CJK}])"
     text = tf.strings.regex_replace(text, alone, r" \1 ")
     return tf.strings.split(tf.strings.regex_replace(text, r"[\t\r\n\p{Z}]", " "))
+
+
+def lower(text: tf.Tensor) -> tf.Tensor:
+    """Lower-cases valid UTF-8 as Python does.
+
+    Args:
+        text: string tensor, `(texts,)`.
+
+    Returns:
+        String tensor `(texts,)`.
+    """
+    is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
+    text = _lower(text)
+    return tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
+
+
+def _lower(text: tf.Tensor) -> tf.Tensor:
+    # ASCII first: the UTF-8 form obeys the locale, and a Turkish one turns "I" into a dotless "i".
+    return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 
 def _set_apart(text: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ALBERT's clean-up before SentencePiece as TensorFlow operations, and the way back.
+
+Reference:
+    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), released code, `preprocess_text`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import unicodedata
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert.text.byte_words import WHITE_SPACE
+from keras_bert.text.normalization import lower
+
+# What Python's `str.split` splits at
+_SPACE = rf"[{WHITE_SPACE}\x1c-\x1f]"
+_QUOTES = ("`", "'")
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceCleaner:
+    """Cleans texts up.
+
+    Args:
+        lowercase: Whether to lower-case.
+        keep_accents: If not, characters are decomposed (NFKD), and combining ones dropped.
+        collapse: Whether white space becomes one space, and none at the ends of a text, and a pair
+            of backticks or apostrophes becomes a quotation mark.
+    """
+
+    lowercase: bool
+    keep_accents: bool
+    collapse: bool
+
+    def __call__(self, text: tf.Tensor) -> tf.Tensor:
+        """Cleaned texts.
+
+        Args:
+            text: String tensor `(texts,)`, valid UTF-8.
+        """
+        if self.collapse:
+            text = tf.strings.regex_replace(text, f"{_SPACE}+", " ")
+            text = tf.strings.regex_replace(text, r"\A | \z", "")
+            for quote in _QUOTES:
+                text = tf.strings.regex_replace(text, quote * 2, '"')
+        return self._fold(text)
+
+    def traces(self, points: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What characters leave in the cleaned texts.
+
+        Args:
+            points: Code points of texts, ragged int32 `(texts, None)`.
+
+        Returns:
+            One past the last byte of each, int64 `(characters,)`, counted through all texts; and
+            which of them left no byte because the character before stands for them too, bool.
+        """
+        distinct, which = tf.unique(points.flat_values)
+        letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+        # What a character becomes depends on no neighbour but for the form of a small sigma,
+        # which is as long as the other one.
+        widths = tf.gather(tf.strings.length(self._fold(letters)), which)
+        seconds = tf.zeros_like(widths, tf.bool)
+        if self.collapse:
+            is_space = tf.gather(tf.strings.regex_full_match(letters, _SPACE), which)
+            begins = _begins(points)
+            seconds = _second_quotes(points.flat_values, begins)
+            widths = tf.where(is_space, 1, widths)
+            widths = tf.where(seconds | _idle_spaces(points, begins, is_space), 0, widths)
+        return tf.cumsum(tf.cast(widths, tf.int64)), seconds
+
+    def _fold(self, text: tf.Tensor) -> tf.Tensor:
+        if not self.keep_accents:
+            text = tf_text.normalize_utf8(text, "NFKD")
+            text = tf.strings.regex_replace(text, _combining(), "")
+        return lower(text) if self.lowercase else text
+
+
+@functools.cache
+def _combining() -> str:
+    """An expression for characters with a combining class, as Python knows them."""
+    points = [point for point in range(0x110000) if unicodedata.combining(chr(point))]
+    ranges: list[list[int]] = []
+    for point in points:
+        if ranges and ranges[-1][1] == point - 1:
+            ranges[-1][1] = point
+        else:
+            ranges.append([point, point])
+    spelled = (rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)
+    return f"[{''.join(spelled)}]"
+
+
+def _begins(points: tf.RaggedTensor) -> tf.Tensor:
+    """Which characters a text begins with; bool `(characters,)`."""
+    starts = points.row_starts()
+    size = tf.size(points.flat_values, tf.int64)
+    return tf.scatter_nd(starts[:, tf.newaxis], tf.ones_like(starts), [size + 1])[:-1] > 0
+
+
+def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor) -> tf.Tensor:
+    """White space at the ends of texts, and all of a run but the first; bool `(characters,)`."""
+    before = begins | tf.concat([[True], is_space[:-1]], axis=0)
+    seen = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
+    text_end = tf.gather(points.row_limits(), points.value_rowids())
+    nothing_follows = tf.gather(seen, text_end) == seen[1:]
+    return is_space & (before | nothing_follows)
+
+
+def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+    """The second character of each pair that becomes a quotation mark; bool `(characters,)`."""
+    seconds = tf.zeros_like(begins)
+    index = tf.range(tf.size(points))
+    for quote in _QUOTES:
+        is_quote = points == ord(quote)
+        first = is_quote & (begins | ~tf.concat([[False], is_quote[:-1]], axis=0))
+        run = tf.maximum(tf.cumsum(tf.cast(first, tf.int32)) - 1, 0)
+        run_begin = tf.gather(tf.concat([tf.boolean_mask(index, first), [0]], axis=0), run)
+        seconds |= is_quote & ((index - run_begin) % 2 == 1)
+    return seconds

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ALBERT's clean-up and pieces in plain Python, around the sentencepiece library."""
+
+import unicodedata
+
+SPACE = "▁"
+
+
+class ReferenceTokenizer:
+    """Text to pieces as ALBERT's released code makes them.
+
+    Args:
+        model: A serialized model.
+        lowercase, keep_accents: As for the tokenizer.
+    """
+
+    def __init__(self, model, lowercase=True, keep_accents=False):
+        import sentencepiece
+
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.lowercase = lowercase
+        self.keep_accents = keep_accents
+
+    def clean(self, text):
+        """The text that the model gets."""
+        text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+        if not self.keep_accents:
+            text = unicodedata.normalize("NFKD", text)
+            text = "".join(letter for letter in text if not unicodedata.combining(letter))
+        return text.lower() if self.lowercase else text
+
+    def pieces(self, text):
+        """The pieces of a text, numbers taken apart from their commas."""
+        pieces = []
+        for piece in self.processor.encode(self.clean(text), out_type=str):
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
+                number = self.processor.encode(piece[:-1].replace(SPACE, ""), out_type=str)
+                if piece[0] != SPACE and number[0][0] == SPACE:
+                    number = number[1:] if len(number[0]) == 1 else [number[0][1:], *number[1:]]
+                pieces += [*number, ","]
+            else:
+                pieces.append(piece)
+        return pieces
+
+    def __call__(self, text):
+        """The ids of a text."""
+        return [self.processor.piece_to_id(piece) for piece in self.pieces(text)]
