@@ -189,14 +189,22 @@ def _without_redundancy(config: BertConfig) -> BertConfig:
     return config.replace(**changes) if changes else config
 
 
-def misfits(config: BertConfig, family: JsonFields = BERT) -> list[str]:
+def misfits(config: BertConfig, family: JsonFields = BERT, masked_lm: bool = True) -> list[str]:
     """What of an architecture a family's file cannot say, as `field=value` of what it would need.
 
-    Empty if the file describes the architecture.
+    Args:
+        config: The architecture.
+        family: Which fields the file has.
+        masked_lm: Whether the masked-LM head belongs to it.
+
+    Returns:
+        Nothing if the file describes the architecture.
     """
     wanted: dict[str, Any] = {"masked_lm_activation": config.activation, **family.fixed}
     wanted["position_offset"] = _offset(family, config)
     spoken = {*family.required, *family.optional, *_WITHOUT_EFFECT, "activation", "causal"}
+    if not masked_lm:
+        spoken.add("masked_lm_activation")
     needs = []
     for field in dataclasses.fields(BertConfig):
         if field.name in spoken:

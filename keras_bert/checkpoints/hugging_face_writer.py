@@ -79,7 +79,7 @@ def save_hugging_face(
             on the pooled output of a causal encoder.
     """
     causal = backbone.config.causal
-    family = _family_of(backbone.config)
+    family = _family_of(backbone.config, "masked_lm" in (heads or {}))
     ending = _class_of(family, heads or {}, causal)
     tensors = _tensors_of(family, backbone, heads, ending)
     config = {
@@ -97,8 +97,8 @@ def save_hugging_face(
         write_tokenizer(temporary, vocabulary, lowercase, length)
 
 
-def _family_of(config: BertConfig) -> Family:
-    needs = {name: misfits(config, family.json) for name, family in FAMILIES.items()}
+def _family_of(config: BertConfig, masked_lm: bool) -> Family:
+    needs = {name: misfits(config, family.json, masked_lm) for name, family in FAMILIES.items()}
     for name, needed in needs.items():
         if not needed and (not config.causal or name in CAUSAL_FAMILIES):
             return FAMILIES[name]

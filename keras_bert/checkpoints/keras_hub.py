@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KerasHub's presets of BERT: a folder, or a name that KerasHub downloads."""
+"""KerasHub's presets: a folder, or a name that KerasHub downloads."""
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
-from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.keras_hub_families import FAMILIES, HubFamily
 from keras_bert.checkpoints.keras_hub_weights import (
-    FIELDS,
-    HEAD_LAYOUTS,
     TASK_FILE,
     TASK_WEIGHTS_FILE,
     WEIGHTS_FILE,
     KerasHubWeights,
-    backbone_layout,
     check_class,
     import_keras_hub,
+    task_class,
 )
 from keras_bert.checkpoints.tokenizer_files import TokenizerFiles, read_vocabulary
 from keras_bert.config import BertConfig, ConfigError
@@ -28,14 +28,8 @@ from keras_bert.config import BertConfig, ConfigError
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
 VOCABULARY_FILE = "assets/tokenizer/vocabulary.txt"
-
-# Written into KerasHub's encoder, not into its files. (Its masked-LM head has the exact GELU,
-# which no head of ours has on top of an encoder with the other one: that head is not read.)
-_FIXED: dict[str, Any] = {
-    "activation": "gelu_tanh",
-    "layer_norm_epsilon": 1e-12,
-    "initializer_range": 0.02,
-}
+# Written into KerasHub's masked-LM head
+MASKED_LM_EPSILON = 1e-5
 
 
 def is_keras_hub(fields: Mapping[str, Any]) -> bool:
@@ -50,28 +44,61 @@ def open_folder(folder: Path) -> Checkpoint:
     looked up by that name.
     """
     path = folder / CONFIG_FILE
-    config = _config(read_json(path), path)
+    fields = read_json(path)
+    family = _family(fields, path)
+    config = _config(family, fields, path)
+    if task_class(folder) == f"{family.prefix}MaskedLM":
+        config = config.replace(masked_lm_activation=family.masked_lm_activation)
+        _warn_of_epsilon(config, folder)
     return Checkpoint(
         format="keras_hub",
         folder=folder,
         config=config,
-        backbone_layout=backbone_layout(config.num_layers),
-        head_layouts=HEAD_LAYOUTS,
-        open_tensors=lambda: KerasHubWeights(folder, config),
+        backbone_layout=family.backbone_layout(config),
+        head_layouts=family.head_layouts,
+        open_tensors=lambda: KerasHubWeights(folder, family, config),
         open_tokenizer=lambda: _read_tokenizer(folder),
     )
 
 
-def _config(fields: Mapping[str, Any], path: Path) -> BertConfig:
-    arguments = check_class(fields, "BertBackbone", path)
-    missing = [name for name in FIELDS if name not in arguments]
+def _family(fields: Mapping[str, Any], path: Path) -> HubFamily:
+    name = str(fields.get("registered_name"))
+    backbone = name.rpartition(">")[2]
+    if backbone not in FAMILIES:
+        raise CheckpointError(
+            f"{path}: registered_name is {name!r}; it must be "
+            f"{' or '.join(repr(f'keras_hub>{known}') for known in FAMILIES)}."
+        )
+    return FAMILIES[backbone]
+
+
+def _config(family: HubFamily, fields: Mapping[str, Any], path: Path) -> BertConfig:
+    arguments = check_class(fields, family.backbone_class, path)
+    missing = [name for name in family.fields.values() if name not in arguments]
     if missing:
         raise CheckpointError(f"{path}: the fields {', '.join(missing)} of config are missing.")
-    values = {name: arguments[name] for name in FIELDS}
+    if arguments.get("num_inner_repetitions", 1) != 1:
+        raise CheckpointError(
+            f"{path}: num_inner_repetitions is {arguments['num_inner_repetitions']!r}, which is "
+            "not supported; it must be 1."
+        )
+    values = {ours: arguments[theirs] for ours, theirs in family.fields.items()}
+    if values.get("embedding_dim") == values["hidden_dim"] and "layer_sharing" not in family.fixed:
+        values["embedding_dim"] = None
     try:
-        return BertConfig(**values, attention_dropout=values["dropout"], **_FIXED)
+        return BertConfig(**values, attention_dropout=values["dropout"], **family.fixed)
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
+
+
+def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
+    if config.layer_norm_epsilon != MASKED_LM_EPSILON:
+        warnings.warn(
+            f"{folder}: KerasHub's masked-LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
+            f"ours that of the encoder, {config.layer_norm_epsilon}: logits differ a little.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
 
 
 def _read_tokenizer(folder: Path) -> TokenizerFiles | None:
@@ -85,8 +112,13 @@ def _read_tokenizer(folder: Path) -> TokenizerFiles | None:
 
 
 def known_names() -> tuple[str, ...]:
-    """The BERT presets that the installed KerasHub knows by name."""
-    return tuple(import_keras_hub().models.BertBackbone.presets)
+    """The presets of these families that the installed KerasHub knows by name."""
+    models = import_keras_hub().models
+    return tuple(
+        name
+        for family in FAMILIES.values()
+        for name in getattr(models, family.backbone_class).presets
+    )
 
 
 def download(name: str, *, weights: bool = True) -> Path:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of KerasHub's presets of BERT, through KerasHub's own model."""
+"""The weights of KerasHub's presets, through KerasHub's own models."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.folders import read_json
-from keras_bert.checkpoints.layouts import Layout, Stored
+from keras_bert.checkpoints.keras_hub_families import ATTENTION, HubFamily
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.config import BertConfig
 
@@ -21,68 +20,8 @@ WEIGHTS_FILE = "model.weights.h5"
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 
-# The arguments of KerasHub's encoder, which are fields of ours too.
-FIELDS = (
-    "vocabulary_size",
-    "num_layers",
-    "num_heads",
-    "hidden_dim",
-    "intermediate_dim",
-    "dropout",
-    "max_sequence_length",
-    "num_segments",
-)
 # KerasNLP is the name it had before.
 _PACKAGES = ("keras_hub", "keras_nlp")
-
-_ATTENTION = "_self_attention_layer"
-_BLOCK = {
-    "attention.query_key_value.kernel": tuple(
-        f"{_ATTENTION}.{part}_dense.kernel" for part in ("query", "key", "value")
-    ),
-    "attention.query_key_value.bias": tuple(
-        f"{_ATTENTION}.{part}_dense.bias" for part in ("query", "key", "value")
-    ),
-    "attention_output.kernel": (f"{_ATTENTION}.output_dense.kernel",),
-    "attention_norm.bias": (f"{_ATTENTION}.output_dense.bias",),
-    "attention_norm.gamma": ("_self_attention_layer_norm.gamma",),
-    "attention_norm.beta": ("_self_attention_layer_norm.beta",),
-    "intermediate.kernel": ("_feedforward_intermediate_dense.kernel",),
-    "intermediate_activation.bias": ("_feedforward_intermediate_dense.bias",),
-    "feed_forward_output.kernel": ("_feedforward_output_dense.kernel",),
-    "feed_forward_norm.bias": ("_feedforward_output_dense.bias",),
-    "feed_forward_norm.gamma": ("_feedforward_layer_norm.gamma",),
-    "feed_forward_norm.beta": ("_feedforward_layer_norm.beta",),
-}
-_REST = {
-    "token_embedding.embeddings": "token_embedding.embeddings",
-    "embeddings.position_embeddings": "position_embedding.position_embeddings",
-    "embeddings.segment_embeddings": "segment_embedding.embeddings",
-    "embeddings.gamma": "embeddings_layer_norm.gamma",
-    "embeddings.beta": "embeddings_layer_norm.beta",
-    "pooler.dense.kernel": "pooled_dense.kernel",
-    "pooler.dense.bias": "pooled_dense.bias",
-}
-_CLASSIFIER = {"kernel": "output_dense.kernel", "bias": "output_dense.bias"}
-
-
-def _block_name(index: int, name: str) -> str:
-    return f"transformer_layers.{index}.{name}"
-
-
-def backbone_layout(num_layers: int) -> Layout:
-    """The encoder's weights, named by the attributes that lead to them in KerasHub's model."""
-    layout = {ours: Stored((theirs,)) for ours, theirs in _REST.items()}
-    for index in range(num_layers):
-        for ours, theirs in _BLOCK.items():
-            names = tuple(_block_name(index, name) for name in theirs)
-            layout[f"blocks.{index}.{ours}"] = Stored(names)
-    return layout
-
-
-HEAD_LAYOUTS: dict[str, Layout] = {
-    "classifier": {ours: Stored((theirs,)) for ours, theirs in _CLASSIFIER.items()}
-}
 
 
 def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[str, Any]:
@@ -105,30 +44,32 @@ class KerasHubWeights:
 
     Args:
         folder: The preset.
+        family: Its family.
         config: The architecture that it describes.
 
     Raises:
         CheckpointError: If a file is missing or does not fit.
     """
 
-    def __init__(self, folder: Path, config: BertConfig) -> None:
+    def __init__(self, folder: Path, family: HubFamily, config: BertConfig) -> None:
         self._path = folder / WEIGHTS_FILE
         self._hidden_dim = config.hidden_dim
-        arguments = {name: getattr(config, name) for name in FIELDS}
-        backbone = import_keras_hub().models.BertBackbone(**arguments, dtype="float32")
+        backbone = _make_backbone(family, config)
         _read(backbone.load_weights, self._path)
-        self._weights = {name: attrgetter(name)(backbone) for name in _REST.values()}
-        for index, block in enumerate(backbone.transformer_layers):
-            for name in (name for names in _BLOCK.values() for name in names):
-                self._weights[_block_name(index, name)] = attrgetter(name)(block)
-        self._weights |= _classifier_weights(backbone, folder)
+        self._weights = {
+            name: _find(backbone, name)
+            for stored in family.backbone_layout(config).values()
+            for name in stored.names
+            if not (name.startswith("pooled_dense") and family.pooled)
+        }
+        self._weights |= _task_weights(family, backbone, folder)
 
     def names(self) -> Collection[str]:
         return self._weights.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
         shape = tuple(self._weights[name].shape)
-        return _flat(shape, self._hidden_dim) if _ATTENTION in name else shape
+        return _flat(shape, self._hidden_dim) if ATTENTION in name else shape
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         # (hidden, heads, head_dim) or (heads, head_dim, hidden) -> (hidden, hidden)
@@ -145,26 +86,54 @@ def _flat(shape: tuple[int, ...], hidden_dim: int) -> tuple[int, ...]:
     return (hidden_dim, hidden_dim) if len(shape) == 3 else (hidden_dim,)
 
 
-def _classifier_weights(backbone: Any, folder: Path) -> dict[str, Any]:
-    path, weights = folder / TASK_FILE, folder / TASK_WEIGHTS_FILE
-    if not path.exists() or not weights.exists():
+def _make_backbone(family: HubFamily, config: BertConfig) -> Any:
+    arguments = {theirs: getattr(config, ours) for ours, theirs in family.fields.items()}
+    if "embedding_dim" in arguments:
+        arguments["embedding_dim"] = config.embedding_width
+    return getattr(import_keras_hub().models, family.backbone_class)(**arguments, dtype="float32")
+
+
+def _find(model: Any, name: str) -> Any:
+    """The attribute of an attribute …; a number is an item of a list."""
+    for part in name.split("."):
+        model = model[int(part)] if part.isdigit() else getattr(model, part)
+    return model
+
+
+def task_class(folder: Path) -> str | None:
+    """The class of the task in a preset, without its package; `None` for an encoder alone."""
+    path = folder / TASK_FILE
+    if not path.exists() or not (folder / TASK_WEIGHTS_FILE).exists():
+        return None
+    return str(read_json(path).get("registered_name")).rpartition(">")[2]
+
+
+def _task_weights(family: HubFamily, backbone: Any, folder: Path) -> dict[str, Any]:
+    name = task_class(folder)
+    if name is None:
         return {}
-    fields = read_json(path)
-    if not str(fields.get("registered_name")).endswith(">BertTextClassifier"):
+    path, weights = folder / TASK_FILE, folder / TASK_WEIGHTS_FILE
+    if name not in family.tasks:
         warnings.warn(
-            f"{weights}: the head of {fields.get('registered_name')} was not used.",
+            f"{weights}: the head of {read_json(path).get('registered_name')} was not used.",
             CheckpointWarning,
             stacklevel=2,
         )
         return {}
-    num_classes = check_class(fields, "BertTextClassifier", path).get("num_classes")
-    if not isinstance(num_classes, int) or num_classes < 1:
-        raise CheckpointError(
-            f"{path}: num_classes is {num_classes!r}; it must be an integer above 0."
-        )
-    task = import_keras_hub().models.BertTextClassifier(backbone, num_classes=num_classes)
+    arguments = _task_arguments(check_class(read_json(path), name, path), path)
+    task = getattr(import_keras_hub().models, name)(backbone, **arguments)
     _read(task.load_task_weights, weights)
-    return {name: attrgetter(name)(task) for name in _CLASSIFIER.values()}
+    names = [path for head in family.tasks[name].values() for path in head.values()]
+    return {name: _find(task, name) for name in names}
+
+
+def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
+    """The sizes of a task's head, of those that its file names."""
+    sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise CheckpointError(f"{path}: {name} is {size!r}; it must be an integer above 0.")
+    return sizes
 
 
 def _read(load: Callable[[str], None], path: Path) -> None:

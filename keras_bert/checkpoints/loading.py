@@ -22,7 +22,7 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
 
     Looked for in this order: a folder (a preset of ours, KerasHub's, Hugging Face's layout, the
     TF1 release's, told by its files), `hf://organisation/model` (with `@revision` behind it, if
-    another than the newest is wanted), a name of a BERT that KerasHub knows.
+    another than the newest is wanted), a name that KerasHub knows.
 
     Args:
         source: The folder, address or name.
@@ -44,7 +44,7 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
         return open_folder(keras_hub.download(source, weights=weights))
     raise CheckpointError(
         f"There is no checkpoint {source!r}: it is no folder, no address "
-        f"{hub.SCHEME}organisation/model, and no name of a BERT that KerasHub knows"
+        f"{hub.SCHEME}organisation/model, and no name of a preset that KerasHub knows"
         + (f" ({', '.join(names)})." if names else ".")
     )
 
