@@ -47,6 +47,7 @@ def length_bucketed_batches(
     buckets: Sequence[int],
     shuffle_seed: int | None = None,
     pad_last_batch: bool = False,
+    pad_token_id: int = 0,
 ) -> tf.data.Dataset:
     """Groups rows of like length into batches.
 
@@ -66,10 +67,11 @@ def length_bucketed_batches(
         pad_last_batch: Fills the last batch up with repeated rows, so that every batch of a
             bucket has one static shape; a last element `is_real` (float32, 0 at such rows) is
             then added to what else a row has.
+        pad_token_id: What fills rows of `token_ids` up; all else is padded with 0.
 
     Returns:
         A dataset of `(features, rest)`: features are dense `(batch, bucket)`, or `(batch,
-        sequences, bucket)`, and have a `padding_mask` (bool); padding is 0.
+        sequences, bucket)`, and have a `padding_mask` (bool).
     """
     boundaries = tf.constant(buckets, tf.int64)
 
@@ -85,7 +87,7 @@ def length_bucketed_batches(
                 rows_of_batch, is_real = _repeat_to(rows_of_batch, batch_size)
             picked = {name: tf.gather(value, rows_of_batch) for name, value in features.items()}
             extra = tf.nest.map_structure(lambda value: tf.gather(value, rows_of_batch), extra)
-            dense = pad_to_bucket(picked, boundaries)
+            dense = pad_to_bucket(picked, boundaries, pad_token_id)
             if pad_last_batch:
                 dense = tf.nest.map_structure(lambda x: _set_rows(x, batch_size), dense)
                 extra = tf.nest.map_structure(lambda x: _set_rows(x, batch_size), extra)
@@ -108,13 +110,14 @@ def length_bucketed_batches(
 
 
 def pad_to_bucket(
-    features: dict[str, tf.RaggedTensor], boundaries: tf.Tensor
+    features: dict[str, tf.RaggedTensor], boundaries: tf.Tensor, pad_token_id: int = 0
 ) -> dict[str, tf.Tensor]:
-    """Pads ragged features with 0 to the shortest bucket that holds the longest row.
+    """Pads ragged features to the shortest bucket that holds the longest row.
 
     Args:
         features: Ragged `(batch, None)` or `(batch, None, None)`, with `token_ids` among them.
         boundaries: Ascending int64 lengths; no row is longer than the last.
+        pad_token_id: What fills rows of `token_ids` up; all else is padded with 0.
 
     Returns:
         Dense features `(batch, bucket)` or `(batch, sequences, bucket)`, and their
@@ -123,17 +126,24 @@ def pad_to_bucket(
     lengths = longest_sequences(features["token_ids"])
     longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
     length = boundaries[tf.searchsorted(boundaries, longest[None])[0]]
-    return pad_to_length(features, length)
+    return pad_to_length(features, length, pad_token_id)
 
 
 def pad_to_length(
-    features: dict[str, tf.RaggedTensor], length: tf.Tensor | int
+    features: dict[str, tf.RaggedTensor], length: tf.Tensor | int, pad_token_id: int = 0
 ) -> dict[str, tf.Tensor]:
-    """Pads ragged features with 0 to one length, and adds the `padding_mask`."""
+    """Pads ragged features to one length, and adds the `padding_mask`.
+
+    `token_ids` are filled up with `pad_token_id`, all else with 0.
+    """
     token_ids = features["token_ids"]
     outer = [tf.constant(-1, tf.int64)] * token_ids.ragged_rank
     shape = tf.stack([*outer, tf.cast(length, tf.int64)])
-    dense = {name: value.to_tensor(shape=shape) for name, value in features.items()}
+    fillers = {"token_ids": pad_token_id}
+    dense = {
+        name: value.to_tensor(default_value=fillers.get(name), shape=shape)
+        for name, value in features.items()
+    }
     if token_ids.ragged_rank == 1:
         dense["padding_mask"] = tf.sequence_mask(token_ids.row_lengths(), maxlen=length)
     else:

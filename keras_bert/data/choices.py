@@ -9,9 +9,11 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches, pad_to_length
+from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
-from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.data.text_packing import num_special_tokens, padded
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
 
 
 class MultipleChoicePreprocessor:
@@ -35,9 +37,8 @@ class MultipleChoicePreprocessor:
     Example:
 
     >>> from keras_bert.data import MultipleChoicePreprocessor
-    >>> from keras_bert.text.wordpiece import WordPieceTokenizer
     >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat", "sang"]
-    >>> preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(tokens))
+    >>> preprocessor = MultipleChoicePreprocessor(keras_bert.WordPieceTokenizer(tokens))
     >>> preprocessor("A cat", ["sat", "sang"])["token_ids"].numpy().tolist()
     [[2, 4, 5, 3, 6, 3], [2, 4, 5, 3, 7, 3]]
 
@@ -45,7 +46,7 @@ class MultipleChoicePreprocessor:
         [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
     """
 
-    def __init__(self, tokenizer: WordPieceTokenizer, sequence_length: int = 512) -> None:
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
         self._pairs = TextClassifierPreprocessor(tokenizer, sequence_length)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
@@ -56,9 +57,7 @@ class MultipleChoicePreprocessor:
             row = tf.convert_to_tensor(choices, tf.string)[tf.newaxis]
             return {name: value[0] for name, value in self(text[tf.newaxis], row).items()}
         features = self.ragged(text, choices)
-        lengths = features["token_ids"].values.row_lengths()
-        # Never narrower than [CLS] [SEP] [SEP], which an empty batch has not
-        return pad_to_length(features, tf.reduce_max(tf.concat([lengths, [3]], axis=0)))
+        return padded(self.tokenizer, features, num_special_tokens(self.tokenizer, 2))
 
     def ragged(self, text: Any, choices: Any) -> dict[str, tf.RaggedTensor]:
         """Packed sequences without padding.
@@ -81,7 +80,7 @@ class MultipleChoicePreprocessor:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The inverse of `get_config`."""
-        tokenizer = WordPieceTokenizer.from_config(config["tokenizer"])
+        tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, sequence_length=config["sequence_length"])
 
 
@@ -127,6 +126,7 @@ def choice_batches(
         buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
         shuffle_seed=shuffle_seed,
         pad_last_batch=pad_last_batch,
+        pad_token_id=preprocessor.tokenizer.pad_token_id,
     )
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_bert.data import mask_selection
 from keras_bert.text import special_tokens
 from keras_bert.text.pieces import SUFFIX
+from keras_bert.text.tokenizer import Tokenizer
 
 UNITS = ("token", "word", "ngram")
 # Independent streams of random numbers in one step
@@ -163,6 +164,39 @@ class MaskedLMMasker:
             continuation_token_ids=[
                 index for index, token in enumerate(vocabulary) if token.startswith(SUFFIX)
             ],
+            **options,
+        )
+
+    @classmethod
+    def from_tokenizer(
+        cls, tokenizer: Tokenizer, *, random_special_tokens: bool | None = None, **options: Any
+    ) -> Self:
+        """A masker for the ids of a tokenizer, whose words are whole words.
+
+        The unknown token is a token like any other, as in BERT's released code.
+
+        Args:
+            tokenizer: What makes the ids.
+            random_special_tokens: Whether a random token may be a special one; `None` takes what
+                the tokenizer's family does.
+            **options: Other arguments of the class.
+
+        Raises:
+            ValueError: If the vocabulary has no token for masks.
+        """
+        special = set(tokenizer.special_token_ids)
+        if random_special_tokens is None:
+            random_special_tokens = tokenizer.masks_with_special_tokens
+        if not random_special_tokens:
+            options["random_token_ids"] = [
+                index for index in range(tokenizer.vocabulary_size) if index not in special
+            ]
+        return cls(
+            tokenizer.vocabulary_size,
+            tokenizer.mask_token_id,
+            sorted(special - {tokenizer.unk_token_id}),
+            pad_token_id=tokenizer.pad_token_id,
+            continuation_token_ids=tokenizer.continuation_token_ids,
             **options,
         )
 

@@ -64,6 +64,7 @@ def paired_batches(
         buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
         shuffle_seed=shuffle_seed,
         pad_last_batch=pad_last_batch,
+        pad_token_id=preprocessor.tokenizer.pad_token_id,
     )
     return batches.map(_as_rows)
 

@@ -7,12 +7,15 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_bert.data.batching import pad_to_length
-from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.data.text_packing import num_special_tokens, pack_texts, padded
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
 
 
 class TextClassifierPreprocessor:
     """Packs one text or a pair: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+    RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, all of them segment 0.
 
     Args:
         tokenizer: Text to ids.
@@ -24,14 +27,14 @@ class TextClassifierPreprocessor:
         text_pair: The second texts, of the same shape; `None` for single texts.
 
     Returns:
-        A dict of `token_ids` int32, `segment_ids` int32 (1 for the second text) and
-        `padding_mask` bool, each `(batch, length)` with the length of the batch's longest row;
-        `(length,)` for a single string.
+        A dict of `token_ids` int32, `segment_ids` int32 (1 for the second text, in families
+        that tell segments apart) and `padding_mask` bool, each `(batch, length)` with the length
+        of the batch's longest row; `(length,)` for a single string.
 
     Example:
 
     >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat"]
-    >>> preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(tokens))
+    >>> preprocessor = TextClassifierPreprocessor(keras_bert.WordPieceTokenizer(tokens))
     >>> preprocessor("A cat", "sat")["token_ids"].numpy().tolist()
     [2, 4, 5, 3, 6, 3]
 
@@ -40,10 +43,13 @@ class TextClassifierPreprocessor:
         truncation as in the released code.
     """
 
-    def __init__(self, tokenizer: WordPieceTokenizer, sequence_length: int = 512) -> None:
-        # Three special tokens of a pair, and one token of each text
-        if sequence_length < 5:
-            raise ValueError(f"sequence_length is {sequence_length}; it must be at least 5.")
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
+        # The special tokens of a pair, and one token of each text
+        shortest = num_special_tokens(tokenizer, 2) + 2
+        if sequence_length < shortest:
+            raise ValueError(
+                f"sequence_length is {sequence_length}; it must be at least {shortest}."
+            )
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
@@ -53,9 +59,7 @@ class TextClassifierPreprocessor:
             pair = None if text_pair is None else tf.convert_to_tensor(text_pair)[None]
             return {name: value[0] for name, value in self(text[None], pair).items()}
         features = self.ragged(text, text_pair)
-        # Never narrower than [CLS] [SEP]: the model of an empty batch still looks at column 0.
-        longest = tf.reduce_max(tf.concat([features["token_ids"].row_lengths(), [2]], axis=0))
-        return pad_to_length(features, longest)
+        return padded(self.tokenizer, features, num_special_tokens(self.tokenizer))
 
     def ragged(self, text: Any, text_pair: Any = None) -> dict[str, tf.RaggedTensor]:
         """Packed rows without padding.
@@ -68,21 +72,12 @@ class TextClassifierPreprocessor:
             Ragged `token_ids` and `segment_ids`, int32 `(batch, None)`.
         """
         first = self.tokenizer(text)
-        start, end = (
-            tf.fill([first.nrows(), 1], tf.constant(token_id, tf.int32))
-            for token_id in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id)
+        room = self.sequence_length - num_special_tokens(
+            self.tokenizer, 1 if text_pair is None else 2
         )
         if text_pair is None:
-            first = cut_rows(first, tf.constant(self.sequence_length - 2, tf.int64))
-            token_ids = tf.concat([start, first, end], axis=1)
-            return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
-        first, second = truncate_pair(first, self.tokenizer(text_pair), self.sequence_length - 3)
-        segment_a = tf.concat([start, first, end], axis=1)
-        segment_b = tf.concat([second, end], axis=1)
-        return {
-            "token_ids": tf.concat([segment_a, segment_b], axis=1),
-            "segment_ids": tf.concat([tf.zeros_like(segment_a), tf.ones_like(segment_b)], axis=1),
-        }
+            return pack_texts(self.tokenizer, cut_rows(first, tf.constant(room, tf.int64)))
+        return pack_texts(self.tokenizer, *truncate_pair(first, self.tokenizer(text_pair), room))
 
     def get_config(self) -> dict[str, Any]:
         """Plain values from which `from_config` makes the same preprocessor."""
@@ -94,7 +89,7 @@ class TextClassifierPreprocessor:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The inverse of `get_config`."""
-        tokenizer = WordPieceTokenizer.from_config(config["tokenizer"])
+        tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, sequence_length=config["sequence_length"])
 
 

@@ -112,6 +112,7 @@ def window_batches(
         buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
         shuffle_seed=shuffle_seed,
         pad_last_batch=pad_last_batch,
+        pad_token_id=preprocessor.tokenizer.pad_token_id,
     )
     return batches.map(lambda features, rest: (features, *rest))
 

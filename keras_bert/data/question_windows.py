@@ -7,9 +7,15 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from keras_bert.data.batching import pad_to_length
+from keras_bert.data.text_packing import (
+    num_special_tokens,
+    pack_texts,
+    padded,
+    surround_second,
+)
+from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.normalization import drop_invalid
-from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.text.tokenizer import Tokenizer
 
 
 class TokenizedQuestions(NamedTuple):
@@ -32,8 +38,8 @@ class Windows(NamedTuple):
     """Rows for a model, in the order of the questions, and what leads back to the passages.
 
     Args:
-        features: `token_ids` and `segment_ids` (1 for the passage), ragged int32
-            `(windows, None)`.
+        features: `token_ids` and `segment_ids` (1 for the passage, in families that tell
+            segments apart), ragged int32 `(windows, None)`.
         question_index: Which question a window is of, int64 `(windows,)`.
         first_token: Which token of the passage the window begins with, int64 `(windows,)`.
         char_starts: The first character in the passage of each token, int32, of the features'
@@ -88,7 +94,7 @@ class QuestionAnswererPreprocessor:
 
     def __init__(
         self,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         sequence_length: int = 384,
         doc_stride: int = 128,
         max_query_length: int = 64,
@@ -98,11 +104,12 @@ class QuestionAnswererPreprocessor:
                 f"doc_stride is {doc_stride} and max_query_length {max_query_length}; both must "
                 "be at least 1."
             )
-        # Three special tokens, and a token of the passage
-        if sequence_length < max_query_length + 4:
+        # The special tokens, and a token of the passage
+        shortest = max_query_length + num_special_tokens(tokenizer, 2) + 1
+        if sequence_length < shortest:
             raise ValueError(
                 f"sequence_length is {sequence_length} and max_query_length {max_query_length}; "
-                f"sequence_length must be at least {max_query_length + 4}."
+                f"sequence_length must be at least {shortest}."
             )
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
@@ -124,28 +131,15 @@ class QuestionAnswererPreprocessor:
         begin = tf.gather(tokens.passage_ids.row_splits, row) + first
         places = tf.ragged.range(begin, begin + length)
         question = tf.gather(tokens.question_ids, row)
-        start, end = (
-            tf.fill([places.nrows(), 1], tf.constant(token_id, tf.int32))
-            for token_id in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id)
-        )
-        before = tf.concat([start, question, end], axis=1)
 
         def passage(values: tf.RaggedTensor) -> tf.RaggedTensor:
             return places.with_flat_values(tf.gather(values.flat_values, places.flat_values))
 
         def surrounded(values: tf.RaggedTensor) -> tf.RaggedTensor:
-            nothing_before, nothing_behind = (
-                tf.zeros_like(part, values.dtype) for part in (before, end)
-            )
-            return tf.concat([nothing_before, values, nothing_behind], axis=1)
+            return surround_second(self.tokenizer, question, values)
 
-        window = passage(tokens.passage_ids)
-        ones = tf.ones_like(tf.concat([window, end], axis=1))
         return Windows(
-            features={
-                "token_ids": tf.concat([before, window, end], axis=1),
-                "segment_ids": tf.concat([tf.zeros_like(before), ones], axis=1),
-            },
+            features=pack_texts(self.tokenizer, question, passage(tokens.passage_ids)),
             question_index=row,
             first_token=first,
             char_starts=surrounded(passage(tokens.char_starts)),
@@ -158,7 +152,8 @@ class QuestionAnswererPreprocessor:
     def _spans(self, tokens: TokenizedQuestions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Of each window, its question, its first token in the passage, and its length there."""
         passage_length = tokens.passage_ids.row_lengths()
-        room = self.sequence_length - 3 - tokens.question_ids.row_lengths()
+        special = num_special_tokens(self.tokenizer, 2)
+        room = self.sequence_length - special - tokens.question_ids.row_lengths()
         stride = tf.minimum(room, self.doc_stride)
         # Rounded up: the last window holds what is left. A passage without tokens gets one too.
         num_windows = 1 + (tf.maximum(passage_length - room, 0) + stride - 1) // stride
@@ -167,13 +162,9 @@ class QuestionAnswererPreprocessor:
         length = tf.minimum(tf.gather(room, row), tf.gather(passage_length, row) - first)
         return row, first, length
 
-    @staticmethod
-    def padded(windows: Windows) -> dict[str, tf.Tensor]:
+    def padded(self, windows: Windows) -> dict[str, tf.Tensor]:
         """The features of windows, `(windows, length)`, with `padding_mask`, for the model."""
-        lengths = windows.features["token_ids"].row_lengths()
-        # Never narrower than [CLS] [SEP] [SEP]: the model of no window still looks at column 0.
-        longest = tf.reduce_max(tf.concat([lengths, [3]], axis=0))
-        return pad_to_length(windows.features, longest)
+        return padded(self.tokenizer, windows.features, num_special_tokens(self.tokenizer, 2))
 
     @staticmethod
     def passage_slice(context: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
@@ -199,7 +190,7 @@ class QuestionAnswererPreprocessor:
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The inverse of `get_config`."""
         values = dict(config)
-        tokenizer = WordPieceTokenizer.from_config(values.pop("tokenizer"))
+        tokenizer = tokenizer_from_config(values.pop("tokenizer"))
         return cls(tokenizer, **values)
 
 

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from keras_bert.data.batching import pad_to_length
 from keras_bert.data.preprocessors import cut_rows
-from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.data.text_packing import num_special_tokens, pack_texts, padded
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.words import words_with_offsets
-
-# Special tokens of a window: [CLS] and [SEP].
-_SPECIAL = 2
 
 
 class Windows(NamedTuple):
@@ -67,7 +65,7 @@ class TokenClassifierPreprocessor:
     Example:
 
     >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "caf", "##es", "in", "paris"]
-    >>> preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(tokens))
+    >>> preprocessor = TokenClassifierPreprocessor(keras_bert.WordPieceTokenizer(tokens))
     >>> windows = preprocessor.windows([["Cafes", "in", "Paris"]])
     >>> windows.token_ids.to_list(), windows.word_position.numpy().tolist()
     ([[2, 4, 5, 6, 7, 3]], [1, 3, 4])
@@ -78,11 +76,11 @@ class TokenClassifierPreprocessor:
 
     def __init__(
         self,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         sequence_length: int = 512,
         overlap: int | None = None,
     ) -> None:
-        room = sequence_length - _SPECIAL
+        room = sequence_length - num_special_tokens(tokenizer)
         if room < 2:
             raise ValueError(f"sequence_length is {sequence_length}; it must be at least 4.")
         if overlap is not None and not 1 <= overlap < room:
@@ -93,6 +91,7 @@ class TokenClassifierPreprocessor:
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
         self.overlap = max(1, room // 4) if overlap is None else overlap
+        self._room = room
 
     def __call__(self, words: Any) -> dict[str, tf.Tensor]:
         return self.padded(self.windows(words))
@@ -115,9 +114,7 @@ class TokenClassifierPreprocessor:
     def padded(self, windows: Windows) -> dict[str, tf.Tensor]:
         """Dense features of windows, with the length of the longest."""
         features = self.ragged_features(windows)
-        lengths = features["token_ids"].row_lengths()
-        # Never narrower than [CLS] [SEP]: the model of an empty batch still looks at column 0.
-        return pad_to_length(features, tf.reduce_max(tf.concat([lengths, [_SPECIAL]], axis=0)))
+        return padded(self.tokenizer, features, num_special_tokens(self.tokenizer))
 
     @staticmethod
     def ragged_features(windows: Windows) -> dict[str, tf.RaggedTensor]:
@@ -144,7 +141,7 @@ class TokenClassifierPreprocessor:
             return self._windows(words, documents)
 
     def _windows(self, words: tf.RaggedTensor, documents: tf.Tensor | None) -> Windows:
-        room, overlap = self.sequence_length - _SPECIAL, self.overlap
+        room, overlap = self._room, self.overlap
         pieces, splits = self._pieces(words)
         # === Where sentences lie among the tokens of all ===
         first_token = tf.gather(splits, words.row_splits)
@@ -182,23 +179,19 @@ class TokenClassifierPreprocessor:
 
     def _pieces(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The ids of all words, flat, and where each word's begin and end, int64 `(words + 1,)`."""
-        pieces = self.tokenizer(words.flat_values)
+        pieces = self.tokenizer.tokenize_words(words.flat_values)
         is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], self.tokenizer.unk_token_id)
         pieces = tf.concat([pieces, tf.RaggedTensor.from_row_lengths(unknown, is_empty)], axis=1)
         lengths = tf.reduce_sum(words.with_values(pieces.row_lengths()), axis=1)
-        is_long = lengths > self.sequence_length - _SPECIAL
+        is_long = lengths > self._room
         limits = tf.where(is_long, tf.constant(self.overlap, tf.int64), tf.int64.max)
         kept = cut_rows(pieces, tf.gather(limits, words.value_rowids()))
         return kept.flat_values, kept.row_splits
 
     def _with_special_tokens(self, places: tf.RaggedTensor, pieces: tf.Tensor) -> tf.RaggedTensor:
         inner = places.with_flat_values(tf.gather(pieces, places.flat_values))
-        start, end = (
-            tf.fill([inner.nrows(), 1], tf.constant(token_id, tf.int32))
-            for token_id in (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id)
-        )
-        return tf.concat([start, inner, end], axis=1)
+        return pack_texts(self.tokenizer, inner)["token_ids"]
 
     def get_config(self) -> dict[str, Any]:
         """Plain values from which `from_config` makes the same preprocessor."""
@@ -211,7 +204,7 @@ class TokenClassifierPreprocessor:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The inverse of `get_config`."""
-        tokenizer = WordPieceTokenizer.from_config(config["tokenizer"])
+        tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, config["sequence_length"], config.get("overlap"))
 
 

@@ -72,6 +72,7 @@ def batches_from_rows(
         buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
         shuffle_seed=shuffle_seed,
         pad_last_batch=pad_last_batch,
+        pad_token_id=preprocessor.tokenizer.pad_token_id,
     )
     if pad_last_batch:
         return batches.map(_weigh_filler_rows)
