@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -98,8 +98,49 @@ class MaskedTokenTask(Task):
         )
 
 
+class MaskedTextTask(MaskedTokenTask):
+    """What the objectives share that mask text as they go."""
+
+    masking: dict[str, Any]
+    # What the masker does where `masking` does not say otherwise
+    usual_masking: ClassVar[dict[str, Any]] = {}
+
+    def _model_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool = False,
+        training: bool = False,
+    ) -> tuple[Any, Any, Any, int | None]:
+        dataset, *rest = super()._model_data(
+            x, y, sample_weight, batch_size, shuffle=shuffle, training=training
+        )
+        if not is_text(x):
+            return dataset, *rest
+        if y is not None or sample_weight is not None or _has_labels(x):
+            raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
+        from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_rows
+
+        vocabulary = self.preprocessor.tokenizer.vocabulary
+        masker = (
+            NextTokenTargets.from_vocabulary(vocabulary)
+            if self.config.causal
+            else MaskedLMMasker.from_vocabulary(
+                vocabulary, **{**self.usual_masking, **self.masking}
+            )
+        )
+        seed = random.getrandbits(31) if training else None
+        return text_rows.masked_batches(dataset, masker, seed), *rest
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "masking": self.masking}
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MaskedLM(MaskedTokenTask):
+class MaskedLM(MaskedTextTask):
     """BERT that predicts masked tokens.
 
     `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and in
@@ -233,34 +274,6 @@ class MaskedLM(MaskedTokenTask):
             )
         return answers[0] if len(answers) == 1 else answers
 
-    def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
-        dataset, *rest = super()._model_data(
-            x, y, sample_weight, batch_size, shuffle=shuffle, training=training
-        )
-        if not is_text(x):
-            return dataset, *rest
-        if y is not None or sample_weight is not None or _has_labels(x):
-            raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
-        from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_rows
-
-        vocabulary = self.preprocessor.tokenizer.vocabulary
-        masker = (
-            NextTokenTargets.from_vocabulary(vocabulary)
-            if self.config.causal
-            else MaskedLMMasker.from_vocabulary(vocabulary, **self.masking)
-        )
-        seed = random.getrandbits(31) if training else None
-        return text_rows.masked_batches(dataset, masker, seed), *rest
-
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
     ) -> Any:
@@ -268,9 +281,6 @@ class MaskedLM(MaskedTokenTask):
         if is_text(x):
             raise ValueError("`predict` of a masked LM takes ids; `fill` takes text.")
         return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "masking": self.masking}
 
     def _masked_features(self, text: str) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
         """One row of features, and which characters of the text each of its masks is."""
