@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of the original TF1 release: bert_config.json, bert_model.ckpt.*, vocab.txt."""
+"""The layout of the TF1 releases: bert_config.json, bert_model.ckpt.*, vocab.txt.
+
+ALBERT's has `albert_config.json` and a SentencePiece model; ELECTRA's has variables and a
+vocabulary alone.
+"""
 
 from __future__ import annotations
 
@@ -14,104 +18,78 @@ from keras_bert.checkpoints.bert_json import config_from_json
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
-from keras_bert.checkpoints.layouts import Layout, Stored
+from keras_bert.checkpoints.google_tf1_families import ELECTRA, RELEASES, Release
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+from keras_bert.config import BertConfig
 
-CONFIG_FILE = "bert_config.json"
-PREFIX = "bert_model.ckpt"
-
-# The released code computes "gelu" by its tanh form and has no word for the exact one.
-ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 # Written into the released code, not into its files.
 LAYER_NORM_EPSILON = 1e-12
-
-_BLOCK = {
-    "attention.query_key_value.kernel": tuple(
-        f"attention/self/{part}/kernel" for part in ("query", "key", "value")
-    ),
-    "attention.query_key_value.bias": tuple(
-        f"attention/self/{part}/bias" for part in ("query", "key", "value")
-    ),
-    "attention_output.kernel": ("attention/output/dense/kernel",),
-    "attention_norm.bias": ("attention/output/dense/bias",),
-    "attention_norm.gamma": ("attention/output/LayerNorm/gamma",),
-    "attention_norm.beta": ("attention/output/LayerNorm/beta",),
-    "intermediate.kernel": ("intermediate/dense/kernel",),
-    "intermediate_activation.bias": ("intermediate/dense/bias",),
-    "feed_forward_output.kernel": ("output/dense/kernel",),
-    "feed_forward_norm.bias": ("output/dense/bias",),
-    "feed_forward_norm.gamma": ("output/LayerNorm/gamma",),
-    "feed_forward_norm.beta": ("output/LayerNorm/beta",),
-}
+_ELECTRA_LAYER = re.compile(r"electra/encoder/layer_(\d+)/intermediate/dense/kernel")
 _OPTIMIZER_STATE = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|global_step|beta[12]_power)$")
 
 
-def backbone_layout(num_layers: int) -> Layout:
-    """The encoder's variables, under the names of the release."""
-    names: dict[str, tuple[str, ...]] = {
-        "token_embedding.embeddings": ("bert/embeddings/word_embeddings",),
-        "embeddings.position_embeddings": ("bert/embeddings/position_embeddings",),
-        "embeddings.segment_embeddings": ("bert/embeddings/token_type_embeddings",),
-        "embeddings.gamma": ("bert/embeddings/LayerNorm/gamma",),
-        "embeddings.beta": ("bert/embeddings/LayerNorm/beta",),
-        "pooler.dense.kernel": ("bert/pooler/dense/kernel",),
-        "pooler.dense.bias": ("bert/pooler/dense/bias",),
-    }
-    for index in range(num_layers):
-        for ours, theirs in _BLOCK.items():
-            names[f"blocks.{index}.{ours}"] = tuple(
-                f"bert/encoder/layer_{index}/{name}" for name in theirs
-            )
-    return {ours: Stored(theirs) for ours, theirs in names.items()}
+def release_of(folder: Path) -> Release | None:
+    """Whose release a folder is, by its files; `None` if it is none."""
+    for release in RELEASES:
+        if (folder / str(release.config_file)).exists():
+            return release
+    return ELECTRA if any(folder.glob("*.index")) else None
 
 
-def _classification(scope: str) -> Layout:
-    # The one place where the release keeps (output, input).
-    return {
-        "kernel": Stored((f"{scope}output_weights",), transposed=True),
-        "bias": Stored((f"{scope}output_bias",)),
-    }
-
-
-HEAD_LAYOUTS: dict[str, Layout] = {
-    "masked_lm": {
-        "dense.kernel": Stored(("cls/predictions/transform/dense/kernel",)),
-        "dense.bias": Stored(("cls/predictions/transform/dense/bias",)),
-        "gamma": Stored(("cls/predictions/transform/LayerNorm/gamma",)),
-        "beta": Stored(("cls/predictions/transform/LayerNorm/beta",)),
-        "output_bias": Stored(("cls/predictions/output_bias",)),
-    },
-    "next_sentence": _classification("cls/seq_relationship/"),
-    "question_answerer": _classification("cls/squad/"),
-    "classifier": _classification(""),
-}
-
-
-def open_folder(folder: Path) -> Checkpoint:
-    """A checkpoint in the release's layout; the files' prefix may be another one."""
-    path = folder / CONFIG_FILE
-    config = config_from_json(
-        {"layer_norm_eps": LAYER_NORM_EPSILON, **read_json(path)}, path, ACTIVATIONS
-    )
+def open_folder(folder: Path, release: Release) -> Checkpoint:
+    """A checkpoint in a release's layout; the files' prefix may be another one."""
+    if release.config_file is None:
+        config = _electra_config(TensorFlowCheckpoint(_find_prefix(folder, release)), folder)
+    else:
+        path = folder / release.config_file
+        fields = {"layer_norm_eps": LAYER_NORM_EPSILON, **read_json(path)}
+        config = config_from_json(fields, path, release.activations, release.json)
     return Checkpoint(
         format="google_tf1",
         folder=folder,
         config=config,
-        backbone_layout=backbone_layout(config.num_layers),
-        head_layouts=HEAD_LAYOUTS,
-        open_tensors=lambda: TensorFlowCheckpoint(_find_prefix(folder)),
+        backbone_layout=release.backbone_layout(config),
+        head_layouts=release.heads,
+        open_tensors=lambda: TensorFlowCheckpoint(_find_prefix(folder, release)),
         open_tokenizer=lambda: read_tokenizer(folder),
     )
 
 
-def _find_prefix(folder: Path) -> Path:
+def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig:
+    """The discriminator's architecture, from the shapes of its variables."""
+    layers = [match for name in variables.names() if (match := _ELECTRA_LAYER.fullmatch(name))]
+    if not layers:
+        raise CheckpointError(
+            f"{folder} holds a TensorFlow checkpoint with neither "
+            f"{' nor '.join(str(release.config_file) for release in RELEASES)} beside it, nor "
+            "ELECTRA's variables (electra/encoder/layer_0/…) in it."
+        )
+    vocabulary_size, embedding_dim = variables.shape("electra/embeddings/word_embeddings")
+    hidden_dim, intermediate_dim = variables.shape(layers[0].string)
+    fields = {
+        "vocab_size": vocabulary_size,
+        "embedding_size": embedding_dim,
+        "hidden_size": hidden_dim,
+        "intermediate_size": intermediate_dim,
+        "num_hidden_layers": 1 + max(int(match[1]) for match in layers),
+        # No shape shows it; every released size has heads of 64.
+        "num_attention_heads": max(1, hidden_dim // 64),
+        "max_position_embeddings": variables.shape("electra/embeddings/position_embeddings")[0],
+        "type_vocab_size": variables.shape("electra/embeddings/token_type_embeddings")[0],
+        "hidden_act": "gelu",
+    }
+    return config_from_json(fields, folder, ELECTRA.activations, ELECTRA.json)
+
+
+def _find_prefix(folder: Path, release: Release) -> Path:
     prefixes = sorted(path.with_suffix("") for path in folder.glob("*.index"))
-    if folder / PREFIX in prefixes:
-        return folder / PREFIX
+    if folder / release.prefix in prefixes:
+        return folder / release.prefix
     if len(prefixes) != 1:
         found = ", ".join(prefix.name for prefix in prefixes) or "none"
         raise CheckpointError(
-            f"{folder} must hold {PREFIX}.index, or one checkpoint of another name; found {found}."
+            f"{folder} must hold {release.prefix}.index, or one checkpoint of another name; "
+            f"found {found}."
         )
     return prefixes[0]
 

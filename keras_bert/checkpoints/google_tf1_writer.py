@@ -10,25 +10,22 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import weights
-from keras_bert.checkpoints.bert_json import config_to_json
+from keras_bert.checkpoints.bert_json import config_to_json, misfits
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import replaced_files, write_json
-from keras_bert.checkpoints.google_tf1 import (
-    ACTIVATIONS,
-    CONFIG_FILE,
-    HEAD_LAYOUTS,
-    LAYER_NORM_EPSILON,
-    PREFIX,
-    backbone_layout,
-    import_tensorflow,
-)
-from keras_bert.checkpoints.layouts import disassemble
+from keras_bert.checkpoints.google_tf1 import LAYER_NORM_EPSILON, import_tensorflow
+from keras_bert.checkpoints.google_tf1_families import RELEASES, Release
+from keras_bert.checkpoints.layouts import Layout, disassemble
 from keras_bert.checkpoints.tokenizer_files import VOCABULARY_FILE, write_vocabulary
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 
-_WORDS = {ours: word for word, ours in ACTIVATIONS.items()}
-_UNKNOWN_TO_TF1 = ("layer_norm_eps", "classifier_dropout", "pad_token_id")
+_UNKNOWN_TO_TF1 = (
+    "layer_norm_eps",
+    "classifier_dropout",
+    "classifier_dropout_prob",
+    "pad_token_id",
+)
 
 
 def save_google_tf1(
@@ -38,7 +35,7 @@ def save_google_tf1(
     heads: Mapping[str, weights.Head] | None = None,
     vocabulary: Sequence[str] | None = None,
 ) -> None:
-    """Writes the layout of the original TF1 release, which its code then reads.
+    """Writes the layout of the TF1 release of BERT or ALBERT, which its code then reads.
 
     The layout has no place for whether the tokenizer lowercases.
 
@@ -55,32 +52,48 @@ def save_google_tf1(
             attention.
     """
     tf = import_tensorflow()
-    config = _config_to_json(backbone.config)
-    tensors = _tensors_of(backbone, heads)
-    files = (f"{PREFIX}.index", f"{PREFIX}.data-00000-of-00001", CONFIG_FILE, VOCABULARY_FILE)
-    with replaced_files(folder, owned=files, last=CONFIG_FILE) as temporary:
+    release = _release_of(backbone.config, "masked_lm" in (heads or {}))
+    config = _config_to_json(backbone.config, release)
+    tensors = _tensors_of(release, backbone, heads)
+    prefix, config_file = release.prefix, str(release.config_file)
+    files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001", config_file, VOCABULARY_FILE)
+    with replaced_files(folder, owned=files, last=config_file) as temporary:
         tf.raw_ops.SaveV2(
-            prefix=str(temporary / PREFIX),
+            prefix=str(temporary / prefix),
             tensor_names=list(tensors),
             shape_and_slices=[""] * len(tensors),
             tensors=list(tensors.values()),
         )
-        write_json(temporary / CONFIG_FILE, config)
+        write_json(temporary / config_file, config)
         if vocabulary is not None:
             write_vocabulary(temporary / VOCABULARY_FILE, vocabulary)
 
 
+def _release_of(config: BertConfig, masked_lm: bool) -> Release:
+    needs = [misfits(config, release.json, masked_lm) for release in RELEASES]
+    for release, needed in zip(RELEASES, needs, strict=True):
+        if not needed:
+            return release
+    wanted = "; ".join(
+        f"{release.config_file} needs {', '.join(needed)}"
+        for release, needed in zip(RELEASES, needs, strict=True)
+    )
+    raise CheckpointError(f"No TF1 release that is written has this architecture: {wanted}.")
+
+
 def _tensors_of(
-    backbone: Backbone, heads: Mapping[str, weights.Head] | None
+    release: Release, backbone: Backbone, heads: Mapping[str, weights.Head] | None
 ) -> dict[str, np.ndarray[Any, Any]]:
-    unknown = sorted(set(heads or {}) - set(HEAD_LAYOUTS))
+    unknown = sorted(set(heads or {}) - set(release.heads))
     if unknown:
         raise CheckpointError(
             f"The TF1 release has no head named {', '.join(unknown)}; "
-            f"it has {', '.join(HEAD_LAYOUTS)}."
+            f"it has {', '.join(release.heads)}."
         )
-    parts = [(backbone_layout(backbone.config.num_layers), weights.backbone_weights(backbone))]
-    parts += [(HEAD_LAYOUTS[name], w) for name, w in weights.all_head_weights(heads).items()]
+    parts: list[tuple[Layout, dict[str, Any]]] = [
+        (release.backbone_layout(backbone.config), weights.backbone_weights(backbone))
+    ]
+    parts += [(release.heads[name], w) for name, w in weights.all_head_weights(heads).items()]
     return {
         name: value
         for layout, values in parts
@@ -91,7 +104,7 @@ def _tensors_of(
     }
 
 
-def _config_to_json(config: BertConfig) -> dict[str, Any]:
+def _config_to_json(config: BertConfig, release: Release) -> dict[str, Any]:
     if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
         raise CheckpointError(
             f"layer_norm_epsilon is {config.layer_norm_epsilon}; the released TF1 code has "
@@ -102,5 +115,6 @@ def _config_to_json(config: BertConfig) -> dict[str, Any]:
             "causal is True; in the released TF1 code every token sees all others, so it would "
             "compute something else."
         )
-    fields = config_to_json(config, _WORDS)
+    words = {ours: word for word, ours in release.activations.items()}
+    fields = config_to_json(config, words, release.json)
     return {key: fields[key] for key in fields if key not in _UNKNOWN_TO_TF1}

@@ -59,12 +59,14 @@ def open_folder(folder: Path) -> Checkpoint:
         if keras_hub.is_keras_hub(fields):
             return keras_hub.open_folder(folder)
         return hugging_face.open_folder(folder)
-    if (folder / google_tf1.CONFIG_FILE).exists():
-        return google_tf1.open_folder(folder)
+    release = google_tf1.release_of(folder)
+    if release is not None:
+        return google_tf1.open_folder(folder, release)
     found = sorted(path.name for path in folder.iterdir())
     raise CheckpointError(
         f"{folder} holds no checkpoint: looked for {hugging_face.CONFIG_FILE} (our own, Hugging "
-        f"Face's or KerasHub's) and {google_tf1.CONFIG_FILE} (the TF1 release's); "
+        "Face's or KerasHub's), bert_config.json, albert_config.json and *.index (the TF1 "
+        "releases'); "
         f"found {', '.join(found[:20]) or 'nothing'}."
     )
 

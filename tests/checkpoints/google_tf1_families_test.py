@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The TF1 releases of ALBERT and ELECTRA, from weights of the transformers library's models."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import CheckpointError
+from keras_bert.layers import ReplacedTokenHead
+from keras_bert.models import Backbone
+from keras_bert.tasks import Pretrainer
+from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
+
+pytestmark = pytest.mark.needs_tensorflow
+tf = pytest.importorskip("tensorflow")
+
+# Applied in this order to names of tensors, dots already slashes
+ALBERT_NAMES = [
+    (r"^albert/", "bert/"),
+    (r"albert_layer_groups/(\d+)/albert_layers/(\d+)/", r"transformer/group_\1/inner_group_\2/"),
+    (r"attention/LayerNorm", "LayerNorm"),
+    (r"full_layer_layer_norm", "LayerNorm_1"),
+    (r"attention/(query|key|value)", r"attention_1/self/\1"),
+    (r"attention/dense", "attention_1/output/dense"),
+    (r"ffn_output", "ffn_1/intermediate/output/dense"),
+    (r"ffn/", "ffn_1/intermediate/dense/"),
+    (r"pooler/(?!dense)", "pooler/dense/"),
+    (r"^predictions/(dense|LayerNorm)", r"cls/predictions/transform/\1"),
+    (r"^predictions/bias", "cls/predictions/output_bias"),
+    (r"^sop_classifier/classifier/(\w+)$", r"cls/seq_relationship/output_\1s"),
+    (r"output_biass", "output_bias"),
+]
+ELECTRA_NAMES = [
+    (r"layer/(\d+)/", r"layer_\1/"),
+    (r"dense_prediction", "dense_1"),
+]
+
+
+def save_as_tf1(model, names, prefix):
+    variables = {}
+    for name, tensor in model.state_dict().items():
+        if "position_ids" in name or "decoder" in name or "token_type_ids" in name:
+            continue
+        value, name = tensor.numpy(), name.replace(".", "/")
+        for pattern, replacement in names:
+            name = re.sub(pattern, replacement, name)
+        if "LayerNorm" in name:
+            name = name.replace("/weight", "/gamma").replace("/bias", "/beta")
+        elif name.endswith("embeddings/weight"):
+            name = name.removesuffix("/weight")
+        elif name.endswith("/weight"):
+            name, value = name.removesuffix("weight") + "kernel", value.T
+        variables[name] = np.ascontiguousarray(value)
+    variables["global_step"] = np.int64(3)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=list(variables),
+        shape_and_slices=[""] * len(variables),
+        tensors=list(variables.values()),
+    )
+
+
+def random_model(cls, config):
+    torch.manual_seed(0)
+    model = cls(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def reference_outputs(model, inputs):
+    with torch.no_grad():
+        return model(
+            input_ids=torch.tensor(inputs["token_ids"]),
+            token_type_ids=torch.tensor(inputs["segment_ids"]),
+            attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
+        )
+
+
+def test_albert(tmp_path):
+    sizes = {
+        "vocab_size": 20,
+        "embedding_size": 4,
+        "hidden_size": 8,
+        "num_hidden_layers": 4,
+        "num_hidden_groups": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 12,
+        "type_vocab_size": 2,
+    }
+    model = random_model(transformers.AlbertForPreTraining, transformers.AlbertConfig(**sizes))
+    save_as_tf1(model, ALBERT_NAMES, tmp_path / "model.ckpt-best")
+    fields = {**sizes, "hidden_act": "gelu", "inner_group_num": 1, "hidden_dropout_prob": 0}
+    (tmp_path / "albert_config.json").write_text(json.dumps(fields))
+
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.config.activation == "gelu_tanh"
+    task = Pretrainer(Backbone(checkpoint.config))
+    checkpoint.load_into(task.backbone)
+    for name, head in task.heads.items():
+        assert checkpoint.load_head(name, head)
+    assert checkpoint.unused() == []
+    inputs = random_inputs(checkpoint.config)
+    positions = np.array([[0, 3]] * 3)
+    ours = outputs_of(task, {**inputs, "mask_positions": positions})
+    theirs = reference_outputs(model, inputs)
+    np.testing.assert_allclose(ours["next_sentence_logits"], theirs.sop_logits, atol=1e-5)
+    expected = np.take_along_axis(theirs.prediction_logits.numpy(), positions[..., None], 1)
+    np.testing.assert_allclose(ours["masked_lm_logits"], expected, atol=1e-5)
+
+
+def test_albert_is_written_and_read_again(tmp_path):
+    backbone = Backbone(
+        small_config(
+            activation="gelu_tanh", layer_sharing="all", embedding_dim=4, tokenizer="sentence_piece"
+        )
+    )
+    randomize(backbone)
+    checkpoints.save_google_tf1(backbone, tmp_path)
+    again = Backbone.from_preset(tmp_path)
+    assert again.config.layer_sharing == "all"
+    inputs = random_inputs(backbone.config)
+    np.testing.assert_array_equal(
+        outputs_of(again, inputs)["sequence_output"],
+        outputs_of(backbone, inputs)["sequence_output"],
+    )
+
+
+def test_an_architecture_that_no_release_has_is_an_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"bert_config.json needs pooler=True"):
+        checkpoints.save_google_tf1(Backbone(small_config(pooler=False)), tmp_path)
+
+
+def test_electra_is_known_by_its_variables(tmp_path):
+    config = transformers.ElectraConfig(
+        vocab_size=20,
+        embedding_size=8,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=12,
+    )
+    model = random_model(transformers.ElectraForPreTraining, config)
+    save_as_tf1(model, ELECTRA_NAMES, tmp_path / "electra_small")
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert (checkpoint.config.num_layers, checkpoint.config.num_heads) == (2, 2)
+    backbone = Backbone(checkpoint.config)
+    head = ReplacedTokenHead(checkpoint.config.activation)
+    head.build((None, None, 128))
+    checkpoint.load_into(backbone)
+    assert checkpoint.load_head("replaced_token", head)
+    assert checkpoint.unused() == []
+    inputs = random_inputs(checkpoint.config)
+    ours = outputs_of(head, backbone(inputs)["sequence_output"])
+    np.testing.assert_allclose(ours, reference_outputs(model, inputs).logits, atol=2e-5)
+
+
+def test_variables_of_no_known_model_are_an_error(tmp_path):
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "model"),
+        tensor_names=["kernel"],
+        shape_and_slices=[""],
+        tensors=[np.zeros(3, "float32")],
+    )
+    with pytest.raises(CheckpointError, match=r"neither bert_config\.json nor albert_config.json"):
+        checkpoints.open_checkpoint(tmp_path)
