@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import tensorflow as tf
@@ -148,14 +148,10 @@ class MaskedLMMasker:
             ValueError: If the vocabulary has no `[MASK]` or no `[PAD]`.
         """
         ids = {token: index for index, token in enumerate(vocabulary)}
-        special = {ids[token] for token in special_tokens.SPECIAL_TOKENS if token in ids}
         for token in (special_tokens.MASK, special_tokens.PADDING):
             if token not in ids:
                 raise ValueError(f"The vocabulary of {len(vocabulary)} tokens has no {token}.")
-        if not random_special_tokens:
-            options["random_token_ids"] = [
-                index for index in range(len(vocabulary)) if index not in special
-            ]
+        special = {ids[token] for token in special_tokens.SPECIAL_TOKENS if token in ids}
         return cls(
             len(vocabulary),
             ids[special_tokens.MASK],
@@ -164,6 +160,7 @@ class MaskedLMMasker:
             continuation_token_ids=[
                 index for index, token in enumerate(vocabulary) if token.startswith(SUFFIX)
             ],
+            **_random_ids(len(vocabulary), special, random_special_tokens),
             **options,
         )
 
@@ -187,16 +184,13 @@ class MaskedLMMasker:
         special = set(tokenizer.special_token_ids)
         if random_special_tokens is None:
             random_special_tokens = tokenizer.masks_with_special_tokens
-        if not random_special_tokens:
-            options["random_token_ids"] = [
-                index for index in range(tokenizer.vocabulary_size) if index not in special
-            ]
         return cls(
             tokenizer.vocabulary_size,
             tokenizer.mask_token_id,
             sorted(special - {tokenizer.unk_token_id}),
             pad_token_id=tokenizer.pad_token_id,
             continuation_token_ids=tokenizer.continuation_token_ids,
+            **_random_ids(tokenizer.vocabulary_size, special, random_special_tokens),
             **options,
         )
 
@@ -368,6 +362,15 @@ class MaskedLMMasker:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, expected at least 1.")
+
+
+def _random_ids(
+    vocabulary_size: int, special: Collection[int], with_special_tokens: bool
+) -> dict[str, list[int]]:
+    """The argument `random_token_ids`, where it is not all ids."""
+    if with_special_tokens:
+        return {}
+    return {"random_token_ids": [index for index in range(vocabulary_size) if index not in special]}
 
 
 def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
