@@ -85,16 +85,26 @@ class MaskedTokenTask(Task):
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
         """Writes architecture, weights, vocabulary and heads to a folder `from_preset` reads."""
+        self._save_encoder(self.backbone, self.heads, folder)
+
+    def _save_encoder(
+        self,
+        backbone: Backbone,
+        heads: dict[str, Any],
+        folder: str | os.PathLike[str],
+        **facts: Any,
+    ) -> None:
+        """A preset of an encoder with its heads, the vocabulary, and facts about the task."""
         from keras_bert import checkpoints
 
         preprocessor = self.preprocessor
         checkpoints.save_preset(
-            self.backbone,
+            backbone,
             folder,
-            heads=self.heads,
+            heads=heads,
             vocabulary=preprocessor.tokenizer.vocabulary,
             lowercase=preprocessor.tokenizer.lowercase,
-            task={"sequence_length": preprocessor.sequence_length},
+            task={"sequence_length": preprocessor.sequence_length, **facts},
         )
 
 
