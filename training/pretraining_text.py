@@ -31,7 +31,13 @@ def vocabulary_path(config: PretrainConfig) -> Path:
 
 def _tokens(config: PretrainConfig) -> Sequence[str]:
     if config.init_preset:
-        return checkpoints.open_checkpoint(config.init_preset).require_vocabulary()
+        tokenizer = checkpoints.open_checkpoint(config.init_preset).require_tokenizer()
+        if "kind" in tokenizer:
+            raise ValueError(
+                f"init_preset has a tokenizer of the kind {tokenizer['kind']}; records are made "
+                "by WordPiece alone."
+            )
+        return list(tokenizer["vocabulary"])
     if not config.input_files:
         raise ValueError("vocabulary is empty, and so is input_files, which one can be made of")
     logging.info("making a vocabulary of %d tokens", config.vocabulary_size)

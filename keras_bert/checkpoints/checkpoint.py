@@ -16,7 +16,7 @@ from keras_bert.checkpoints import layouts, weights
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource
-from keras_bert.checkpoints.tokenizer_files import TokenizerFiles
+from keras_bert.checkpoints.tokenizer_files import tokens_of
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Head
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
@@ -59,7 +59,7 @@ class Checkpoint:
     backbone_layout: Layout
     head_layouts: Mapping[str, Layout]
     open_tensors: Callable[[], TensorSource]
-    open_tokenizer: Callable[[], TokenizerFiles | None]
+    open_tokenizer: Callable[[], dict[str, Any] | None]
     class_names: tuple[str, ...] | None = None
     task: dict[str, Any] | None = None
 
@@ -71,37 +71,36 @@ class Checkpoint:
         return self.open_tensors()
 
     @functools.cached_property
-    def _tokenizer(self) -> TokenizerFiles | None:
+    def tokenizer(self) -> dict[str, Any] | None:
+        """What the tokenizer is made of, as its config; `None` if the folder has none."""
         tokenizer = self.open_tokenizer()
-        if tokenizer and len(tokenizer.vocabulary) > self.config.vocabulary_size:
+        size = len(tokens_of(tokenizer)) if tokenizer else 0
+        if size > self.config.vocabulary_size:
             raise CheckpointError(
-                f"{self.folder}: the vocabulary has {len(tokenizer.vocabulary)} word pieces; the "
+                f"{self.folder}: the vocabulary has {size} word pieces; the "
                 f"model has vectors for {self.config.vocabulary_size} (vocabulary_size)."
             )
         return tokenizer
 
     @property
     def vocabulary(self) -> list[str] | None:
-        """The word pieces, a piece's id being its index; `None` if the folder has none."""
-        return self._tokenizer.vocabulary if self._tokenizer else None
+        """The tokens, a token's id being its index; `None` if the folder has none."""
+        return tokens_of(self.tokenizer) if self.tokenizer else None
 
-    @property
-    def lowercase(self) -> bool | None:
-        """Whether text is lowercased for the vocabulary; `None` if there is none."""
-        return self._tokenizer.lowercase if self._tokenizer else None
-
-    def require_vocabulary(self) -> list[str]:
-        """The word pieces.
+    def require_tokenizer(self) -> dict[str, Any]:
+        """What the tokenizer is made of.
 
         Raises:
             CheckpointError: If the folder has none.
         """
-        if self.vocabulary is None:
+        if self.tokenizer is None:
             raise CheckpointError(
-                f"{self.folder} holds no vocabulary: looked for vocab.txt and tokenizer.json "
-                "(in a KerasHub preset, assets/tokenizer/vocabulary.txt)."
+                f"{self.folder} holds no vocabulary: looked for vocab.txt, spiece.model, "
+                "vocab.json with merges.txt, and tokenizer.json (in a KerasHub preset, for "
+                "vocabulary.txt, vocabulary.spm, and vocabulary.json with merges.txt in "
+                "assets/tokenizer)."
             )
-        return self.vocabulary
+        return self.tokenizer
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from keras_bert.checkpoints.folders import replaced_files, write_json
 from keras_bert.checkpoints.google_tf1 import LAYER_NORM_EPSILON, import_tensorflow
 from keras_bert.checkpoints.google_tf1_families import RELEASES, Release
 from keras_bert.checkpoints.layouts import Layout, disassemble
-from keras_bert.checkpoints.tokenizer_files import VOCABULARY_FILE, write_vocabulary
+from keras_bert.checkpoints.wordpiece_files import VOCABULARY_FILE, write_vocabulary
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 

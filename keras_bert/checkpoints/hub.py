@@ -10,7 +10,7 @@ from keras_bert.checkpoints.errors import CheckpointError
 SCHEME = "hf://"
 
 # Never "*.bin": those are pickles. The last two are the files of KerasHub's presets.
-_SMALL_FILES = ("*.json", "*.txt", "assets/tokenizer/vocabulary.txt")
+_SMALL_FILES = ("*.json", "*.txt", "spiece.model", "assets/tokenizer/*")
 _WEIGHT_FILES = ("*.safetensors", "model.weights.h5", "task.weights.h5")
 # Copies in other formats, which lie in folders.
 _IGNORED = ("onnx/*", "openvino/*", "coreml/*")

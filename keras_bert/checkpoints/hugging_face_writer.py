@@ -23,11 +23,7 @@ from keras_bert.checkpoints.hugging_face import (
 from keras_bert.checkpoints.hugging_face_families import CLASSIFIERS, FAMILIES, Family
 from keras_bert.checkpoints.layouts import Stored, disassemble
 from keras_bert.checkpoints.tensors import write_safetensors
-from keras_bert.checkpoints.tokenizer_files import (
-    SETTINGS_FILE,
-    VOCABULARY_FILE,
-    write_tokenizer,
-)
+from keras_bert.checkpoints.tokenizer_files import ALL_FILES, write_tokenizer
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 
@@ -53,8 +49,7 @@ def save_hugging_face(
     folder: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
-    vocabulary: Sequence[str] | None = None,
-    lowercase: bool = True,
+    tokenizer: Mapping[str, Any] | None = None,
     class_names: Sequence[str] | None = None,
 ) -> None:
     """Writes a folder that the `transformers` library reads, names and all.
@@ -70,8 +65,7 @@ def save_hugging_face(
         backbone: The encoder; its weights are written in the dtype that they have.
         folder: Where to write; files of the same names are replaced.
         heads: The heads to write too, each with its layer or layers.
-        vocabulary: The word pieces.
-        lowercase: Whether text is lowercased for them.
+        tokenizer: The tokenizer's config.
         class_names: What a classifier's outputs mean, in their order.
 
     Raises:
@@ -89,12 +83,12 @@ def save_hugging_face(
         **({"is_decoder": True} if causal else {}),
         **_labels(heads or {}, class_names),
     }
-    owned = (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, VOCABULARY_FILE, SETTINGS_FILE)
+    owned = (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *ALL_FILES)
     with replaced_files(folder, owned=owned) as temporary:
         write_json(temporary / CONFIG_FILE, config)
         write_safetensors(temporary / WEIGHTS_FILE, tensors)
         length = backbone.config.max_sequence_length
-        write_tokenizer(temporary, vocabulary, lowercase, length)
+        write_tokenizer(temporary, tokenizer, length)
 
 
 def _family_of(config: BertConfig, masked_lm: bool) -> Family:

@@ -13,6 +13,7 @@ from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.folders import read_json
 from keras_bert.checkpoints.keras_hub_families import FAMILIES, HubFamily
+from keras_bert.checkpoints.keras_hub_tokenizers import ASSETS, TOKENIZER_FILE, read_tokenizer
 from keras_bert.checkpoints.keras_hub_weights import (
     TASK_FILE,
     TASK_WEIGHTS_FILE,
@@ -22,12 +23,9 @@ from keras_bert.checkpoints.keras_hub_weights import (
     import_keras_hub,
     task_class,
 )
-from keras_bert.checkpoints.tokenizer_files import TokenizerFiles, read_vocabulary
 from keras_bert.config import BertConfig, ConfigError
 
 CONFIG_FILE = "config.json"
-TOKENIZER_FILE = "tokenizer.json"
-VOCABULARY_FILE = "assets/tokenizer/vocabulary.txt"
 # Written into KerasHub's masked-LM head
 MASKED_LM_EPSILON = 1e-5
 
@@ -57,7 +55,7 @@ def open_folder(folder: Path) -> Checkpoint:
         backbone_layout=family.backbone_layout(config),
         head_layouts=family.head_layouts,
         open_tensors=lambda: KerasHubWeights(folder, family, config),
-        open_tokenizer=lambda: _read_tokenizer(folder),
+        open_tokenizer=lambda: read_tokenizer(folder),
     )
 
 
@@ -101,16 +99,6 @@ def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
         )
 
 
-def _read_tokenizer(folder: Path) -> TokenizerFiles | None:
-    vocabulary, path = folder / VOCABULARY_FILE, folder / TOKENIZER_FILE
-    if not vocabulary.exists() or not path.exists():
-        return None
-    lowercase = check_class(read_json(path), "BertTokenizer", path).get("lowercase")
-    if not isinstance(lowercase, bool):
-        raise CheckpointError(f"{path}: lowercase is {lowercase!r}; it must be true or false.")
-    return TokenizerFiles(read_vocabulary(vocabulary), lowercase)
-
-
 def known_names() -> tuple[str, ...]:
     """The presets of these families that the installed KerasHub knows by name."""
     models = import_keras_hub().models
@@ -143,7 +131,7 @@ def download(name: str, *, weights: bool = True) -> Path:
             get_file(name, WEIGHTS_FILE)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"KerasHub could not fetch the preset {name!r}: {error}") from error
-    optional = [TOKENIZER_FILE, VOCABULARY_FILE]
+    optional = [TOKENIZER_FILE, *ASSETS]
     for file in [*optional, TASK_FILE, TASK_WEIGHTS_FILE] if weights else optional:
         # Not every preset has them; without a connection, what the cache holds is all there is.
         with contextlib.suppress(OSError, ValueError):

@@ -19,12 +19,7 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
-from keras_bert.checkpoints.tokenizer_files import (
-    SETTINGS_FILE,
-    VOCABULARY_FILE,
-    read_tokenizer,
-    write_tokenizer,
-)
+from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.models import Backbone
 
@@ -40,8 +35,7 @@ def save_preset(
     folder: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
-    vocabulary: Sequence[str] | None = None,
-    lowercase: bool = True,
+    tokenizer: Mapping[str, Any] | None = None,
     class_names: Sequence[str] | None = None,
     task: Mapping[str, Any] | None = None,
 ) -> None:
@@ -53,8 +47,7 @@ def save_preset(
         folder: Where to write. A preset that lies there is replaced, as a whole or not at all
             as far as writing can fail.
         heads: The heads to write too, by any name, each with its layer or layers.
-        vocabulary: The word pieces.
-        lowercase: Whether text is lowercased for them.
+        tokenizer: The tokenizer's config.
         class_names: What a classifier's outputs mean, in their order.
         task: What a task wants to find again, as plain values.
 
@@ -72,13 +65,12 @@ def save_preset(
         "heads": {head: sorted(names) for head, names in values.items()},
         "class_names": None if class_names is None else list(class_names),
     }
-    owned = (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE, VOCABULARY_FILE, SETTINGS_FILE)
+    owned = (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE, *ALL_FILES)
     with replaced_files(folder, owned=owned) as temporary:
         write_json(temporary / CONFIG_FILE, config)
         arrays = {name: weights.to_numpy(weight) for name, weight in tensors.items()}
         write_safetensors(temporary / WEIGHTS_FILE, arrays)
-        length = backbone.config.max_sequence_length
-        write_tokenizer(temporary, vocabulary, lowercase, length)
+        write_tokenizer(temporary, tokenizer, backbone.config.max_sequence_length)
         if task is not None:
             write_json(temporary / TASK_FILE, task)
 

@@ -1,162 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary that lies beside the weights, and whether text is lowercased for it."""
+"""The tokenizer that lies beside the weights, as the config that makes it."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.folders import read_json, read_text, write_json
+from keras_bert.checkpoints import byte_pair_files, sentence_piece_files
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.folders import read_json, write_json
+from keras_bert.checkpoints.tokenizer_json import TokenizerJson
+from keras_bert.checkpoints.wordpiece_files import (
+    VOCABULARY_FILE,
+    read_vocabulary,
+    wordpiece_config,
+    write_vocabulary,
+)
 
-VOCABULARY_FILE = "vocab.txt"
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
+ALL_FILES = (
+    VOCABULARY_FILE,
+    byte_pair_files.TOKENS_FILE,
+    byte_pair_files.MERGES_FILE,
+    sentence_piece_files.MODEL_FILE,
+    TOKENIZER_FILE,
+    SETTINGS_FILE,
+)
+"""The names that a tokenizer's files can have; those not written are another tokenizer's."""
 
-_SPECIAL = re.compile(r"\[.+\]|<.+>")
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenizerFiles:
-    """What a WordPiece tokenizer is made of.
-
-    Args:
-        vocabulary: The word pieces; a piece's id is its index.
-        lowercase: Whether text is lowercased and its accents are stripped.
-    """
-
-    vocabulary: list[str]
-    lowercase: bool
+WORDPIECE = "wordpiece"
 
 
-def read_tokenizer(folder: Path) -> TokenizerFiles | None:
-    """The tokenizer of a folder in Hugging Face's layout, the TF1 release's or ours.
+def read_tokenizer(folder: Path) -> dict[str, Any] | None:
+    """The tokenizer of a folder in Hugging Face's layout, a TF1 release's or ours.
 
-    The vocabulary comes from `vocab.txt`, else from `tokenizer.json`. Lowercasing is what
-    `tokenizer_config.json` says, else `tokenizer.json`, else what the vocabulary looks like.
+    Looked for in this order: `vocab.txt` (WordPiece), `spiece.model` or the released
+    `30k-clean.model` (SentencePiece), `vocab.json` and `merges.txt` (byte pairs), and
+    `tokenizer.json`, which can be any of them.
 
     Returns:
-        `None` if the folder holds neither file.
+        What `keras_bert.text.from_config.tokenizer_from_config` takes; `None` if the folder holds
+        none of the files.
 
     Raises:
-        CheckpointError: If a file is malformed, or the tokenizer is no WordPiece.
+        CheckpointError: If a file is malformed, or its tokenizer is none of the supported ones.
     """
     settings_path, tokenizer_path = folder / SETTINGS_FILE, folder / TOKENIZER_FILE
     settings = read_json(settings_path) if settings_path.exists() else {}
-    tokenizer = read_json(tokenizer_path) if tokenizer_path.exists() else {}
-    normalizer = tokenizer.get("normalizer")
-    normalizer = normalizer if isinstance(normalizer, dict) else {}
     if (folder / VOCABULARY_FILE).exists():
+        file = TokenizerJson(tokenizer_path) if tokenizer_path.exists() else None
+        normalizer = file.part("normalizer") if file else {}
         vocabulary = read_vocabulary(folder / VOCABULARY_FILE)
-    elif tokenizer:
-        vocabulary = _wordpiece_vocabulary(tokenizer, tokenizer_path)
-    else:
-        return None
-    lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
-    if not isinstance(lowercase, bool):
-        lowercase = looks_uncased(vocabulary)
-    _warn_of_other_normalizing({**normalizer, **settings}, lowercase, folder)
-    return TokenizerFiles(vocabulary, lowercase)
-
-
-def read_vocabulary(path: Path) -> list[str]:
-    """The word pieces of a file with one a line.
-
-    Raises:
-        CheckpointError: If the file is missing, empty or not UTF-8.
-    """
-    # Only these ends of lines: some vocabularies hold pieces that Unicode counts as line ends.
-    pieces = [line.removesuffix("\r") for line in read_text(path).split("\n")]
-    if pieces[-1] == "":
-        pieces.pop()
-    if not pieces:
-        raise CheckpointError(f"{path}: the vocabulary is empty; expected one word piece a line.")
-    return pieces
-
-
-def looks_uncased(vocabulary: Sequence[str]) -> bool:
-    """Whether no word piece, special ones like `[CLS]` and `<S>` aside, has an uppercase letter.
-
-    For folders that do not say, the TF1 release's above all: of its vocabularies the cased ones
-    have thousands of such pieces, and the uncased ones and the Chinese one none.
-    """
-    return all(word == word.lower() for word in vocabulary if not _SPECIAL.fullmatch(word))
+        return wordpiece_config(vocabulary, settings, normalizer, folder)
+    for name in (sentence_piece_files.MODEL_FILE, sentence_piece_files.RELEASED_FILE):
+        if (folder / name).exists():
+            return sentence_piece_files.read_sentence_piece(folder / name, settings)
+    tokens, merges = (
+        folder / name for name in (byte_pair_files.TOKENS_FILE, byte_pair_files.MERGES_FILE)
+    )
+    if tokens.exists() and merges.exists():
+        prefix = bool(settings.get("add_prefix_space", False))
+        return byte_pair_files.read_byte_pair(tokens, merges, prefix)
+    return _convert(TokenizerJson(tokenizer_path), settings) if tokenizer_path.exists() else None
 
 
 def write_tokenizer(
-    folder: Path, vocabulary: Sequence[str] | None, lowercase: bool, max_sequence_length: int
+    folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
-    """Writes `vocab.txt` and `tokenizer_config.json`, or nothing without a vocabulary.
+    """Writes a tokenizer's files and `tokenizer_config.json`, or nothing without a tokenizer.
+
+    Args:
+        folder: Where to.
+        tokenizer: A tokenizer's config.
+        max_sequence_length: The longest row in tokens.
 
     Raises:
-        CheckpointError: If a word piece cannot stand on a line.
+        CheckpointError: If a word piece cannot stand on a line, or there is no such kind.
     """
-    if vocabulary is None:
+    if tokenizer is None:
         return
-    write_vocabulary(folder / VOCABULARY_FILE, vocabulary)
-    settings = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": lowercase,
-        "model_max_length": max_sequence_length,
-    }
+    kind = tokenizer.get("kind", WORDPIECE)
+    if kind == byte_pair_files.KIND:
+        settings = byte_pair_files.write_byte_pair(folder, tokenizer)
+    elif kind == sentence_piece_files.KIND:
+        settings = sentence_piece_files.write_sentence_piece(folder, tokenizer)
+    elif kind == WORDPIECE:
+        write_vocabulary(folder / VOCABULARY_FILE, tokenizer["vocabulary"])
+        lowercase = bool(tokenizer.get("lowercase", True))
+        settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase}
+    else:
+        raise CheckpointError(
+            f"kind of the tokenizer is {kind!r}; expected one of {WORDPIECE}, "
+            f"{byte_pair_files.KIND}, {sentence_piece_files.KIND}."
+        )
+    settings["model_max_length"] = max_sequence_length
     write_json(folder / SETTINGS_FILE, settings)
 
 
-def write_vocabulary(path: Path, vocabulary: Sequence[str]) -> None:
-    """Writes one word piece a line.
+def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
+    """The tokens of a tokenizer's config, a token's id being its index.
 
     Raises:
-        CheckpointError: If a word piece holds a line end.
+        ValueError: If it has a SentencePiece model that is none.
     """
-    for index, piece in enumerate(vocabulary):
-        if "\n" in piece or piece.endswith("\r"):
-            raise CheckpointError(
-                f"Word piece {index} of the vocabulary is {piece!r}; a piece must fit on a line."
-            )
-    path.write_bytes("".join(f"{piece}\n" for piece in vocabulary).encode("utf-8"))
+    if tokenizer.get("kind") == sentence_piece_files.KIND:
+        return sentence_piece_files.pieces_of(tokenizer)
+    return list(tokenizer["vocabulary"])
 
 
-def _wordpiece_vocabulary(tokenizer: Mapping[str, Any], path: Path) -> list[str]:
-    model = tokenizer.get("model")
-    model = model if isinstance(model, dict) else {}
-    if model.get("type") != "WordPiece" or not isinstance(model.get("vocab"), dict):
-        raise CheckpointError(
-            f"{path}: model.type is {model.get('type')!r}; it must be 'WordPiece', with a "
-            "dictionary model.vocab."
-        )
-    try:
-        pieces = {index: piece for piece, index in model["vocab"].items()}
-        pieces |= {token["id"]: token["content"] for token in tokenizer.get("added_tokens") or ()}
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{path}: model.vocab must give each word piece an id, and added_tokens hold objects "
-            f"with id and content; the file is malformed ({error!r})."
-        ) from error
-    gaps = [index for index in range(len(pieces)) if index not in pieces]
-    if gaps or not pieces:
-        raise CheckpointError(
-            f"{path}: model.vocab must give the ids 0, 1, 2 …, each to a word piece; "
-            f"no piece has id {gaps[0] if gaps else 0}."
-        )
-    return [pieces[index] for index in range(len(pieces))]
-
-
-def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, folder: Path) -> None:
-    strip_accents = settings.get("strip_accents")
-    split_chinese = settings.get("tokenize_chinese_chars", settings.get("handle_chinese_chars"))
-    differs = []
-    if isinstance(strip_accents, bool) and strip_accents != lowercase:
-        differs.append(f"strip_accents={strip_accents} with lowercase={lowercase}")
-    if split_chinese is False:
-        differs.append("tokenize_chinese_chars=False")
-    if differs:
-        warnings.warn(
-            f"{folder}: the tokenizer asks for {' and '.join(differs)}, which the original BERT "
-            "tokenizer does not have: some texts will get other ids than its authors gave them.",
-            CheckpointWarning,
-            stacklevel=3,
-        )
+def _convert(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]:
+    if file.kind == "BPE":
+        return byte_pair_files.convert_byte_pair(file, settings.get("add_prefix_space"))
+    if file.kind == "Unigram":
+        return sentence_piece_files.convert_sentence_piece(file)
+    return wordpiece_config(file.vocabulary(), settings, file.part("normalizer"), file.path.parent)

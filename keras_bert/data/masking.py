@@ -366,7 +366,7 @@ class MaskedLMMasker:
 
 def _random_ids(
     vocabulary_size: int, special: Collection[int], with_special_tokens: bool
-) -> dict[str, list[int]]:
+) -> dict[str, Any]:
     """The argument `random_token_ids`, where it is not all ids."""
     if with_special_tokens:
         return {}

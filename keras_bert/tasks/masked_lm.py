@@ -72,7 +72,7 @@ class MaskedTokenTask(Task):
         task = cls(
             Backbone(checkpoint.config, packed=packed, dtype=dtype),
             preprocessor=(
-                preprocessor_config(checkpoint, sequence_length) if checkpoint.vocabulary else None
+                preprocessor_config(checkpoint, sequence_length) if checkpoint.tokenizer else None
             ),
             **kwargs,
         )
@@ -102,8 +102,7 @@ class MaskedTokenTask(Task):
             backbone,
             folder,
             heads=heads,
-            vocabulary=preprocessor.tokenizer.vocabulary,
-            lowercase=preprocessor.tokenizer.lowercase,
+            tokenizer=preprocessor.tokenizer.get_config(),
             task={"sequence_length": preprocessor.sequence_length, **facts},
         )
 
@@ -134,13 +133,11 @@ class MaskedTextTask(MaskedTokenTask):
             raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
         from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_rows
 
-        vocabulary = self.preprocessor.tokenizer.vocabulary
+        tokenizer = self.preprocessor.tokenizer
         masker = (
-            NextTokenTargets.from_vocabulary(vocabulary)
+            NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
             if self.config.causal
-            else MaskedLMMasker.from_vocabulary(
-                vocabulary, **{**self.usual_masking, **self.masking}
-            )
+            else MaskedLMMasker.from_tokenizer(tokenizer, **{**self.usual_masking, **self.masking})
         )
         seed = random.getrandbits(31) if training else None
         return text_rows.masked_batches(dataset, masker, seed), *rest
@@ -162,7 +159,7 @@ class MaskedLM(MaskedTextTask):
         preprocessor: Text to features, or the config of what makes them; without one the task
             takes ids.
         masking: How the tokens of text are masked: options of
-            `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as `{"unit": "word"}`; none
+            `keras_bert.data.MaskedLMMasker.from_tokenizer`, such as `{"unit": "word"}`; none
             for a causal encoder.
         name: The model's name.
 
@@ -245,7 +242,7 @@ class MaskedLM(MaskedTextTask):
         )
 
     def fill(self, text: Any, top_k: int = 5) -> Any:
-        """The likeliest tokens for each `[MASK]` that is typed in a text.
+        """The likeliest tokens for each `[MASK]` (RoBERTa's `<mask>`) that is typed in a text.
 
         A causal model knows what stands before a mask alone.
 
@@ -264,7 +261,8 @@ class MaskedLM(MaskedTextTask):
         """
         if not isinstance(text, str):
             return [self.fill(one, top_k) for one in text]
-        vocabulary = self.preprocessor.tokenizer.vocabulary
+        tokenizer = self.preprocessor.tokenizer
+        vocabulary = tokenizer.vocabulary
         if not 1 <= top_k <= len(vocabulary):
             raise ValueError(f"top_k is {top_k}; expected 1 to {len(vocabulary)}.")
         features, places = self._masked_features(text)
@@ -277,7 +275,7 @@ class MaskedLM(MaskedTextTask):
                     {
                         "token": vocabulary[index],
                         "score": float(scores[index]),
-                        "text": text[: place[0]] + vocabulary[index] + text[place[1] :],
+                        "text": _put(text, place, tokenizer.token_text(index)),
                     }
                     for index in best
                 ]
@@ -294,16 +292,14 @@ class MaskedLM(MaskedTextTask):
 
     def _masked_features(self, text: str) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
         """One row of features, and which characters of the text each of its masks is."""
-        from keras_bert.text.wordpiece import WordPieceTokenizer
-
         own = self.preprocessor.tokenizer
-        tokenizer = WordPieceTokenizer(own.vocabulary, own.lowercase, special_tokens_in_text=True)
+        tokenizer = own.reading_special_tokens
         ids, starts, ends = (part.numpy() for part in tokenizer.tokenize_with_offsets(text))
         room = self.preprocessor.sequence_length - 2
         masks = np.flatnonzero(ids[:room] == own.mask_token_id)
         if not masks.size:
             where = f" in its first {room} tokens" if own.mask_token_id in ids else ""
-            raise ValueError(f"The text has no [MASK] to fill{where}: {text!r}.")
+            raise ValueError(f"The text has no {own.mask_token} to fill{where}: {text!r}.")
         row = [own.cls_token_id, *ids[:room], own.sep_token_id]
         # Behind [CLS]; the token before it is what predicts it from left to right.
         positions = masks[None] + (0 if self.config.causal else 1)
@@ -312,6 +308,11 @@ class MaskedLM(MaskedTextTask):
             "mask_positions": positions.astype("int32"),
         }
         return features, [(int(starts[mask]), int(ends[mask])) for mask in masks]
+
+
+def _put(text: str, place: tuple[int, int], token: str) -> str:
+    """The text with a token in a place; no text begins with the space before its first word."""
+    return text[: place[0]] + (token if place[0] else token.removeprefix(" ")) + text[place[1] :]
 
 
 def _has_labels(x: Any) -> bool:

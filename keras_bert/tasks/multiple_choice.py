@@ -159,8 +159,7 @@ class MultipleChoice(Task):
             self.backbone,
             folder,
             heads=self.heads,
-            vocabulary=preprocessor.tokenizer.vocabulary,
-            lowercase=preprocessor.tokenizer.lowercase,
+            tokenizer=preprocessor.tokenizer.get_config(),
             task={"sequence_length": preprocessor.sequence_length, "dropout": self.head.dropout},
         )
 

@@ -116,10 +116,7 @@ def preprocessor_config(checkpoint: Checkpoint, sequence_length: int | None) -> 
     saved = task.get("sequence_length")
     overlap = {"overlap": task["overlap"]} if "overlap" in task and not sequence_length else {}
     return {
-        "tokenizer": {
-            "vocabulary": checkpoint.require_vocabulary(),
-            "lowercase": bool(checkpoint.lowercase),
-        },
+        "tokenizer": checkpoint.require_tokenizer(),
         "sequence_length": sequence_length or saved or checkpoint.config.max_sequence_length,
         **overlap,
     }
@@ -132,13 +129,15 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
         ValueError: If rows may be longer than the encoder's positions, or ids larger than its
             vocabulary.
     """
+    from keras_bert.checkpoints.tokenizer_files import tokens_of
+
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(
             f"The preprocessor makes rows of up to {values['sequence_length']} tokens; the "
             f"encoder has positions for {config.max_sequence_length}."
         )
-    vocabulary_size = len(values["tokenizer"]["vocabulary"])
+    vocabulary_size = len(tokens_of(values["tokenizer"]))
     if vocabulary_size > config.vocabulary_size:
         raise ValueError(
             f"The preprocessor's vocabulary has {vocabulary_size} tokens; the encoder's has "

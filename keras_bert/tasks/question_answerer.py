@@ -183,8 +183,7 @@ class QuestionAnswerer(Task):
             self.backbone,
             folder,
             heads={"question_answerer": self.head},
-            vocabulary=preprocessor.tokenizer.vocabulary,
-            lowercase=preprocessor.tokenizer.lowercase,
+            tokenizer=preprocessor.tokenizer.get_config(),
             task={
                 "sequence_length": preprocessor.sequence_length,
                 "doc_stride": preprocessor.doc_stride,

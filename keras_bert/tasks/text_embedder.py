@@ -144,8 +144,7 @@ class TextEmbedder(Task):
         checkpoints.save_preset(
             self.backbone,
             folder,
-            vocabulary=preprocessor.tokenizer.vocabulary,
-            lowercase=preprocessor.tokenizer.lowercase,
+            tokenizer=preprocessor.tokenizer.get_config(),
             task={
                 "sequence_length": preprocessor.sequence_length,
                 "pooling": self.pooling,

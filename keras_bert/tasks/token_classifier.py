@@ -176,8 +176,7 @@ class TokenClassifier(Task):
             self.backbone,
             folder,
             heads=self.heads,
-            vocabulary=preprocessor.tokenizer.vocabulary,
-            lowercase=preprocessor.tokenizer.lowercase,
+            tokenizer=preprocessor.tokenizer.get_config(),
             class_names=self.class_names,
             task={
                 "sequence_length": preprocessor.sequence_length,

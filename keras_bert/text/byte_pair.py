@@ -130,6 +130,13 @@ class BytePairTokenizer(Tokenizer):
         (ids,) = on_any_shape(words, lambda texts: (self._tokenize(_prefixed(texts)),))
         return ids
 
+    def token_text(self, token_id: int) -> str:
+        """What a token is in a text; a part of a character is U+FFFD."""
+        token = self.id_to_token(token_id)
+        if token_id in self.special_token_ids:
+            return token
+        return (token_bytes(token) or token.encode("utf-8")).decode("utf-8", "replace")
+
     def get_config(self) -> dict[str, Any]:
         """Plain values, tokens included, from which `from_config` makes the same tokenizer."""
         return {

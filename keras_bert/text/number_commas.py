@@ -38,15 +38,17 @@ class NumberCommas:
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
         }
         parts = [split.get(index, [piece]) for index, piece in enumerate(vocabulary)]
-        widths = [[len(part.replace(_SPACE, "").encode()) for part in row] for row in parts]
+        flat = [part for row in parts for part in row]
+        lengths = [len(row) for row in parts]
         with tf.init_scope(), tf.device("CPU:0"):
             self._is_split = tf.constant([index in split for index in range(len(vocabulary))])
-            self._ids = tf.ragged.constant(
-                [[ids.get(part, unknown_id) for part in row] for row in parts],
-                tf.int32,
-                ragged_rank=1,
+            self._ids = tf.RaggedTensor.from_row_lengths(
+                tf.constant([ids.get(part, unknown_id) for part in flat], tf.int32),
+                tf.constant(lengths, tf.int64),
             )
-            self._widths = tf.ragged.constant(widths, tf.int64, ragged_rank=1)
+            self._widths = self._ids.with_values(
+                tf.constant([len(part.replace(_SPACE, "").encode()) for part in flat], tf.int64)
+            )
 
     def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """The ids of pieces, ragged int32 `(texts, pieces)`, with those taken apart."""

@@ -124,6 +124,10 @@ class SentencePieceTokenizer(Tokenizer):
         """The model, which a SavedModel with this tokenizer has to track."""
         return (self._processor,)
 
+    def token_text(self, token_id: int) -> str:
+        """What a piece is in a text."""
+        return self.id_to_token(token_id).replace(SPACE, " ")
+
     def get_config(self) -> dict[str, Any]:
         """Plain values, the model in base64, from which `from_config` makes the same tokenizer."""
         return {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -180,6 +181,11 @@ class Tokenizer(abc.ABC):
         """The inverse of `get_config`."""
         return cls(**{name: value for name, value in config.items() if name != "kind"})
 
+    def token_text(self, token_id: int) -> str:
+        """What a token is in the middle of a text, the space before it included."""
+        return self.id_to_token(token_id)
+
+    @functools.cached_property
     def reading_special_tokens(self) -> Self:
         """This tokenizer, or one like it that takes special tokens in a text for what they are."""
         if self.special_tokens_in_text:

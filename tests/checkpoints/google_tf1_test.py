@@ -163,7 +163,7 @@ def test_a_fine_tuned_checkpoint_of_tf1s_saver_is_read_under_any_prefix(tmp_path
     assert checkpoint.num_classes() == 3
     assert checkpoint.load_head("classifier", loaded)
     assert checkpoint.unused() == []
-    assert checkpoint.lowercase is True
+    assert checkpoint.tokenizer["lowercase"] is True
     inputs = random_inputs(checkpoint.config)
     np.testing.assert_array_equal(
         outputs_of(again, inputs)["pooled_output"], outputs_of(backbone, inputs)["pooled_output"]

@@ -116,7 +116,7 @@ def test_the_real_weights_of_minilm_give_what_transformers_computes():
     checkpoint.load_into(backbone)
     assert checkpoint.unused() == []
     assert backbone.count_params() == 22_713_216
-    assert checkpoint.lowercase is True
+    assert checkpoint.tokenizer["lowercase"] is True
     assert checkpoint.vocabulary[101] == "[CLS]"
     assert len(checkpoint.vocabulary) == 30522
 

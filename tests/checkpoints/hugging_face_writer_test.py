@@ -117,7 +117,7 @@ def test_transformers_reads_what_is_written(tmp_path):
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_the_tokenizer_of_transformers_reads_what_is_written(lowercase, tmp_path):
     checkpoints.save_hugging_face(
-        small_backbone(), tmp_path, vocabulary=VOCABULARY, lowercase=lowercase
+        small_backbone(), tmp_path, tokenizer={"vocabulary": VOCABULARY, "lowercase": lowercase}
     )
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     expected = [2, 7, 8, 5, 6, 9, 3] if lowercase else [2, 1, 8, 5, 6, 9, 3]
@@ -125,7 +125,7 @@ def test_the_tokenizer_of_transformers_reads_what_is_written(lowercase, tmp_path
     assert tokenizer.model_max_length == 12
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     assert checkpoint.vocabulary == VOCABULARY
-    assert checkpoint.lowercase is lowercase
+    assert checkpoint.tokenizer["lowercase"] is lowercase
 
 
 def test_class_names_are_written_and_read(tmp_path):
@@ -177,7 +177,7 @@ def test_the_configuration_is_written_whole(activation, tmp_path):
 def test_leftovers_of_an_earlier_write_are_removed(tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text("{}")
     (tmp_path / "notes.txt").write_text("mine")
-    checkpoints.save_hugging_face(small_backbone(), tmp_path, vocabulary=VOCABULARY)
+    checkpoints.save_hugging_face(small_backbone(), tmp_path, tokenizer={"vocabulary": VOCABULARY})
     checkpoints.save_hugging_face(small_backbone(), tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["config.json", "model.safetensors", "notes.txt"]

@@ -59,7 +59,7 @@ def test_the_classifier_and_the_tokenizer_are_read(tmp_path):
     task = _save_classifier(tmp_path)
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     assert checkpoint.vocabulary == VOCABULARY
-    assert checkpoint.lowercase is False
+    assert checkpoint.tokenizer["lowercase"] is False
     assert checkpoint.heads == ("classifier",)
     assert checkpoint.num_classes() == 3
     backbone, head = Backbone(checkpoint.config), classification_head(8, 3)
@@ -88,7 +88,7 @@ def test_a_preset_without_a_tokenizer_has_no_vocabulary(tmp_path):
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     assert checkpoint.vocabulary is None
     with pytest.raises(CheckpointError, match=r"no vocabulary.*assets/tokenizer/vocabulary\.txt"):
-        checkpoint.require_vocabulary()
+        checkpoint.require_tokenizer()
 
 
 @pytest.mark.parametrize("name", ["keras_hub>GPT2Backbone", "os>system", None])

@@ -43,8 +43,7 @@ def test_a_whole_task_is_found_again(tmp_path):
         backbone,
         tmp_path,
         heads=heads,
-        vocabulary=VOCABULARY,
-        lowercase=False,
+        tokenizer={"vocabulary": VOCABULARY, "lowercase": False},
         class_names=["negative", "positive"],
         task={"class_name": "TextClassifier", "sequence_length": 128},
     )
@@ -52,7 +51,7 @@ def test_a_whole_task_is_found_again(tmp_path):
     assert checkpoint.format == "keras_bert"
     assert checkpoint.config == backbone.config
     assert checkpoint.vocabulary == VOCABULARY
-    assert checkpoint.lowercase is False
+    assert checkpoint.tokenizer["lowercase"] is False
     assert checkpoint.class_names == ("negative", "positive")
     assert checkpoint.task == {"class_name": "TextClassifier", "sequence_length": 128}
     assert set(checkpoint.heads) == {"masked_lm", "next_sentence", "classifier"}
@@ -119,7 +118,11 @@ def test_a_quantized_encoder_is_not_saved(tmp_path):
 def test_a_save_replaces_the_files_of_the_one_before(tmp_path):
     heads = {"classifier": classification_head(8, 2)}
     checkpoints.save_preset(
-        small_backbone(), tmp_path, heads=heads, vocabulary=VOCABULARY, task={"class_name": "x"}
+        small_backbone(),
+        tmp_path,
+        heads=heads,
+        tokenizer={"vocabulary": VOCABULARY},
+        task={"class_name": "x"},
     )
     small_backbone(num_layers=1).save_to_preset(tmp_path)
     checkpoint = checkpoints.open_checkpoint(tmp_path)
@@ -132,7 +135,9 @@ def test_a_save_that_fails_changes_nothing(tmp_path):
     backbone.save_to_preset(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(CheckpointError, match="Word piece 1 of the vocabulary is 'a"):
-        checkpoints.save_preset(small_backbone(num_layers=1), tmp_path, vocabulary=["[PAD]", "a\n"])
+        checkpoints.save_preset(
+            small_backbone(num_layers=1), tmp_path, tokenizer={"vocabulary": ["[PAD]", "a\n"]}
+        )
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

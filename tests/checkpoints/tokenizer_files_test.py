@@ -10,12 +10,8 @@ import pytest
 import transformers
 
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.tokenizer_files import (
-    looks_uncased,
-    read_tokenizer,
-    read_vocabulary,
-    write_tokenizer,
-)
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
+from keras_bert.checkpoints.wordpiece_files import looks_uncased, read_vocabulary
 
 pytestmark = pytest.mark.backend_independent
 
@@ -24,10 +20,10 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##s", "\u20
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_what_is_written_is_read(lowercase, tmp_path):
-    write_tokenizer(tmp_path, VOCABULARY, lowercase, 12)
+    write_tokenizer(tmp_path, {"vocabulary": VOCABULARY, "lowercase": lowercase}, 12)
     tokenizer = read_tokenizer(tmp_path)
-    assert tokenizer.vocabulary == VOCABULARY
-    assert tokenizer.lowercase is lowercase
+    assert tokenizer["vocabulary"] == VOCABULARY
+    assert tokenizer["lowercase"] is lowercase
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -39,10 +35,10 @@ def test_a_tokenizer_of_transformers_is_read_without_vocab_txt(lowercase, tmp_pa
     (tmp_path / "saved" / "vocab.txt").unlink(missing_ok=True)
     assert (tmp_path / "saved" / "tokenizer.json").exists()
     found = read_tokenizer(tmp_path / "saved")
-    assert found.vocabulary == vocabulary
-    assert found.lowercase is lowercase
+    assert found["vocabulary"] == vocabulary
+    assert found["lowercase"] is lowercase
     (tmp_path / "saved" / "tokenizer_config.json").unlink()
-    assert read_tokenizer(tmp_path / "saved").lowercase is lowercase
+    assert read_tokenizer(tmp_path / "saved")["lowercase"] is lowercase
 
 
 def test_no_files_are_no_tokenizer(tmp_path):
@@ -87,7 +83,7 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
         "added_tokens": [{"id": 1, "content": "[ENTITY]"}],
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert read_tokenizer(tmp_path).vocabulary == ["a", "[ENTITY]"]
+    assert read_tokenizer(tmp_path)["vocabulary"] == ["a", "[ENTITY]"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +97,7 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
 )
 def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncased, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    assert read_tokenizer(tmp_path).lowercase is uncased
+    assert read_tokenizer(tmp_path)["lowercase"] is uncased
 
 
 @pytest.mark.parametrize(
@@ -117,7 +113,7 @@ def test_the_released_vocabularies_are_told_apart(name, uncased):
 
 @pytest.mark.parametrize("settings", [{"strip_accents": False}, {"tokenize_chinese_chars": False}])
 def test_another_normalization_warns(settings, tmp_path):
-    write_tokenizer(tmp_path, VOCABULARY, True, 12)
+    write_tokenizer(tmp_path, {"vocabulary": VOCABULARY}, 12)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
     with pytest.warns(CheckpointWarning, match=next(iter(settings))):
@@ -125,7 +121,7 @@ def test_another_normalization_warns(settings, tmp_path):
 
 
 def test_settings_of_the_original_tokenizer_do_not_warn(tmp_path):
-    write_tokenizer(tmp_path, VOCABULARY, False, 12)
+    write_tokenizer(tmp_path, {"vocabulary": VOCABULARY, "lowercase": False}, 12)
     path = tmp_path / "tokenizer_config.json"
     settings = {"do_lower_case": False, "strip_accents": None, "tokenize_chinese_chars": True}
     path.write_text(json.dumps(settings))

@@ -127,7 +127,9 @@ def test_it_learns_from_text_and_comes_back(tmp_path):
 def test_logits_equal_those_of_transformers(task, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    checkpoints.save_hugging_face(task.backbone, tmp_path, heads=task.heads, vocabulary=TOKENS)
+    checkpoints.save_hugging_face(
+        task.backbone, tmp_path, heads=task.heads, tokenizer={"vocabulary": TOKENS}
+    )
     theirs, loading = transformers.BertForMultipleChoice.from_pretrained(
         tmp_path, output_loading_info=True
     )

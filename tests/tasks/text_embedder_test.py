@@ -108,7 +108,7 @@ def test_a_wrong_pooling_is_refused(causal):
 
 
 def sentence_transformers_folder(embedder, folder, **modes):
-    checkpoints.save_hugging_face(embedder.backbone, folder, vocabulary=TOKENS)
+    checkpoints.save_hugging_face(embedder.backbone, folder, tokenizer={"vocabulary": TOKENS})
     (folder / "1_Pooling").mkdir()
     modes = {"pooling_mode_mean_tokens": False, **modes}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))

@@ -124,7 +124,7 @@ def test_transformers_reads_what_is_written(folder, tmp_path):
     tagger = TokenClassifier.from_preset(folder, dtype="float32")
     checkpoints.save_hugging_face(
         tagger.backbone, tmp_path, heads=tagger.heads, class_names=tagger.class_names,
-        vocabulary=tagger.preprocessor.tokenizer.vocabulary,
+        tokenizer=tagger.preprocessor.tokenizer.get_config(),
     )  # fmt: skip
     model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
     assert [model.config.id2label[index] for index in range(len(NAMES))] == NAMES

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece models as bytes: their pieces read, and models written.
+
+Of the format, Protocol Buffers, this knows what it needs, so that neither the library nor
+TensorFlow is needed where text is not.
+
+Reference:
+    [SentencePiece](https://github.com/google/sentencepiece), `sentencepiece_model.proto`.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class PieceType(enum.IntEnum):
+    """What a piece is for."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+
+
+class Piece(NamedTuple):
+    """A piece of a model.
+
+    Args:
+        text: Its characters, `▁` for the space.
+        score: The logarithm of its probability.
+        type: What it is for.
+    """
+
+    text: str
+    score: float
+    type: int
+
+
+_VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
+_UNIGRAM = 1
+
+
+def read_pieces(model: bytes) -> list[Piece]:
+    """The pieces of a model, a piece's id being its index.
+
+    Raises:
+        ValueError: If it is no model, or one without pieces.
+    """
+    try:
+        pieces = [_piece(value) for number, value in _fields(model) if number == 1]
+    except (IndexError, TypeError, UnicodeDecodeError, struct.error) as error:
+        raise ValueError(f"no SentencePiece model ({error!r})") from error
+    if not pieces:
+        raise ValueError("no SentencePiece model: it has no pieces")
+    return pieces
+
+
+def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
+    """A unigram model.
+
+    Args:
+        pieces: The pieces by their ids.
+        characters_map: What normalizes characters, precompiled.
+    """
+    parts = [
+        _field(
+            1,
+            _field(1, piece.text.encode("utf-8"))
+            + b"\x15"  # field 2, four bytes
+            + struct.pack("<f", piece.score)
+            + _field(3, int(piece.type)),
+        )
+        for piece in pieces
+    ]
+    trainer = _field(3, _UNIGRAM) + _field(4, len(parts))
+    # The map; a space before the text, spaces collapsed, and written as "▁"
+    normalizer = _field(2, characters_map) + _field(3, 1) + _field(4, 1) + _field(5, 1)
+    return b"".join([*parts, _field(2, trainer), _field(3, normalizer)])
+
+
+def _piece(message: object) -> Piece:
+    if not isinstance(message, bytes):
+        raise TypeError("field 1 is no message")
+    fields = dict(_fields(message))
+    text, score = fields.get(1, b""), fields.get(2, b"\0\0\0\0")
+    if not isinstance(text, bytes) or not isinstance(score, bytes):
+        raise TypeError("a piece's text or score is of another type")
+    kind = fields.get(3, PieceType.NORMAL)
+    if not isinstance(kind, int):
+        raise TypeError("a piece's type is no number")
+    return Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], kind)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """The numbers and values of a message's fields, numbers of eight or four bytes as bytes."""
+    place = 0
+    while place < len(message):
+        tag, place = _read_varint(message, place)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == _VARINT:
+            value, place = _read_varint(message, place)
+            yield number, value
+            continue
+        if wire_type == _BYTES:
+            length, place = _read_varint(message, place)
+        elif wire_type in (_EIGHT_BYTES, _FOUR_BYTES):
+            length = 8 if wire_type == _EIGHT_BYTES else 4
+        else:
+            raise TypeError(f"wire type {wire_type} at byte {place}")
+        if place + length > len(message):
+            raise IndexError(f"a field ends at byte {place + length} of {len(message)}")
+        yield number, message[place : place + length]
+        place += length
+
+
+def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+
+
+def _field(number: int, value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        return _varint(number << 3 | _VARINT) + _varint(value)
+    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*parts, value))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A WordPiece vocabulary in files, and whether text is lowercased for it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.folders import read_text
+
+VOCABULARY_FILE = "vocab.txt"
+
+_SPECIAL = re.compile(r"\[.+\]|<.+>")
+
+
+def wordpiece_config(
+    vocabulary: list[str], settings: Mapping[str, Any], normalizer: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    """The config of a tokenizer.
+
+    Lowercasing is what the settings say, else the normalizer, else what the vocabulary looks like.
+
+    Args:
+        vocabulary: The word pieces.
+        settings: The fields of `tokenizer_config.json`.
+        normalizer: Those of the normalizer in `tokenizer.json`.
+        folder: Where they lie, for a warning.
+    """
+    lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
+    if not isinstance(lowercase, bool):
+        lowercase = looks_uncased(vocabulary)
+    _warn_of_other_normalizing({**normalizer, **settings}, lowercase, folder)
+    return {"vocabulary": vocabulary, "lowercase": lowercase}
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The word pieces of a file with one a line.
+
+    Raises:
+        CheckpointError: If the file is missing, empty or not UTF-8.
+    """
+    # Only these ends of lines: some vocabularies hold pieces that Unicode counts as line ends.
+    pieces = [line.removesuffix("\r") for line in read_text(path).split("\n")]
+    if pieces[-1] == "":
+        pieces.pop()
+    if not pieces:
+        raise CheckpointError(f"{path}: the vocabulary is empty; expected one word piece a line.")
+    return pieces
+
+
+def looks_uncased(vocabulary: Sequence[str]) -> bool:
+    """Whether no word piece, special ones like `[CLS]` and `<S>` aside, has an uppercase letter.
+
+    For folders that do not say, the TF1 release's above all: of its vocabularies the cased ones
+    have thousands of such pieces, and the uncased ones and the Chinese one none.
+    """
+    return all(word == word.lower() for word in vocabulary if not _SPECIAL.fullmatch(word))
+
+
+def write_vocabulary(path: Path, vocabulary: Sequence[str]) -> None:
+    """Writes one word piece a line.
+
+    Raises:
+        CheckpointError: If a word piece holds a line end.
+    """
+    for index, piece in enumerate(vocabulary):
+        if "\n" in piece or piece.endswith("\r"):
+            raise CheckpointError(
+                f"Word piece {index} of the vocabulary is {piece!r}; a piece must fit on a line."
+            )
+    path.write_bytes("".join(f"{piece}\n" for piece in vocabulary).encode("utf-8"))
+
+
+def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, folder: Path) -> None:
+    strip_accents = settings.get("strip_accents")
+    split_chinese = settings.get("tokenize_chinese_chars", settings.get("handle_chinese_chars"))
+    differs = []
+    if isinstance(strip_accents, bool) and strip_accents != lowercase:
+        differs.append(f"strip_accents={strip_accents} with lowercase={lowercase}")
+    if split_chinese is False:
+        differs.append("tokenize_chinese_chars=False")
+    if differs:
+        warnings.warn(
+            f"{folder}: the tokenizer asks for {' and '.join(differs)}, which the original BERT "
+            "tokenizer does not have: some texts will get other ids than its authors gave them.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
