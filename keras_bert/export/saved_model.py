@@ -33,7 +33,7 @@ def write_saved_model(
         ExportError: If a server could not run the model.
     """
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
-    save_signatures(signatures, folder)
+    save_signatures(signatures, folder, task.preprocessor.tokenizer.resources)
     check_serving_ops(folder)
     write_batching_parameters(folder, options.max_batch_size)
     if options.warm_up:
@@ -46,13 +46,22 @@ def write_saved_model(
         )
 
 
-def save_signatures(signatures: dict[str, Any], folder: Path) -> None:
-    """Writes concrete functions, and the variables that they read, as a SavedModel."""
+def save_signatures(
+    signatures: dict[str, Any], folder: Path, resources: Sequence[Any] = ()
+) -> None:
+    """Writes concrete functions, and the variables that they read, as a SavedModel.
+
+    Args:
+        signatures: The functions by their names.
+        folder: Where to; must not exist.
+        resources: What else they read: a tokenizer's tables.
+    """
     # To track the model itself would store each weight a second time, and the states of its
     # random generators.
     variables = {id(v): v for function in signatures.values() for v in function.variables}
     root = tf.Module()
     root.weights = list(variables.values())
+    root.resources = list(resources)
     tf.saved_model.save(root, str(folder), signatures=signatures)
 
 
