@@ -37,7 +37,7 @@ LIBRARIES = {
     "losses": {"keras"},
     "metrics": {"keras"},
     "optimizers": {"keras"},
-    "text": {"numpy", "tensorflow", "tensorflow_text", "tokenizers"},
+    "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
     "data": {"numpy", "sentencex", "tensorflow", "tensorflow_text"},
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays

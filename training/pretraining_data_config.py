@@ -126,7 +126,7 @@ class PretrainingDataConfig:
         """
         if not self.input_files:
             raise ValueError("input_files is empty, expected files, patterns or folders of text")
-        return [path for argument in self.input_files for path in _files_of(argument)]
+        return [path for argument in self.input_files for path in files_of(argument)]
 
     def fingerprint(self) -> str:
         """Changes with whatever the records depend on: settings, vocabulary, sizes of the files."""
@@ -138,7 +138,8 @@ class PretrainingDataConfig:
         return hashlib.sha256(content + Path(self.vocabulary).read_bytes()).hexdigest()
 
 
-def _files_of(argument: str) -> list[Path]:
+def files_of(argument: str) -> list[Path]:
+    """The files that an argument stands for: a file, a pattern or a folder, read by name."""
     if os.path.isdir(argument):
         found = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())
     else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from keras_bert.text.byte_alphabet import SPACE, byte_characters, token_bytes
 from keras_bert.text.byte_merges import PieceMerger
+from keras_bert.text.byte_pair_files import load_merges, load_tokens, save_tokens_and_merges
 from keras_bert.text.byte_words import ByteWords, split_byte_words
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.pieces import Pieces
@@ -28,10 +30,11 @@ class BytePairTokenizer(Tokenizer):
     15, TensorFlow does not know whether they are letters.
 
     Args:
-        vocabulary: The tokens, a token's id being its index; their characters stand for bytes,
-            `Ġ` for the space. `<s>`, `</s>`, `<pad>` and `<unk>` must be among them, and `<mask>`
-            where tokens are masked.
-        merges: The pairs that become one token, as `"Ġ t"`, the first learned first.
+        vocabulary: The tokens, a token's id being its index, or the path of a `vocab.json`. Their
+            characters stand for bytes, `Ġ` for the space. `<s>`, `</s>`, `<pad>` and `<unk>` must
+            be among them, and `<mask>` where tokens are masked.
+        merges: The pairs that become one token, as `"Ġ t"`, the first learned first; or the path of
+            a `merges.txt`.
         add_prefix_space: Whether a text's first word is taken for one that a space is before.
         special_tokens_in_text: Whether `<mask>` (and the white space before it), `</s>` and the
             other special tokens, typed in a text, are one token each. If not, they are text.
@@ -47,6 +50,7 @@ class BytePairTokenizer(Tokenizer):
         `(tokens,)` for a string, else ragged `(batch, tokens)`; int32.
 
     Raises:
+        FileNotFoundError: If there is no such file.
         TypeError: If a token or a merge is no string.
         ValueError: If the vocabulary lacks a special token or has one twice, or a merge is not of
             two tokens that make a third.
@@ -78,12 +82,16 @@ class BytePairTokenizer(Tokenizer):
 
     def __init__(
         self,
-        vocabulary: Sequence[str],
-        merges: Sequence[str],
+        vocabulary: Sequence[str] | str | os.PathLike[str],
+        merges: Sequence[str] | str | os.PathLike[str],
         add_prefix_space: bool = False,
         special_tokens_in_text: bool = False,
     ) -> None:
         required = (self.cls_token, self.pad_token, self.sep_token, self.unk_token)
+        if isinstance(vocabulary, str | os.PathLike):
+            vocabulary = load_tokens(vocabulary)
+        if isinstance(merges, str | os.PathLike):
+            merges = load_merges(merges)
         super().__init__(check_vocabulary(vocabulary, required), special_tokens_in_text)
         self.merges = tuple(merges)
         self.add_prefix_space = add_prefix_space
@@ -136,6 +144,10 @@ class BytePairTokenizer(Tokenizer):
         if token_id in self.special_token_ids:
             return token
         return (token_bytes(token) or token.encode("utf-8")).decode("utf-8", "replace")
+
+    def save_vocabulary(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the tokens and the merges to `vocab.json` and `merges.txt` in a folder."""
+        save_tokens_and_merges(self.vocabulary, self.merges, folder)
 
     def get_config(self) -> dict[str, Any]:
         """Plain values, tokens included, from which `from_config` makes the same tokenizer."""

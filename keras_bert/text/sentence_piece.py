@@ -19,7 +19,7 @@ from keras_bert.text.pieces import Pieces
 from keras_bert.text.sentence_cleaning import SentenceCleaner
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.typed_segments import TypedSegments
-from keras_bert.text.vocabulary import check_vocabulary
+from keras_bert.text.vocabulary import check_vocabulary, write_whole
 
 SPACE = "▁"
 """What stands for the space before a word."""
@@ -127,6 +127,10 @@ class SentencePieceTokenizer(Tokenizer):
     def token_text(self, token_id: int) -> str:
         """What a piece is in a text."""
         return self.id_to_token(token_id).replace(SPACE, " ")
+
+    def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model to a file."""
+        write_whole(Path(path), self.model)
 
     def get_config(self) -> dict[str, Any]:
         """Plain values, the model in base64, from which `from_config` makes the same tokenizer."""

@@ -79,6 +79,11 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
                 f"Token {index} of the vocabulary is {token!r}; a file cannot keep an empty token, "
                 "white space around one, or a line end in one."
             )
+    write_whole(path, content)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; an existing one is replaced."""
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:

@@ -3,24 +3,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
-
-import tensorflow as tf
+from collections.abc import Iterable
 
 from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
 from keras_bert.text.pieces import SUFFIX
 from keras_bert.text.special_tokens import SPECIAL_TOKENS
-
-_BATCH_BYTES = 2**20
-_WORDS_AT_A_TIME = 1024
-_SECONDS_BETWEEN_REPORTS = 1.0
-
-Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
+from keras_bert.text.training_corpus import (
+    Corpus,
+    Report,
+    corpus_texts,
+    count_words,
+    import_trainer,
+    spelled_out,
+)
 
 
 def train_vocabulary(
@@ -69,8 +66,8 @@ def train_vocabulary(
     >>> vocabulary[13:]
     ('##e', '##l', '##o', '##r', '##s', '##t', '##w', '##ow', 'low', 'lowe', 'lower')
     """
-    tokenizers = _import_tokenizers()
-    counts = _count_words(_texts(corpus), lowercase, max_distinct_words, _Report(progress))
+    tokenizers = import_trainer("tokenizers")
+    counts = _counts(corpus_texts(corpus), lowercase, max_distinct_words, Report(progress))
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters, inside = _alphabet(counts, alphabet_size, vocabulary_size)
@@ -93,87 +90,26 @@ def train_vocabulary(
     )
     learner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS[1]))
     learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(_spelled_out(counts, set(letters)), trainer)
+    known = set(letters)
+    learned = (
+        (word, count) for word, count in counts.items() if len(word) > 1 and known.issuperset(word)
+    )
+    learner.train_from_iterator(spelled_out(learned), trainer)
     ids = learner.get_vocab()
     pieces = sorted(ids, key=ids.__getitem__)[size:]
     return (*SPECIAL_TOKENS, *letters, *first[len(SPECIAL_TOKENS) :], *pieces)
 
 
-class _Report:
-    """How far the counting is, on one line of standard error, about once a second."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted
-        self._next = time.monotonic()
-
-    def __call__(self, num_bytes: int, num_words: int, done: bool = False) -> None:
-        if self._wanted and (done or time.monotonic() >= self._next):
-            self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
-            line = f"\rCounted words: {num_bytes / 1e6:,.0f} MB, {num_words:,} distinct words"
-            print(line, end="\n" if done else "", file=sys.stderr, flush=True)
-
-
-def _import_tokenizers() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            "Training a vocabulary needs the package tokenizers: "
-            'pip install "keras3-bert[vocabulary]".'
-        ) from error
-    return tokenizers
-
-
-def _texts(corpus: Corpus) -> Iterator[bytes]:
-    if isinstance(corpus, str | os.PathLike):
-        with open(corpus, "rb") as lines:
-            yield from lines
-        return
-    for item in corpus:
-        if isinstance(item, os.PathLike):
-            yield from _texts(item)
-        elif isinstance(item, str) and os.path.isfile(item):
-            raise ValueError(
-                f"The corpus has the text {item!r}, which is the name of a file. To read files, "
-                "give them as pathlib.Path."
-            )
-        else:
-            yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
-
-
-def _batches(texts: Iterable[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """Texts of about a megabyte together, and how many bytes have come so far."""
-    batch, size, total = [], 0, 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= _BATCH_BYTES:
-            total += size
-            yield batch, total
-            batch, size = [], 0
-    if batch:
-        yield batch, total + size
-
-
-def _count_words(
-    texts: Iterable[bytes], lowercase: bool, max_distinct_words: int, report: _Report
+def _counts(
+    texts: Iterable[bytes], lowercase: bool, max_distinct_words: int, report: Report
 ) -> dict[str, int]:
-    """The words and how often they come, the most frequent first, ties in alphabetical order."""
-    split = tf.function(
+    counts = count_words(
+        texts,
         lambda batch: split_words(batch, lowercase).flat_values,
-        input_signature=[tf.TensorSpec([None], tf.string)],
+        max_distinct_words,
+        report,
     )
-    counts: Counter[bytes] = Counter()
-    total, too_rare = 0, 0
-    for batch, total in _batches(texts):
-        counts.update(split(tf.constant(batch)).numpy().tolist())
-        while len(counts) > max_distinct_words:
-            too_rare += 1
-            counts = Counter({word: count for word, count in counts.items() if count > too_rare})
-        report(total, len(counts))
-    report(total, len(counts), done=True)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    decoded = ((word.decode("utf-8"), count) for word, count in ordered)
+    decoded = ((word.decode("utf-8"), count) for word, count in counts.items())
     return {word: count for word, count in decoded if len(word) <= MAX_WORD_LENGTH}
 
 
@@ -198,12 +134,3 @@ def _alphabet(
             break
         kept.add(letter)
     return sorted(kept), sorted(kept & inside)
-
-
-def _spelled_out(counts: dict[str, int], alphabet: set[str]) -> Iterator[str]:
-    """Each word as often as it comes, for the trainer to count once more; it takes no counts."""
-    for word, count in counts.items():
-        if len(word) > 1 and alphabet.issuperset(word):
-            whole, rest = divmod(count, _WORDS_AT_A_TIME)
-            for times in (*[_WORDS_AT_A_TIME] * whole, rest):
-                yield " ".join([word] * times)
