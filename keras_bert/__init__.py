@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.multiple_choice import MultipleChoice
     from keras_bert.tasks.pretrainer import Pretrainer
     from keras_bert.tasks.question_answerer import QuestionAnswerer
+    from keras_bert.tasks.replaced_token_detector import ReplacedTokenDetector
     from keras_bert.tasks.text_classifier import TextClassifier
     from keras_bert.tasks.text_embedder import TextEmbedder
     from keras_bert.tasks.token_classifier import TokenClassifier
@@ -32,6 +33,7 @@ _HOMES = {
     "MultipleChoice": "keras_bert.tasks.multiple_choice",
     "Pretrainer": "keras_bert.tasks.pretrainer",
     "QuestionAnswerer": "keras_bert.tasks.question_answerer",
+    "ReplacedTokenDetector": "keras_bert.tasks.replaced_token_detector",
     "TextClassifier": "keras_bert.tasks.text_classifier",
     "TextEmbedder": "keras_bert.tasks.text_embedder",
     "TokenClassifier": "keras_bert.tasks.token_classifier",
@@ -51,6 +53,7 @@ __all__ = [
     "MultipleChoice",
     "Pretrainer",
     "QuestionAnswerer",
+    "ReplacedTokenDetector",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",

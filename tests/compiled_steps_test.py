@@ -11,6 +11,7 @@ from keras_bert import (
     MultipleChoice,
     Pretrainer,
     QuestionAnswerer,
+    ReplacedTokenDetector,
     TextClassifier,
     TextEmbedder,
     TokenClassifier,
@@ -80,6 +81,14 @@ class PretrainingBuckets(Buckets):
         )
 
 
+class DetectorBuckets(PretrainingBuckets):
+    """The same without pairs, as for a masked LM."""
+
+    def __getitem__(self, index: int):
+        parts = super().__getitem__(index)
+        return parts[0], *(part["masked_lm_logits"] for part in parts[1:])
+
+
 class QuestionBuckets(Buckets):
     """The same with an answer's first and last token for each row."""
 
@@ -138,6 +147,10 @@ class TracedPretrainer(Traced, Pretrainer):
     pass
 
 
+class TracedDetector(Traced, ReplacedTokenDetector):
+    pass
+
+
 class TracedAnswerer(Traced, QuestionAnswerer):
     pass
 
@@ -157,6 +170,7 @@ class TracedEmbedder(Traced, TextEmbedder):
 TASKS = [
     TracedClassifier,
     TracedPretrainer,
+    TracedDetector,
     TracedAnswerer,
     TracedTagger,
     TracedChooser,
@@ -168,6 +182,8 @@ def make_model(task):
     keras.utils.set_random_seed(0)
     if task is TracedClassifier:
         return TracedClassifier(Backbone(CONFIG), num_classes=2), Buckets
+    if task is TracedDetector:
+        return TracedDetector(Backbone(CONFIG), generator_size=0.5), DetectorBuckets
     if task is TracedAnswerer:
         return TracedAnswerer(Backbone(CONFIG)), QuestionBuckets
     if task is TracedTagger:

@@ -15,6 +15,7 @@ from keras_bert.layers.heads import (
     ReplacedTokenHead,
     VocabularyBias,
 )
+from keras_bert.layers.replacement import PlacedTokens, SampledTokens, spread_slots
 
 __all__ = [
     "BiasActivation",
@@ -23,10 +24,13 @@ __all__ = [
     "CountedPositions",
     "EmbeddingPostprocessor",
     "MaskedLMTransform",
+    "PlacedTokens",
     "Pooler",
     "ReplacedTokenHead",
+    "SampledTokens",
     "SelfAttention",
     "TokenEmbedding",
     "TransformerBlock",
     "VocabularyBias",
+    "spread_slots",
 ]

@@ -5,6 +5,7 @@ from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.pretrainer import Pretrainer
 from keras_bert.tasks.question_answerer import QuestionAnswerer
+from keras_bert.tasks.replaced_token_detector import ReplacedTokenDetector
 from keras_bert.tasks.text_classifier import TextClassifier
 from keras_bert.tasks.text_embedder import TextEmbedder
 from keras_bert.tasks.token_classifier import TokenClassifier
@@ -14,6 +15,7 @@ __all__ = [
     "MultipleChoice",
     "Pretrainer",
     "QuestionAnswerer",
+    "ReplacedTokenDetector",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",

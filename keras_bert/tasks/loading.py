@@ -14,6 +14,7 @@ from keras_bert.tasks import (  # noqa: F401
     multiple_choice,
     pretrainer,
     question_answerer,
+    replaced_token_detector,
     text_classifier,
     text_embedder,
     token_classifier,

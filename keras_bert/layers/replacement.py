@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens sampled from a generator, put in the places of masked ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+# What evaluation draws with: the same batch is given the same tokens every time.
+_EVALUATION_SEED = 0
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SampledTokens(keras.layers.Layer):
+    """A token for each slot, drawn from the softmax of its logits.
+
+    It is the largest of the logits plus Gumbel noise. No gradient passes. In training the noise is
+    another one in each step; at inference it is always the same, so that an evaluation repeats.
+
+    Args:
+        seed: An integer that decides what is drawn in training; `None` takes one at random.
+
+    Call arguments:
+        logits: `(batch, slots, vocabulary)`.
+        training: Whether the noise changes.
+
+    Output shape:
+        int32 `(batch, slots)`.
+
+    Reference:
+        [ELECTRA](https://arxiv.org/abs/2003.10555), section 2;
+        [Gumbel-max](https://arxiv.org/abs/1411.0030), section 2.
+    """
+
+    def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def call(self, logits: Any, training: bool = False) -> Any:
+        logits = ops.stop_gradient(logits)
+        seed = self.seed_generator if training else _EVALUATION_SEED
+        uniform = keras.random.uniform(ops.shape(logits), dtype="float32", seed=seed)
+        # A uniform number of 0 gives -inf, which is never the largest.
+        noisy = logits - ops.log(-ops.log(uniform))
+        return ops.cast(ops.argmax(noisy, axis=-1), "int32")
+
+    def compute_output_spec(self, logits: Any, training: bool = False) -> keras.KerasTensor:
+        return keras.KerasTensor(logits.shape[:-1], dtype="int32")
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class PlacedTokens(keras.layers.Layer):
+    """Puts tokens into rows.
+
+    Call arguments:
+        token_ids: int `(batch, length)`.
+        mask_positions: int `(batch, slots)`: where the tokens go. A slot at position 0, where
+            `[CLS]` stands, is one that was left over, and changes nothing.
+        placed_ids: int `(batch, slots)`, the tokens.
+
+    Output shape:
+        int32 `(batch, length)`.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "int32"})
+
+    def call(self, token_ids: Any, mask_positions: Any, placed_ids: Any) -> Any:
+        token_ids = ops.cast(token_ids, "int32")
+        placed = spread_slots(placed_ids, mask_positions, ops.shape(token_ids)[1], empty=-1)
+        return ops.where(placed < 0, token_ids, placed)
+
+    def compute_output_spec(
+        self, token_ids: Any, mask_positions: Any, placed_ids: Any
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor(token_ids.shape, dtype="int32")
+
+
+def spread_slots(values: Any, mask_positions: Any, length: Any, *, empty: float) -> Any:
+    """The values of slots at their places in rows.
+
+    Args:
+        values: `(batch, slots)`, none below `empty`.
+        mask_positions: int `(batch, slots)`; slots at position 0 are left out.
+        length: Tokens in a row.
+        empty: What stands where no slot is.
+
+    Returns:
+        `(batch, length)` in the dtype of `values`.
+    """
+    positions = ops.cast(mask_positions, "int32")[:, :, None]
+    places = ops.arange(length, dtype="int32")
+    # (batch, slots, length)
+    is_there = ops.logical_and(ops.equal(positions, places), places > 0)
+    nothing = ops.cast(empty, values.dtype)
+    return ops.max(ops.where(is_there, values[:, :, None], nothing), axis=1)

@@ -1,0 +1,479 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ELECTRA's pre-training: a small generator replaces tokens, the encoder says which."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_bert.config import BertConfig, ConfigError
+from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.masked_lm import MaskedTextTask, masked_token_loss
+from keras_bert.tasks.presets import preprocessor_config
+from keras_bert.tasks.task import DEFAULT_BATCH_SIZE
+from keras_bert.tasks.text_arguments import is_text
+
+if TYPE_CHECKING:
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+GENERATOR_FOLDER = "generator"
+_METRICS = (
+    "masked_lm_loss",
+    "generator_accuracy",
+    "replaced_token_loss",
+    "discriminator_accuracy",
+    "discriminator_precision",
+    "discriminator_recall",
+)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ReplacedTokenDetector(MaskedTextTask):
+    """ELECTRA: an encoder that tells which tokens of a text were replaced.
+
+    A second, smaller encoder, the generator, is trained at the same time to predict masked tokens.
+    What it samples for them stands in the text that the encoder, the discriminator, reads. The two
+    share token, segment and position embeddings and their LayerNorm. No gradient of the
+    discriminator's loss reaches the generator through the samples; a sample that happens to be
+    right counts as the original.
+
+    `fit` and `evaluate` take what those of `MaskedLM` take: text without labels, or ids with
+    `mask_positions`, the original ids as `y`, and their weights. Of text, 85 % of the chosen tokens
+    are masked, and the others stay as they are.
+
+    Args:
+        backbone: The discriminator, which is what remains after the training.
+        preprocessor: Text to features, or the config of what makes them; without one the task
+            takes ids.
+        generator: The generator's architecture, of the same vocabulary, positions and segments and
+            width of embeddings; `None` makes one of `generator_size`.
+        generator_size: Width of the generator as a share of the discriminator's: of its hidden
+            states, its heads and the inside of its blocks. It has as many blocks.
+        discriminator_weight: What the discriminator's loss is multiplied by.
+        masking: How the tokens of text are masked: options of
+            `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as
+            `{"mask_selection_rate": 0.25}`.
+        seed: An integer that decides what is sampled in training; `None` takes one at random.
+        name: The model's name.
+
+    Call arguments:
+        inputs: The backbone's inputs, and `mask_positions`: int `(batch, slots)`, the positions
+            that the generator predicts; 0 in slots left over.
+
+    Returns:
+        A dict of `masked_lm_logits`, float32 `(batch, slots, vocabulary)`, the generator's;
+        `sampled_ids`, int32 `(batch, slots)`; and `replaced_token_logits`, float32
+        `(batch, length)`, the discriminator's, above 0 for a token that looks replaced.
+
+    Raises:
+        ConfigError: If the generator would have no whole number of heads.
+        ValueError: If the encoder is causal, or the generator cannot share its embeddings.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, ReplacedTokenDetector
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> detector = ReplacedTokenDetector(Backbone(config), generator_size=0.5)
+    >>> detector.compile()
+    >>> x = {"token_ids": np.array([[101, 103, 102]]), "mask_positions": np.array([[1]])}
+    >>> history = detector.fit(x, np.array([[7]]), sample_weight=np.ones((1, 1)), verbose=0)
+    >>> detector.generator.config.hidden_dim, detector.discriminator.config.hidden_dim
+    (4, 8)
+
+    Reference:
+        [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the released code.
+    """
+
+    usual_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
+        *,
+        generator: BertConfig | None = None,
+        generator_size: float = 0.25,
+        discriminator_weight: float = 50.0,
+        masking: dict[str, Any] | None = None,
+        seed: int | None = None,
+        name: str = "replaced_token_detector",
+        **kwargs: Any,
+    ) -> None:
+        config = backbone.config
+        if config.causal:
+            raise ValueError(
+                "A causal encoder cannot tell replaced tokens by what follows them; expected a "
+                "config with causal=False."
+            )
+        generator = generator_config(config, generator_size) if generator is None else generator
+
+        # === Layers ===
+        generator_encoder = Backbone(
+            generator.replace(pooler=False),
+            packed=backbone.packed,
+            embeddings_of=backbone,
+            dtype=backbone.dtype_policy,
+            name="generator",
+        )
+        head = ReplacedTokenHead(
+            config.activation,
+            initializer_range=config.initializer_range,
+            dtype=backbone.dtype_policy,
+            name="replaced_token",
+        )
+
+        # === Functional graph ===
+        inputs = pretraining_inputs(backbone)
+        positions = inputs["mask_positions"]
+        hidden = encode(generator_encoder, inputs)["sequence_output"]
+        logits = masked_lm_logits(generator_encoder, hidden, positions)
+        sampled = SampledTokens(seed, name="sampled_tokens")(logits)
+        corrupted = PlacedTokens(name="placed_tokens")(inputs["token_ids"], positions, sampled)
+        outputs = {
+            "masked_lm_logits": logits,
+            "sampled_ids": sampled,
+            "replaced_token_logits": head(
+                encode(backbone, {**inputs, "token_ids": corrupted})["sequence_output"]
+            ),
+        }
+        super().__init__(
+            inputs=inputs,
+            outputs=outputs,
+            backbone=backbone,
+            preprocessor=preprocessor,
+            name=name,
+            **kwargs,
+        )
+        self.generator = generator_encoder
+        self.head = head
+        self.discriminator_weight = discriminator_weight
+        self.masking = dict(masking or {})
+        self.seed = seed
+        self._masked_token_loss = masked_token_loss()
+        self._replaced_token_loss = keras.losses.BinaryCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+        self._means = {name: keras.metrics.Mean(name=name) for name in _METRICS}
+
+    @property
+    def discriminator(self) -> Backbone:
+        """The encoder that remains."""
+        return self.backbone
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """The discriminator's head, by the name that checkpoints know it by."""
+        return {"replaced_token": self.head}
+
+    @property
+    def generator_heads(self) -> dict[str, Any]:
+        """The generator's head, by the name that checkpoints know it by."""
+        return super().heads
+
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        *,
+        generator_preset: str | os.PathLike[str] | None = None,
+        sequence_length: int | None = None,
+        load_weights: bool = True,
+        packed: bool = False,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """A detector with the encoder, its head and the vocabulary of a checkpoint.
+
+        What the checkpoint has not starts fresh, and a warning says so.
+
+        Args:
+            preset: The discriminator: a folder (our own preset, Hugging Face's layout, the TF1
+                release's, told by its files), `hf://organisation/model`, or a name that KerasHub
+                knows. A preset of ours that a detector has saved holds its generator too.
+            generator_preset: The generator, the same; its embeddings are the discriminator's.
+            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
+                saved with, otherwise the encoder's maximum.
+            load_weights: `False` gives the architecture with fresh weights.
+            packed: Whether the encoder also takes packed rows.
+            dtype: A Keras dtype policy or its name.
+            **kwargs: Other arguments of the class.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+            ValueError: If the generator cannot share the discriminator's embeddings.
+        """
+        from keras_bert import checkpoints
+
+        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+        saved = (checkpoint.task or {}).get("discriminator_weight")
+        if saved is not None:  # by a detector, so its generator lies beside it
+            kwargs.setdefault("discriminator_weight", saved)
+            generator_preset = generator_preset or checkpoint.folder / GENERATOR_FOLDER
+        second = None
+        if generator_preset is not None:
+            second = checkpoints.open_checkpoint(generator_preset, weights=load_weights)
+            kwargs.setdefault("generator", second.config)
+        task = cls(
+            Backbone(checkpoint.config, packed=packed, dtype=dtype),
+            preprocessor=(
+                preprocessor_config(checkpoint, sequence_length) if checkpoint.tokenizer else None
+            ),
+            **kwargs,
+        )
+        if not load_weights:
+            return task
+        if second is None:
+            warnings.warn(
+                f"{preset} has no generator; it is freshly initialised, its embeddings aside.",
+                checkpoints.CheckpointWarning,
+                stacklevel=2,
+            )
+        else:
+            # First, so that the shared embeddings are the discriminator's in the end
+            task._load_generator(second)
+        checkpoint.load_into(task.backbone, pooler_is_used=False)
+        checkpoint.load_head("replaced_token", task.head)
+        checkpoint.warn_unused()
+        return task
+
+    def _load_generator(self, checkpoint: Any) -> None:
+        checkpoint.load_into(self.generator, pooler_is_used=False)
+        for name, head in self.generator_heads.items():
+            checkpoint.load_head(name, head)
+        checkpoint.warn_unused()
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the discriminator to a folder that `from_preset` of every task reads.
+
+        The generator is in the folder `generator` within it, which `MaskedLM.from_preset` reads.
+        """
+        weight = self.discriminator_weight
+        self._save_encoder(self.backbone, self.heads, folder, discriminator_weight=weight)
+        self._save_encoder(self.generator, self.generator_heads, Path(folder) / GENERATOR_FOLDER)
+
+    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+        """`keras.Model.compile` with defaults. The losses and metrics are the objective's own.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW(1e-4)`.
+            **kwargs: As in Keras.
+
+        Raises:
+            ValueError: If a loss or metrics are given.
+        """
+        own = ("loss", "loss_weights", "metrics", "weighted_metrics")
+        given = [name for name in own if kwargs.get(name) is not None]
+        if given:
+            raise ValueError(
+                f"{', '.join(given)} cannot be chosen: the losses and metrics of a replaced-token "
+                "detector are its own. The weight between its losses is `discriminator_weight`."
+            )
+        super().compile(optimizer=AdamW(1e-4) if optimizer is None else optimizer, **kwargs)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The generator's loss plus `discriminator_weight` times the discriminator's.
+
+        The one is over the masked tokens, the other over all tokens that are no padding, of rows
+        with a masked token of any weight.
+        """
+        ids, weights = _targets(x, y, sample_weight)
+        replaced, token_weights = _replaced(x, ids, weights, y_pred["sampled_ids"])
+        masked = self._masked_token_loss(ids, y_pred["masked_lm_logits"], weights)
+        # (batch, length) -> (batch, length, 1): Keras takes a mean over the last axis
+        logits = y_pred["replaced_token_logits"][..., None]
+        detection = self._replaced_token_loss(replaced[..., None], logits, token_weights)
+        return masked + self.discriminator_weight * detection
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Both losses, the generator's accuracy, and how well the discriminator tells."""
+        ids, weights = _targets(x, y, sample_weight)
+        replaced, token_weights = _replaced(x, ids, weights, y_pred["sampled_ids"])
+        masked_logits = y_pred["masked_lm_logits"]
+        logits = y_pred["replaced_token_logits"]
+        best = ops.cast(ops.argmax(masked_logits, axis=-1), ids.dtype)
+        said = ops.cast(logits > 0, "float32")
+        seen = {
+            "masked_lm_loss": (
+                ops.sparse_categorical_crossentropy(ids, masked_logits, from_logits=True),
+                weights,
+            ),
+            "generator_accuracy": (ops.cast(ops.equal(best, ids), "float32"), weights),
+            "replaced_token_loss": (
+                ops.binary_crossentropy(replaced, logits, from_logits=True),
+                token_weights,
+            ),
+            "discriminator_accuracy": (
+                ops.cast(ops.equal(said, replaced), "float32"),
+                token_weights,
+            ),
+            "discriminator_precision": (replaced, token_weights * said),
+            "discriminator_recall": (said, token_weights * replaced),
+        }
+        for name, (values, value_weights) in seen.items():
+            self._means[name].update_state(values, value_weights)
+        return dict(self.get_metrics_result())
+
+    def predict(
+        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+    ) -> Any:
+        """A dict of outputs for ids with `mask_positions`; for text, see `detect`."""
+        if is_text(x):
+            raise ValueError(
+                "`predict` of a replaced-token detector takes ids; `detect` takes text."
+            )
+        return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+
+    def detect(
+        self, text: Any, threshold: float = 0.5, batch_size: int = DEFAULT_BATCH_SIZE
+    ) -> Any:
+        """The tokens of a text that look replaced.
+
+        Args:
+            text: A string or a list of strings; what is longer than a row is not looked at.
+            threshold: The least probability of a token that is returned; 0 returns all.
+            batch_size: Texts that are looked at together.
+
+        Returns:
+            For each text a list of dicts in the text's order: `token`, `start` and `end` (its
+            characters in the text), and `score` (the probability that it was replaced). A single
+            string gives a single list.
+
+        Example:
+
+        ```python
+        detector = ReplacedTokenDetector.from_preset("hf://google/electra-small-discriminator")
+        detector.detect("the chef ate the meal")
+        # [{"token": "ate", "start": 9, "end": 12, "score": ...}]
+        ```
+        """
+        if not isinstance(text, str):
+            parts = [text[i : i + batch_size] for i in range(0, len(text), batch_size)]
+            return [found for part in parts for found in self._detect(list(part), threshold)]
+        return self._detect([text], threshold)[0]
+
+    def _detect(self, texts: list[str], threshold: float) -> list[list[dict[str, Any]]]:
+        tokenizer = self.preprocessor.tokenizer
+        room = self.preprocessor.sequence_length - 2
+        ids, starts, ends = (
+            [row[:room] for row in part.to_list()]
+            for part in tokenizer.tokenize_with_offsets(texts)
+        )
+        lengths = np.array([len(row) + 2 for row in ids])
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        rows = np.full(mask.shape, self.config.pad_token_id, "int32")
+        for row, tokens in zip(rows, ids, strict=True):
+            packed = [tokenizer.cls_token_id, *tokens, tokenizer.sep_token_id]
+            row[: len(packed)] = packed
+        encoded = self.backbone.predict_on_batch({"token_ids": rows, "padding_mask": mask})
+        logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
+        scores = 1 / (1 + np.exp(-logits.astype("float64")))
+        return [
+            [
+                {
+                    "token": tokenizer.vocabulary[token],
+                    "start": start,
+                    "end": end,
+                    "score": float(score),
+                }
+                for token, start, end, score in zip(*places, row[1:], strict=False)
+                if score >= threshold
+            ]
+            for *places, row in zip(ids, starts, ends, scores, strict=True)
+        ]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "generator": self.generator.config.to_dict(),
+            "discriminator_weight": self.discriminator_weight,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        generator = BertConfig.from_dict(config["generator"])
+        task: Self = super().from_config({**config, "generator": generator}, custom_objects)
+        return task
+
+
+def generator_config(config: BertConfig, size: float) -> BertConfig:
+    """The architecture of a generator that is narrower than its discriminator.
+
+    Args:
+        config: The discriminator's.
+        size: The share of its width.
+
+    Raises:
+        ConfigError: If the hidden width of the share has no fitting number of heads.
+
+    Reference:
+        [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.2 and appendix A.
+    """
+    if not 0 < size <= 1:
+        raise ConfigError(f"generator_size is {size}; it must be above 0 and at most 1.")
+    hidden_dim = round(config.hidden_dim * size)
+    num_heads = max(1, round(config.num_heads * size))
+    if hidden_dim < 1 or hidden_dim % num_heads:
+        raise ConfigError(
+            f"generator_size is {size}, which makes a generator {hidden_dim} wide with "
+            f"{num_heads} heads; its width must be a multiple. Give its config as `generator`."
+        )
+    width = config.embedding_width
+    return config.replace(
+        hidden_dim=hidden_dim,
+        num_heads=num_heads,
+        intermediate_dim=max(1, round(config.intermediate_dim * size)),
+        # Its own projection from the shared embeddings, where they are of another width
+        embedding_dim=None if width == hidden_dim else width,
+        pooler=False,
+    )
+
+
+def _targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """The original ids and their weights, `(batch, slots)`."""
+    ids = y["masked_lm_logits"] if isinstance(y, Mapping) else y
+    weights = sample_weight
+    if isinstance(weights, Mapping):
+        weights = weights["masked_lm_logits"]
+    if weights is None:
+        weights = ops.not_equal(x["mask_positions"], 0)
+    return ops.cast(ids, "int32"), ops.cast(weights, "float32")
+
+
+def _replaced(x: Any, ids: Any, weights: Any, sampled: Any) -> tuple[Any, Any]:
+    """Which tokens are not the original ones, and what each weighs: float32 `(batch, length)`.
+
+    A token that was up for replacement weighs as its slot does, the others as much as the
+    heaviest slot of their row, and padding nothing.
+    """
+    positions, length = x["mask_positions"], ops.shape(x["token_ids"])[1]
+    is_wrong = ops.cast(ops.not_equal(ops.cast(sampled, "int32"), ids), "float32")
+    replaced = spread_slots(is_wrong, positions, length, empty=0)
+    of_slots = spread_slots(weights, positions, length, empty=-1)
+    of_rows = ops.max(weights, axis=1, keepdims=True)
+    token_weights = ops.where(of_slots < 0, of_rows, of_slots)
+    mask = x.get("padding_mask")
+    mask = x.get("sequence_ids") if mask is None else mask
+    if mask is not None:
+        token_weights = token_weights * ops.cast(ops.not_equal(mask, 0), "float32")
+    return replaced, token_weights

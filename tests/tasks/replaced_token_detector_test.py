@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ELECTRA's objective against its statement in NumPy, and what of it is kept."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone, BertConfig, ConfigError
+from keras_bert.layers import PlacedTokens, SampledTokens
+from keras_bert.tasks import ReplacedTokenDetector
+from keras_bert.tasks.replaced_token_detector import generator_config
+from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+CONFIG = WITHOUT_DROPOUT.replace(pooler=False)
+POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0], [1, 3, 0]], "int32")
+WEIGHTS = np.array([[1, 1, 1], [1, 1, 0], [2, 0, 0], [0, 0, 0]], "float32")
+IDS = np.random.default_rng(1).integers(1, 50, POSITIONS.shape).astype("int32")
+
+
+def inputs() -> dict[str, np.ndarray]:
+    return {**features(batch=4), "mask_positions": POSITIONS}
+
+
+def detector(config=CONFIG, **arguments) -> ReplacedTokenDetector:
+    keras.utils.set_random_seed(0)
+    model = ReplacedTokenDetector(
+        Backbone(config), **{"generator_size": 0.5, "seed": 3, **arguments}
+    )
+    random_weights(model)
+    return model
+
+
+def outputs_of(model, x):
+    return {name: to_numpy(value) for name, value in model(x).items()}
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def losses_in_numpy(outputs, x):
+    """The generator's loss, the discriminator's, and what its tokens and answers are."""
+    chosen = np.take_along_axis(
+        log_softmax(outputs["masked_lm_logits"].astype("float64")), IDS[..., None], axis=-1
+    )[..., 0]
+    masked = -(chosen * WEIGHTS).sum() / WEIGHTS.sum()
+    replaced = np.zeros(x["token_ids"].shape, bool)
+    for row, slot in zip(*np.nonzero(POSITIONS), strict=True):
+        replaced[row, POSITIONS[row, slot]] = outputs["sampled_ids"][row, slot] != IDS[row, slot]
+    weights = x["padding_mask"] * WEIGHTS.max(axis=1)[:, None]
+    logits = outputs["replaced_token_logits"].astype("float64")
+    wrong_way = np.where(replaced, -logits, logits)
+    detection = (np.log1p(np.exp(wrong_way)) * weights).sum() / weights.sum()
+    return masked, detection, replaced, weights
+
+
+def test_losses_and_metrics_are_those_of_numpy():
+    model, x = detector(), inputs()
+    # A sample that is right counts as the original.
+    right = outputs_of(model, x)["sampled_ids"]
+    IDS[0, :2] = right[0, :2]
+    masked, detection, replaced, weights = losses_in_numpy(outputs_of(model, x), x)
+    assert not replaced[0, [2, 4]].any()
+    assert replaced.any()
+    model.compile()
+    received = model.evaluate(x, IDS, sample_weight=WEIGHTS, return_dict=True, verbose=0)
+    said = outputs_of(model, x)["replaced_token_logits"] > 0
+    expected = {
+        "loss": masked + 50 * detection,
+        "masked_lm_loss": masked,
+        "replaced_token_loss": detection,
+        "discriminator_accuracy": np.average(said == replaced, weights=weights),
+        "discriminator_precision": np.average(replaced, weights=weights * said),
+        "discriminator_recall": np.average(said, weights=weights * replaced),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(received[name], value, rtol=1e-5, err_msg=name)
+    assert set(received) == {*expected, "generator_accuracy"}
+
+
+def test_the_same_as_dicts():
+    model, x = detector(), inputs()
+    model.compile()
+    expected = model.evaluate(x, IDS, sample_weight=WEIGHTS, verbose=0)
+    y, weights = {"masked_lm_logits": IDS}, {"masked_lm_logits": WEIGHTS}
+    assert model.evaluate(x, y, sample_weight=weights, verbose=0) == expected
+
+
+def test_the_discriminator_reads_the_samples():
+    model, x = detector(), inputs()
+    outputs = outputs_of(model, x)
+    rows = x["token_ids"].copy()
+    for row, slot in zip(*np.nonzero(POSITIONS), strict=True):
+        rows[row, POSITIONS[row, slot]] = outputs["sampled_ids"][row, slot]
+    encoded = model.discriminator({**features(batch=4), "token_ids": rows})["sequence_output"]
+    np.testing.assert_allclose(
+        outputs["replaced_token_logits"], to_numpy(model.head(encoded)), atol=1e-5
+    )
+
+
+def test_slots_left_over_change_nothing():
+    ids = np.array([[7, 8, 9]])
+    placed = PlacedTokens()(ids, np.array([[2, 0, 0]]), np.array([[3, 4, 5]]))
+    np.testing.assert_array_equal(to_numpy(placed), [[7, 8, 3]])
+
+
+def test_samples_are_distributed_as_the_softmax():
+    draws, logits = 40_000, np.array([2.0, 1.0, 0.0, -1.0, 0.5, -3.0], "float32")
+    layer = SampledTokens(seed=0)
+    first = to_numpy(layer(np.tile(logits, (draws // 4, 4, 1)), training=True)).astype(int)
+    counts = np.bincount(first.ravel(), minlength=6)
+    expected = draws * np.exp(log_softmax(logits))
+    # With 5 degrees of freedom, chance goes beyond this once in 10,000 times
+    assert (np.square(counts - expected) / expected).sum() < 25.74
+
+
+def test_training_draws_anew_and_evaluation_again():
+    logits = np.zeros((4, 5, 50), "float32")
+    layer, twin = SampledTokens(seed=1), SampledTokens(seed=1)
+    drawn = [to_numpy(layer(logits, training=True)) for _ in range(2)]
+    assert (drawn[0] != drawn[1]).any()
+    np.testing.assert_array_equal(to_numpy(twin(logits, training=True)), drawn[0])
+    np.testing.assert_array_equal(to_numpy(layer(logits)), to_numpy(twin(logits)))
+
+
+def changes_by_a_step(discriminator_weight):
+    """What a step of gradient descent does to the three parts of the model."""
+    model = detector(discriminator_weight=discriminator_weight)
+    model.compile(keras.optimizers.SGD(0.1))
+    shared = [model.discriminator.token_embedding, model.discriminator.embeddings]
+    heads = [model.get_layer(name) for name in ("masked_lm_transform", "masked_lm_bias")]
+    owners = {
+        "shared": shared,
+        "generator": [model.generator.embedding_projection, *model.generator.blocks, *heads],
+        "discriminator": [*model.discriminator.blocks, model.head],
+    }
+    variables = {
+        owner: [variable for layer in layers for variable in layer.trainable_variables]
+        for owner, layers in owners.items()
+    }
+    assert sum(map(len, variables.values())) == len(model.trainable_variables)
+    before = {owner: [v.numpy().copy() for v in parts] for owner, parts in variables.items()}
+    model.fit(inputs(), IDS, sample_weight=WEIGHTS, batch_size=4, verbose=0)
+    return {
+        owner: [v.numpy() - old for v, old in zip(parts, before[owner], strict=True)]
+        for owner, parts in variables.items()
+    }
+
+
+def test_the_discriminators_loss_reaches_what_is_shared_and_nothing_else_of_the_generator():
+    alone, both = changes_by_a_step(0.0), changes_by_a_step(50.0)
+    for one, other in zip(alone["generator"], both["generator"], strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-6)
+        assert (one != 0).any()
+    for owner in ("shared", "discriminator"):
+        for one, other in zip(alone[owner], both[owner], strict=True):
+            assert abs(other - one).max() > 1e-5
+
+
+def test_the_embeddings_are_one():
+    model = detector()
+    assert model.generator.token_embedding is model.discriminator.token_embedding
+    assert model.generator.embeddings is model.discriminator.embeddings
+    assert model.generator.embedding_projection is not None
+    ids = [id(variable) for variable in model.trainable_variables]
+    assert len(ids) == len(set(ids))
+    assert model.count_params() == sum(variable.numpy().size for variable in model.weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "generator"),
+    [
+        ("electra_small_discriminator", 1.0, "electra_small_generator"),
+        ("electra_base_discriminator", 1 / 3, "electra_base_generator"),
+        ("electra_large_discriminator", 0.25, "electra_large_generator"),
+    ],
+)
+def test_released_generators(name, size, generator):
+    config = generator_config(BertConfig.from_name(name), size)
+    assert config == BertConfig.from_name(generator)
+
+
+def test_keras_file_round_trip(tmp_path):
+    model, x = detector(), inputs()
+    model.compile()
+    model.fit(x, IDS, sample_weight=WEIGHTS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    assert loaded.generator.token_embedding is loaded.discriminator.token_embedding
+    for name, value in outputs_of(model, x).items():
+        np.testing.assert_array_equal(outputs_of(loaded, x)[name], value)
+    model.reset_metrics()
+    expected = model.test_on_batch(x, IDS, WEIGHTS)
+    np.testing.assert_allclose(loaded.test_on_batch(x, IDS, WEIGHTS), expected, rtol=1e-5)
+    assert loaded.optimizer.iterations == 1
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision(policy):
+    keras.utils.set_random_seed(0)
+    model = ReplacedTokenDetector(Backbone(CONFIG, dtype=policy), generator_size=0.5)
+    model.compile(keras.optimizers.Adam(1e-3))
+    start = model.discriminator.blocks[1].get_weights()[0]
+    history = model.fit(inputs(), IDS, sample_weight=WEIGHTS, epochs=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert (model.discriminator.blocks[1].get_weights()[0] != start).any()
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="causal=False"):
+        ReplacedTokenDetector(Backbone(CONFIG.replace(causal=True)))
+    with pytest.raises(ConfigError, match=r"generator_size is 1\.5"):
+        detector(generator_size=1.5)
+    with pytest.raises(ConfigError, match="3 wide with 2 heads"):
+        detector(CONFIG.replace(num_heads=8), generator_size=0.2)
+    with pytest.raises(ValueError, match="same vocabulary_size"):
+        detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
+    with pytest.raises(ValueError, match="loss cannot be chosen"):
+        detector().compile(loss="mse")
+    with pytest.raises(ValueError, match="`detect` takes text"):
+        detector().predict(["a text"])

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning from text which tokens were replaced, answers, and checkpoints."""
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning, save_hugging_face  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.tasks import ReplacedTokenDetector  # noqa: E402
+from keras_bert.text import WordPieceTokenizer  # noqa: E402
+from tests.models.small_backbone import to_numpy  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
+TOKENIZER = WordPieceTokenizer(TOKENS).get_config()
+CONFIG = BertConfig.from_name("electra_small_discriminator").replace(
+    vocabulary_size=len(TOKENS),
+    num_layers=2,
+    num_heads=2,
+    hidden_dim=16,
+    intermediate_dim=32,
+    embedding_dim=12,
+    max_sequence_length=16,
+    initializer_range=0.2,
+)
+TEXTS = ["the cat sat on the mat.", "é cat sat."] * 32
+
+
+def detector(**arguments) -> ReplacedTokenDetector:
+    keras.utils.set_random_seed(0)
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    return ReplacedTokenDetector(
+        Backbone(CONFIG), preprocessor, **{"generator_size": 0.5, **arguments}
+    )
+
+
+def same_weights(one, other) -> None:
+    for weight, expected in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(weight), to_numpy(expected))
+
+
+def test_learns_from_text():
+    model = detector(masking={"mask_selection_rate": 0.3})
+    model.compile(keras.optimizers.AdamW(3e-3))
+    before = model.evaluate(TEXTS, return_dict=True, verbose=0)
+    history = model.fit(TEXTS * 12, validation_data=(TEXTS, None), epochs=2, verbose=0).history
+    assert history["val_masked_lm_loss"][-1] < 0.8 * before["masked_lm_loss"]
+    assert history["replaced_token_loss"][-1] < 0.9 * history["replaced_token_loss"][0]
+    assert history["val_discriminator_accuracy"][-1] > 0.7
+
+
+def test_answers_with_the_characters_of_each_token():
+    model = detector()
+    texts = ["The  cat É.", "mat"]
+    first, second = model.detect(texts, threshold=0, batch_size=2)
+    assert [(t["token"], texts[0][t["start"] : t["end"]]) for t in first] == [
+        ("the", "The"), ("cat", "cat"), ("[UNK]", "É"), (".", ".")
+    ]  # fmt: skip
+    assert [t["token"] for t in second] == ["mat"]
+    ids = np.array([[2, 5, 6, 1, 10, 3]])
+    logits = to_numpy(model.head(model.discriminator(ids)["sequence_output"]))[0, 1:-1]
+    np.testing.assert_allclose([t["score"] for t in first], 1 / (1 + np.exp(-logits)), rtol=1e-4)
+    likely = sorted(t["score"] for t in first)[2]
+    assert len(model.detect(texts[0], threshold=likely)) == 2
+    assert len(model.detect("the " * 20, threshold=0)) == 10
+
+
+def test_presets_keep_both(tmp_path):
+    model = detector(discriminator_weight=20.0)
+    model.save_to_preset(tmp_path / "preset")
+    loaded = ReplacedTokenDetector.from_preset(tmp_path / "preset")
+    assert loaded.discriminator_weight == 20.0
+    assert loaded.generator.config == model.generator.config
+    assert loaded.detect(TEXTS[0], 0) == model.detect(TEXTS[0], 0)
+    same_weights(loaded, model)
+    with pytest.warns(CheckpointWarning):  # of the heads
+        classifier = TextClassifier.from_preset(tmp_path / "preset", num_classes=2)
+    same_weights(classifier.backbone, model.discriminator)
+    generator = MaskedLM.from_preset(tmp_path / "preset" / "generator")
+    same_weights(generator.backbone, model.generator)
+
+
+def test_hugging_face_folders(tmp_path):
+    model = detector()
+    save_hugging_face(
+        model.discriminator,
+        tmp_path / "discriminator",
+        heads=model.heads,
+        tokenizer={"vocabulary": TOKENS},
+    )
+    save_hugging_face(
+        model.generator,
+        tmp_path / "generator",
+        heads=model.generator_heads,
+        tokenizer={"vocabulary": TOKENS},
+    )
+    loaded = ReplacedTokenDetector.from_preset(
+        tmp_path / "discriminator", generator_preset=tmp_path / "generator"
+    )
+    same_weights(loaded, model)
+    with pytest.warns(CheckpointWarning, match="has no generator; it is freshly initialised"):
+        fresh = ReplacedTokenDetector.from_preset(tmp_path / "discriminator", generator_size=0.5)
+    same_weights(fresh.discriminator, model.discriminator)
+
+
+def test_transformers_reads_them(tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = detector()
+    save_hugging_face(
+        model.discriminator, tmp_path, heads=model.heads, tokenizer={"vocabulary": TOKENS}
+    )
+    reference = transformers.ElectraForPreTraining.from_pretrained(tmp_path).eval()
+    ids = np.array([[2, 5, 6, 7, 10, 3]])
+    with torch.no_grad():
+        expected = reference(torch.tensor(ids)).logits.numpy()
+    received = to_numpy(model.head(model.discriminator(ids)["sequence_output"]))
+    np.testing.assert_allclose(received, expected, atol=1e-5)
