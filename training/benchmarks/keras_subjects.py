@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from training.benchmarks.peers import keras_hub_backbone, keras_hub_class
 from training.benchmarks.workload import Workload
 
 LEARNING_RATE = 2e-5
@@ -42,34 +43,23 @@ def keras_bert_work(workload: Workload) -> Callable[[int], float]:
 
 def keras_hub_work(workload: Workload) -> Callable[[int], float]:
     """KerasHub's version of the same."""
-    import keras_hub
-
     _set_up(workload)
     config = workload.architecture
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=config.vocabulary_size,
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        hidden_dim=config.hidden_dim,
-        intermediate_dim=config.intermediate_dim,
-        dropout=config.dropout,
-        max_sequence_length=config.max_sequence_length,
-        num_segments=config.num_segments,
-    )
-    inputs = {
-        "token_ids": workload.token_ids(),
-        "segment_ids": np.zeros_like(workload.token_ids()),
-        "padding_mask": workload.padding_mask(),
-    }
+    backbone = keras_hub_backbone(config)
+    inputs = {"token_ids": workload.token_ids(), "padding_mask": workload.padding_mask()}
+    if "segment_ids" in backbone.input:
+        inputs["segment_ids"] = np.zeros_like(workload.token_ids())
     if workload.what == "forward":
         return _forward(backbone, inputs)
     optimizer = keras.optimizers.AdamW(
         LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
     )
     if workload.what == "classify":
-        model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
+        model = keras_hub_class(config, "TextClassifier")(
+            backbone, num_classes=2, preprocessor=None
+        )
         return _fit(model, optimizer, inputs, workload)
-    model = keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
+    model = keras_hub_class(config, "MaskedLM")(backbone, preprocessor=None)
     inputs["mask_positions"] = workload.mask_positions()
     return _fit(model, optimizer, inputs, workload)
 

@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-import transformers
 
 from training.benchmarks.keras_subjects import LEARNING_RATE, WEIGHT_DECAY
+from training.benchmarks.peers import transformers_class, transformers_config
 from training.benchmarks.workload import Workload
-
-_ACTIVATIONS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 
 def transformers_work(workload: Workload) -> Callable[[int], float]:
@@ -34,21 +32,13 @@ def transformers_work(workload: Workload) -> Callable[[int], float]:
 
 def _model(workload: Workload) -> torch.nn.Module:
     config = workload.architecture
-    hugging_face = transformers.BertConfig(
-        vocab_size=config.vocabulary_size,
-        hidden_size=config.hidden_dim,
-        num_hidden_layers=config.num_layers,
-        num_attention_heads=config.num_heads,
-        intermediate_size=config.intermediate_dim,
-        hidden_act=_ACTIVATIONS.get(config.activation, config.activation),
-        max_position_embeddings=config.max_sequence_length,
-    )
-    model_class = {
-        "forward": transformers.BertModel,
-        "classify": transformers.BertForSequenceClassification,
-        "pretrain": transformers.BertForMaskedLM,
+    ending = {
+        "forward": "Model",
+        "classify": "ForSequenceClassification",
+        "pretrain": "ForMaskedLM",
     }[workload.what]
-    return model_class(hugging_face)
+    model: torch.nn.Module = transformers_class(config, ending)(transformers_config(config))
+    return model
 
 
 def _autocast(workload: Workload, device: str) -> AbstractContextManager[Any]:

@@ -64,8 +64,10 @@ class Workload:
     def token_ids(self) -> np.ndarray:
         """One batch of ids, int32 `(batch, length)`."""
         shape = (self.batch_size, self.sequence_length)
-        ids = self._random().integers(1, self.architecture.vocabulary_size, shape)
-        return (ids * self.padding_mask()).astype("int32")
+        config = self.architecture
+        # Padding's own id is nowhere else: some families count positions by it.
+        ids = self._random().integers(config.pad_token_id + 1, config.vocabulary_size, shape)
+        return np.where(self.padding_mask(), ids, config.pad_token_id).astype("int32")
 
     def padding_mask(self) -> np.ndarray:
         """Which tokens are no padding, int32 `(batch, length)`.

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The peers of a benchmark have as many weights as what they are measured beside."""
+
+import pytest
+
+from keras_bert import Backbone, BertConfig
+from keras_bert.named_sizes import SIZES
+from training.benchmarks import peers
+
+pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
+
+NAMES = {
+    "bert": "bert_base_uncased",
+    "roberta": "roberta_base",
+    "albert": "albert_base_v2",
+    "distilbert": "distilbert_base_uncased",
+    "electra": "electra_small_discriminator",
+}
+SMALL = {"vocabulary_size": 60, "num_layers": 2, "num_heads": 2, "hidden_dim": 16}
+
+
+def small(family: str) -> BertConfig:
+    return BertConfig(**{**SIZES[NAMES[family]], **SMALL, "intermediate_dim": 32})
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_transformers_has_as_many_weights(family):
+    config = small(family)
+    assert peers.family_of(config).model_type == family
+    model = peers.transformers_class(config, "Model")(peers.transformers_config(config))
+    assert model.num_parameters() == Backbone(config).count_params()
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_keras_hub_has_as_many_but_for_what_it_leaves_out(family):
+    config = small(family)
+    width = config.hidden_dim
+    pooler = width * width + width
+    # Its RoBERTa has no pooler, no segment and no positions for padding; its ELECTRA has a pooler.
+    difference = {"roberta": -pooler - 3 * width, "electra": pooler}.get(family, 0)
+    theirs = peers.keras_hub_backbone(config).count_params()
+    assert theirs == Backbone(config).count_params() + difference
+
+
+def test_an_architecture_of_no_family_has_no_peers():
+    with pytest.raises(ValueError, match="No family that has peers"):
+        peers.family_of(small("bert").replace(layer_sharing="attention"))
+
+
+def test_a_class_that_keras_hub_does_not_have_is_named():
+    with pytest.raises(ValueError, match="KerasHub has no ElectraMaskedLM"):
+        peers.keras_hub_class(small("electra"), "MaskedLM")

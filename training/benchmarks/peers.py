@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same architecture in KerasHub and in `transformers`, for every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_bert.checkpoints.bert_json import config_to_json, misfits
+from keras_bert.checkpoints.hugging_face_families import FAMILIES, Family
+from keras_bert.checkpoints.keras_hub_families import FAMILIES as HUB_FAMILIES
+from keras_bert.config import BertConfig
+
+# Of the words that `transformers` has for the tanh form, the one with a kernel of its own
+_WORDS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
+
+
+def family_of(config: BertConfig) -> Family:
+    """The family whose architecture it is.
+
+    Raises:
+        ValueError: If it is none's.
+    """
+    for family in FAMILIES.values():
+        if not misfits(config, family.json):
+            return family
+    raise ValueError(f"No family that has peers has this architecture: {config}.")
+
+
+def transformers_config(config: BertConfig) -> Any:
+    """The config of the `transformers` library's model."""
+    import transformers
+
+    family = family_of(config)
+    fields = config_to_json(config, _WORDS, family.json)
+    return getattr(transformers, f"{family.class_prefix}Config")(**fields)
+
+
+def transformers_class(config: BertConfig, ending: str) -> Any:
+    """A class of the `transformers` library for the architecture, such as its `ForMaskedLM`."""
+    import transformers
+
+    return getattr(transformers, family_of(config).class_prefix + ending)
+
+
+def keras_hub_backbone(config: BertConfig) -> Any:
+    """KerasHub's encoder of the architecture, with fresh weights."""
+    import keras_hub
+
+    family = HUB_FAMILIES[f"{family_of(config).class_prefix}Backbone"]
+    arguments = {theirs: getattr(config, ours) for ours, theirs in family.fields.items()}
+    if "embedding_dim" in arguments:
+        arguments["embedding_dim"] = config.embedding_width
+    return getattr(keras_hub.models, family.backbone_class)(**arguments)
+
+
+def keras_hub_class(config: BertConfig, ending: str) -> Any:
+    """A class of KerasHub for the architecture, such as its `MaskedLM`.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    import keras_hub
+
+    name = family_of(config).class_prefix + ending
+    if not hasattr(keras_hub.models, name):
+        raise ValueError(f"KerasHub has no {name}; leave it out of the subjects.")
+    return getattr(keras_hub.models, name)
