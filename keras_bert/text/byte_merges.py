@@ -34,6 +34,10 @@ class PieceMerger:
     ) -> None:
         self._size = len(pieces)
         pairs = [left * self._size + right for left, right in merges]
+        # Outside of graphs the loop would be one of Python's.
+        self._merge = tf.function(
+            self._merge_bytes, [tf.TensorSpec([None], tf.string)], autograph=False
+        )
         # Constants made while a graph is being built would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)
@@ -78,7 +82,7 @@ class PieceMerger:
         )
         return tf.cast(tf.gather(rows, tf.gather(row, which)), tf.int32)
 
-    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
+    def _merge_bytes(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Ids of merged bytes, ragged int64 `(words, pieces)`."""
         lengths = tf.strings.length(words)
         num_words = tf.size(words)

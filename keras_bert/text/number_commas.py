@@ -32,11 +32,12 @@ class NumberCommas:
         unknown_id: int,
     ) -> None:
         ids = {piece: index for index, piece in enumerate(vocabulary)}
-        split = {
-            index: _parts(piece, vocabulary, processor)
-            for index, piece in enumerate(vocabulary)
-            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
-        }
+        with tf.init_scope(), tf.device("CPU:0"):
+            split = {
+                index: _parts(piece, vocabulary, processor)
+                for index, piece in enumerate(vocabulary)
+                if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+            }
         parts = [split.get(index, [piece]) for index, piece in enumerate(vocabulary)]
         flat = [part for row in parts for part in row]
         lengths = [len(row) for row in parts]

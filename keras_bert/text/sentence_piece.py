@@ -36,8 +36,8 @@ class SentencePieceTokenizer(Tokenizer):
     and a comma are taken apart: `1990,` is `1990` and `,`.
 
     Graph operations alone, TF Text's among them: it runs in `tf.data.Dataset.map`, a `tf.function`
-    and a SavedModel, which then contains the model (and has to track `resources`). No special
-    tokens are added around a text; bytes that are no UTF-8 are dropped.
+    and a SavedModel, which then contains the model. No special tokens are added around a text;
+    bytes that are no UTF-8 are dropped.
 
     Args:
         model: A serialized SentencePiece model, or the path of one (`spiece.model`). Its pieces are
@@ -91,10 +91,9 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> None:
         self.model = model if isinstance(model, bytes) else _read(Path(model))
         with tf.init_scope(), tf.device("CPU:0"):
-            self._processor = _processor(self.model)
-            pieces = self._processor.id_to_string(tf.range(self._processor.vocab_size()))
-            vocabulary = [piece.decode("utf-8") for piece in pieces.numpy()]
-            self._tokens = pieces
+            processor = _processor(self.model)
+            self._tokens = processor.id_to_string(tf.range(processor.vocab_size()))
+            vocabulary = [piece.decode("utf-8") for piece in self._tokens.numpy()]
         required = (self.pad_token, self.unk_token, self.cls_token, self.sep_token)
         super().__init__(check_vocabulary(vocabulary, required), special_tokens_in_text)
         self.lowercase = lowercase
@@ -102,9 +101,14 @@ class SentencePieceTokenizer(Tokenizer):
         self.albert_rules = albert_rules
         self._clean = SentenceCleaner(lowercase, keep_accents, collapse=albert_rules)
         self._commas = (
-            NumberCommas(self.vocabulary, self._processor, self.unk_token_id)
-            if albert_rules
-            else None
+            NumberCommas(self.vocabulary, processor, self.unk_token_id) if albert_rules else None
+        )
+        # TF Text's tokenizer, made inside the graph that it is for: one made outside would be lost
+        # with TensorFlow's cache of operations, which setting a seed empties.
+        self._search = tf.function(
+            lambda texts: _processor(self.model).tokenize_with_offsets(texts),
+            [tf.TensorSpec([None], tf.string)],
+            autograph=False,
         )
         present = {self.vocabulary[index]: index for index in self.special_token_ids}
         self._typed = TypedSegments(present, self.mask_token) if special_tokens_in_text else None
@@ -118,11 +122,6 @@ class SentencePieceTokenizer(Tokenizer):
             for index, piece in enumerate(self.vocabulary)
             if index not in special and _continues(piece)
         ]
-
-    @property
-    def resources(self) -> tuple[Any, ...]:
-        """The model, which a SavedModel with this tokenizer has to track."""
-        return (self._processor,)
 
     def token_text(self, token_id: int) -> str:
         """What a piece is in a text."""
@@ -158,7 +157,7 @@ class SentencePieceTokenizer(Tokenizer):
         texts = _valid(texts)
         if self._typed:
             return self._typed(texts, self._pieces).ids
-        ids = self._processor.tokenize(self._clean(texts))
+        ids, _, _ = self._search(self._clean(texts))
         return self._commas.split_ids(ids) if self._commas else ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
@@ -168,7 +167,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Pieces of texts `(texts,)`, valid UTF-8, with places in characters."""
         cleaned = self._clean(texts)
-        pieces = Pieces(*self._processor.tokenize_with_offsets(cleaned))
+        pieces = Pieces(*self._search(cleaned))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
         # From here on counted through all texts
         offset = tf.gather(text_starts, pieces.ids.value_rowids())
@@ -195,13 +194,11 @@ def _read(path: Path) -> bytes:
 
 def _processor(model: bytes) -> tf_text.SentencepieceTokenizer:
     try:
-        processor = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
-        processor.vocab_size()
+        return tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
     except tf.errors.OpError as error:
         raise ValueError(
             f"The model, {len(model)} bytes, is no SentencePiece model: {error.message}"
         ) from error
-    return processor
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:
