@@ -89,13 +89,20 @@ def adam_update(
 
 
 def lamb_update(
-    weight: Any, gradient: Any, momentum: Any, velocity: Any, coefficients: Coefficients
+    weight: Any,
+    gradient: Any,
+    momentum: Any,
+    velocity: Any,
+    coefficients: Coefficients,
+    parts: int = 1,
 ) -> tuple[Any, Any, Any]:
     """`adam_update`, its step stretched to the length of the weight.
 
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
-    with 1 for the ratio where either norm is 0. Arguments and results as for `adam_update`.
+    with 1 for the ratio where either norm is 0. Arguments and results as for `adam_update`, and
+    `parts`: into how many of equal width the weight's last axis falls, each of which has norms of
+    its own.
 
     Reference:
         [LAMB](https://arxiv.org/abs/1904.00962), algorithm 2 with the identity for φ.
@@ -103,12 +110,23 @@ def lamb_update(
     weight, direction, momentum, velocity = _direction(
         weight, gradient, momentum, velocity, coefficients
     )
-    weight_norm = ops.sqrt(ops.sum(ops.square(weight)))
-    norm = ops.sqrt(ops.sum(ops.square(direction)))
+    # (…, parts · width) -> (rows, parts, width)
+    shape = weight.shape
+    apart = (-1, parts, math.prod(shape[-1:]) // parts)
+    weight, direction = ops.reshape(weight, apart), ops.reshape(direction, apart)
+    weight_norm, norm = _norms(weight), _norms(direction)
     both = ops.logical_and(weight_norm > 0, norm > 0)
     ratio = ops.where(both, weight_norm / ops.where(both, norm, 1), 1)
     rate = ops.cast(coefficients.rate, weight.dtype) * ops.cast(ratio, weight.dtype)
-    return weight - rate * direction, momentum, velocity
+    return ops.reshape(weight - rate * direction, shape), momentum, velocity
+
+
+def _norms(apart: Any) -> Any:
+    """Of `(rows, parts, width)` the norm of each part, `(1, parts, 1)`."""
+    return ops.sqrt(ops.sum(ops.square(apart), axis=(0, 2), keepdims=True))
+
+
+lamb_update_in_thirds: Rule = functools.partial(lamb_update, parts=3)
 
 
 def _direction(

@@ -112,8 +112,8 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         name = variable.name
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
 
-    def rule_for(self, decayed: bool) -> Rule:
-        """How a variable is updated, by whether weight decay applies to it."""
+    def rule_for(self, path: str, decayed: bool) -> Rule:
+        """How a variable is updated, by its path and whether weight decay applies to it."""
         return optimizer_updates.adam_update
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
@@ -187,7 +187,9 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
                 rate=rates[self._rate_factors[index]], decay=self.weight_decay if decayed else 0.0
             )
             moments = self._momentums[index], self._velocities[index]
-            updates.append(Update(self.rule_for(decayed), variable, gradient, *moments, own))
+            updates.append(
+                Update(self.rule_for(variable.path, decayed), variable, gradient, *moments, own)
+            )
         optimizer_updates.update_variables(updates)
 
     def _gradient_scale(self, gradients: Sequence[Any]) -> Any:

@@ -24,8 +24,9 @@ class LAMB(DecoupledDecayOptimizer):
     ratio: `w ← w - rate · m / (√v + ε)`. Keras' own `Lamb` corrects the moments' bias, decays
     outside the ratio, and applies the ratio to every variable.
 
-    A norm is taken per variable. Where a model keeps the projections to queries, keys and values
-    in one kernel, they share one ratio; in the reference each has its own.
+    A norm is taken per variable, and of the kernel in which this package's encoders keep the
+    projections to queries, keys and values (a layer `query_key_value`) for each of the three, as in
+    the reference, where they are three variables.
 
     Args:
         learning_rate: The rate: a number, or a schedule. With `num_train_steps`, the peak of a
@@ -66,5 +67,10 @@ class LAMB(DecoupledDecayOptimizer):
             learning_rate, num_train_steps, num_warmup_steps, epsilon=epsilon, name=name, **kwargs
         )
 
-    def rule_for(self, decayed: bool) -> optimizer_updates.Rule:
-        return optimizer_updates.lamb_update if decayed else super().rule_for(decayed)
+    def rule_for(self, path: str, decayed: bool) -> optimizer_updates.Rule:
+        if not decayed:
+            return super().rule_for(path, decayed)
+        is_fused = path.endswith("query_key_value/kernel")
+        return (
+            optimizer_updates.lamb_update_in_thirds if is_fused else optimizer_updates.lamb_update
+        )

@@ -150,6 +150,23 @@ def test_lambs_ratio_is_one_for_a_weight_of_zeros():
     np.testing.assert_allclose(ops.convert_to_numpy(weight.value), expected, rtol=1e-6)
 
 
+def test_lamb_takes_queries_keys_and_values_for_three_weights():
+    rng = np.random.default_rng(5)
+    parts = [rng.normal(size=(4, 2)) * size for size in (1.0, 10.0, 0.0)]
+    gradients = [rng.normal(size=(4, 2)) for _ in parts]
+    with keras.name_scope("query_key_value"):
+        fused = keras.Variable(np.concatenate(parts, axis=1).astype("float32"), name="kernel")
+    alone = [keras.Variable(part.astype("float32"), name="kernel") for part in parts]
+    LAMB(0.1, global_clipnorm=None).apply(
+        [ops.convert_to_tensor(np.concatenate(gradients, 1).astype("float32"))], [fused]
+    )
+    LAMB(0.1, global_clipnorm=None).apply(
+        [ops.convert_to_tensor(g.astype("float32")) for g in gradients], alone
+    )
+    expected = np.concatenate([ops.convert_to_numpy(v.value) for v in alone], axis=1)
+    np.testing.assert_allclose(ops.convert_to_numpy(fused.value), expected, rtol=1e-6)
+
+
 def test_lambs_ratio_is_one_for_a_step_of_zeros():
     weight = keras.Variable(np.ones((2, 2), "float32"), name="kernel")
     LAMB(0.1, weight_decay=0.0).apply([ops.zeros((2, 2))], [weight])
