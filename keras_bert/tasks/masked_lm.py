@@ -275,7 +275,9 @@ class MaskedLM(MaskedTextTask):
                     {
                         "token": vocabulary[index],
                         "score": float(scores[index]),
-                        "text": _put(text, place, tokenizer.token_text(index)),
+                        "text": _put(
+                            text, place, tokenizer.token_text(index), tokenizer.mask_takes_space
+                        ),
                     }
                     for index in best
                 ]
@@ -310,9 +312,13 @@ class MaskedLM(MaskedTextTask):
         return features, [(int(starts[mask]), int(ends[mask])) for mask in masks]
 
 
-def _put(text: str, place: tuple[int, int], token: str) -> str:
-    """The text with a token in a place; no text begins with the space before its first word."""
-    return text[: place[0]] + (token if place[0] else token.removeprefix(" ")) + text[place[1] :]
+def _put(text: str, place: tuple[int, int], token: str, takes_space: bool) -> str:
+    """The text with a token in a place, and in that of the space before it where it brings its own.
+
+    No text begins with the space before its first word.
+    """
+    before = text[: place[0]].rstrip() if takes_space else text[: place[0]]
+    return before + (token if before else token.removeprefix(" ")) + text[place[1] :]
 
 
 def _has_labels(x: Any) -> bool:

@@ -78,6 +78,7 @@ class BytePairTokenizer(Tokenizer):
     cls_token, sep_token = "<s>", "</s>"
     pair_separators = 2
     num_segments = 1
+    mask_takes_space = True
     masks_with_special_tokens = False
 
     def __init__(

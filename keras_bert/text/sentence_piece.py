@@ -79,6 +79,7 @@ class SentencePieceTokenizer(Tokenizer):
     kind = "sentence_piece"
     pad_token, unk_token, mask_token = "<pad>", "<unk>", "[MASK]"
     cls_token, sep_token = "[CLS]", "[SEP]"
+    mask_takes_space = True
     masks_with_special_tokens = False
 
     def __init__(

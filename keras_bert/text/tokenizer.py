@@ -39,6 +39,9 @@ class Tokenizer(abc.ABC):
     num_segments: ClassVar[int] = 2
     """How many segment ids the family's encoders tell apart; with 1, all of them are 0."""
 
+    mask_takes_space: ClassVar[bool] = False
+    """Whether the white space before a typed mask is a part of it."""
+
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the family's masking draws special tokens too where it draws any token."""
 

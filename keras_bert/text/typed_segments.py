@@ -53,7 +53,9 @@ class TypedSegments:
         of_text = tf.gather(before, tf.gather(segments.row_starts(), segments.value_rowids()))
         begin = before[:-1] - of_text
         ids = with_tokens(pieces.ids, tf.gather(self._ids, tf.maximum(which, 0)))
-        starts = with_tokens(pieces.starts, tf.zeros_like(lengths))
+        without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
+        spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
+        starts = with_tokens(pieces.starts, spaces)
         ends = with_tokens(pieces.ends, lengths)
         moved = tf.gather(begin, ids.value_rowids())
         return Pieces(

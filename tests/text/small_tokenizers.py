@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small tokenizers of every kind, made of the same text, that several tests share."""
+
+import functools
+import inspect
+import unittest
+
+from keras_bert.text import (
+    BytePairTokenizer,
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    train_byte_pair_vocabulary,
+    train_sentence_piece_model,
+    train_vocabulary,
+)
+
+# What gets words of its own, or letters, in the vocabularies
+OTHER_TEXT = (
+    "Größe «été» naïve 中国 漢字 ガギ Ελλάδα, in 1990, and 2,000; it's, they'll 1990, 1991,"
+)
+
+
+@functools.cache
+def texts():
+    """Some English with names in it: Python's own test library; and a line of other letters."""
+    return [*inspect.getsource(unittest.case).splitlines()[:600], *[OTHER_TEXT] * 4]
+
+
+@functools.cache
+def byte_pair_vocabulary():
+    return train_byte_pair_vocabulary(texts(), 700, progress=False)
+
+
+@functools.cache
+def sentence_piece_model():
+    return train_sentence_piece_model(texts(), 500, character_coverage=1.0, progress=False)
+
+
+@functools.cache
+def wordpiece_vocabulary():
+    return train_vocabulary(texts(), 700, progress=False)
+
+
+MAKERS = {
+    "wordpiece": lambda **options: WordPieceTokenizer(wordpiece_vocabulary(), **options),
+    "byte_pair": lambda **options: BytePairTokenizer(*byte_pair_vocabulary(), **options),
+    "sentence_piece": lambda **options: SentencePieceTokenizer(sentence_piece_model(), **options),
+}
+
+
+def make(kind, **options):
+    """A tokenizer of a kind."""
+    return MAKERS[kind](**options)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind of tokenizer does alike."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+pytest.importorskip("sentencepiece")
+
+from keras_bert.text import tokenizer_from_config  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+TEXTS = ["The test fails.", "", "  it's  the\tcase ", "Größe «été» 中国", "self.assertEqual(a, b)"]
+
+
+@pytest.fixture(scope="module", params=small_tokenizers.MAKERS)
+def tokenizer(request):
+    return small_tokenizers.make(request.param)
+
+
+def test_shapes(tokenizer):
+    ids = tokenizer(TEXTS)
+    assert isinstance(ids, tf.RaggedTensor)
+    assert ids.dtype == tf.int32
+    rows = ids.to_list()
+    assert rows[0]
+    assert rows[1] == []
+    assert tokenizer(TEXTS[0]).numpy().tolist() == rows[0]
+    assert tokenizer(np.array(TEXTS)).to_list() == rows
+    assert tokenizer([TEXTS[:2], TEXTS[2:4]]).to_list() == [rows[:2], rows[2:4]]
+    assert tokenizer([]).to_list() == []
+    assert [part.to_list() for part in tokenizer.tokenize_with_offsets([])] == [[], [], []]
+    with pytest.raises((TypeError, ValueError)):
+        tokenizer([1, 2])
+
+
+def test_in_a_data_set_and_in_a_function(tokenizer):
+    rows = tokenizer(TEXTS).to_list()
+    dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
+    assert [ids.numpy().tolist() for ids in dataset.map(tokenizer)] == rows
+    signature = [tf.TensorSpec([None], tf.string)]
+    function = tf.function(tokenizer.tokenize_with_offsets, input_signature=signature)
+    for got, expected in zip(
+        function(tf.constant(TEXTS)), tokenizer.tokenize_with_offsets(TEXTS), strict=True
+    ):
+        assert got.to_list() == expected.to_list()
+    with pytest.raises(ValueError, match="number of dimensions is unknown"):
+        tf.function(tokenizer, input_signature=[tf.TensorSpec(None, tf.string)])(TEXTS)
+
+
+def test_one_made_inside_a_function_works_outside(tokenizer):
+    made = []
+
+    @tf.function
+    def make():
+        made.append(copy.deepcopy(tokenizer))
+        return made[0](TEXTS[0])
+
+    expected = tokenizer(TEXTS[0]).numpy().tolist()
+    assert make().numpy().tolist() == expected
+    assert made[0](TEXTS[0]).numpy().tolist() == expected
+
+
+def test_offsets_go_forward_and_are_of_the_ids(tokenizer):
+    ids, starts, ends = (part.to_list() for part in tokenizer.tokenize_with_offsets(TEXTS))
+    assert ids == tokenizer(TEXTS).to_list()
+    for text, first, last in zip(TEXTS, starts, ends, strict=True):
+        assert first == sorted(first)
+        assert last == sorted(last)
+        assert all(0 <= start <= end <= len(text) for start, end in zip(first, last, strict=True))
+        places = zip(first, last, strict=True)
+        assert not any(text[start:end].startswith(" ") for start, end in places)
+
+
+def test_invalid_bytes_are_dropped(tokenizer):
+    broken = [b"the \xffte\xc3st\xe4\xb8", b"\xff", b"\xe4\xb8\xad\xff"]
+    valid = [text.decode("utf-8", "ignore") for text in broken]
+    assert tokenizer(broken).to_list() == tokenizer(valid).to_list()
+    for got, expected in zip(
+        tokenizer.tokenize_with_offsets(broken),
+        tokenizer.tokenize_with_offsets(valid),
+        strict=True,
+    ):
+        assert got.to_list() == expected.to_list()
+
+
+def test_typed_special_tokens(tokenizer):
+    mask, sep = tokenizer.mask_token, tokenizer.sep_token
+    text = f"the {mask} test{sep}é {mask}"
+    special = {tokenizer.mask_token_id, tokenizer.sep_token_id}
+    assert not special & set(tokenizer(text).numpy().tolist())
+    typed = tokenizer.reading_special_tokens
+    assert typed.reading_special_tokens is typed
+    ids, starts, ends = (part.numpy().tolist() for part in typed.tokenize_with_offsets(text))
+    assert ids == typed(text).numpy().tolist()
+    found = [
+        (typed.id_to_token(token_id), text[start:end].strip())
+        for token_id, start, end in zip(ids, starts, ends, strict=True)
+        if token_id in special
+    ]
+    assert found == [(mask, mask), (sep, sep), (mask, mask)]
+    assert starts == sorted(starts)
+    assert ends == sorted(ends)
+    assert typed([text, "", mask]).to_list() == [ids, [], [typed.mask_token_id]]
+
+
+def test_tokens_and_ids(tokenizer):
+    assert tokenizer.vocabulary_size == len(tokenizer.vocabulary) == len(set(tokenizer.vocabulary))
+    for name in ("pad", "unk", "cls", "sep", "mask"):
+        token = getattr(tokenizer, f"{name}_token")
+        token_id = getattr(tokenizer, f"{name}_token_id")
+        assert tokenizer.id_to_token(token_id) == token
+        assert token_id in tokenizer.special_token_ids
+        assert tokenizer.token_text(token_id) == token
+    with pytest.raises(ValueError, match="'no such' is none of the vocabulary's"):
+        tokenizer.token_to_id("no such")
+    with pytest.raises(ValueError, match=r"Token id -1 is not in \[0, "):
+        tokenizer.id_to_token(-1)
+
+
+def test_special_tokens_continue_no_word(tokenizer):
+    continuations = {tokenizer.vocabulary[index] for index in tokenizer.continuation_token_ids}
+    assert not continuations & set(tokenizer.special_tokens())
+    assert len(continuations) > 50
+
+
+def test_detokenize(tokenizer):
+    text = "the test is skipped"
+    ids = tokenizer(text).numpy().tolist()
+    assert tokenizer.detokenize(ids).numpy().decode() == text
+    row = [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id, tokenizer.pad_token_id]
+    rows = tf.ragged.constant([row, [tokenizer.cls_token_id]], tf.int32)
+    assert [item.decode() for item in tokenizer.detokenize(rows, True).numpy()] == [text, ""]
+    assert tokenizer.cls_token in tokenizer.detokenize(row).numpy().decode()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="99999 is not in"):
+        tokenizer.detokenize([99999])
+    with pytest.raises(ValueError, match=r"shape \(\); expected \(tokens,\)"):
+        tokenizer.detokenize(5)
+
+
+@pytest.mark.parametrize("kind", small_tokenizers.MAKERS)
+def test_config_is_json_and_makes_the_same_tokenizer(kind):
+    tokenizer = small_tokenizers.make(kind, special_tokens_in_text=True)
+    config = json.loads(json.dumps(tokenizer.get_config()))
+    again = tokenizer_from_config(config)
+    assert type(again) is type(tokenizer)
+    assert again.get_config() == tokenizer.get_config()
+    text = [f"The {tokenizer.mask_token} CASE", *TEXTS]
+    for twin in (again, copy.deepcopy(tokenizer)):
+        assert twin(text).to_list() == tokenizer(text).to_list()
+
+
+def test_a_kind_that_there_is_not():
+    with pytest.raises(ValueError, match="'bpe'; expected one of wordpiece, byte_pair, sent"):
+        tokenizer_from_config({"kind": "bpe"})
+
+
+LOAD = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+
+module = tf.saved_model.load(sys.argv[1])
+for part in module.tokenize(tf.constant(sys.argv[2:])):
+    print(part.to_list())
+assert not any(name.startswith("keras_bert") for name in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("kind", ["byte_pair", "sentence_piece"])
+def test_a_saved_model_needs_no_files_and_not_this_package(kind, tmp_path):
+    tokenizer = small_tokenizers.make(kind)
+    module = tf.Module()
+    module.resources = list(tokenizer.resources)
+    module.tokenize = tf.function(
+        tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    tf.saved_model.save(module, tmp_path / "model")
+    finished = subprocess.run(
+        [sys.executable, "-c", LOAD, tmp_path / "model", *TEXTS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    expected = [str(part.to_list()) for part in tokenizer.tokenize_with_offsets(TEXTS)]
+    assert finished.stdout.splitlines() == expected
+    assert not list((tmp_path / "model" / "assets").iterdir())
