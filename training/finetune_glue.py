@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All of GLUE: every task over a grid of rates and seeds, one table, and the files to submit.
 
-    python -m training.finetune_glue --data_dir=glue --preset=hf://google-bert/bert-base-uncased
+    python -m training.finetune_glue --recipe=bert_glue --data_dir=glue
 
 Each task is fine-tuned with every rate, batch size and seed; the dev set decides which of these
 runs answers the test file, as in the paper, whose rates are the defaults. Each run is a program of
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import itertools
 import json
 import os
 import subprocess
@@ -26,50 +25,15 @@ from typing import Any
 
 import keras
 import numpy as np
-from absl import app, flags, logging
+from absl import app, logging
 
 from training import finetuning, scores
-from training.config_flags import define_flags, read_flags
+from training.config_flags import configuration, define_program_flags
+from training.finetune_glue_config import FinetuneGlueConfig
 from training.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # of STS-B
-
-
-@dataclasses.dataclass(frozen=True)
-class FinetuneGlueConfig:
-    """Which tasks, and which settings of each.
-
-    Args:
-        data_dir: the folder of the GLUE download.
-        tasks: the tasks, or all: those of the nine that are in data_dir.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
-            takes the MiniLM of the extra `quickstart`.
-        learning_rates: the rates to try.
-        batch_sizes: the batch sizes to try.
-        num_seeds: runs with each setting: large models fail to train with some.
-        epochs: passes over the training data.
-        sequence_length: the longest row in tokens.
-        train_rows: trains on so many rows of each task; 0 for all.
-        precision: as for training.finetune.
-        output_dir: where everything goes.
-    """
-
-    data_dir: str = "glue"
-    tasks: tuple[str, ...] = ("all",)
-    preset: str = ""
-    learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
-    batch_sizes: tuple[str, ...] = ("32",)
-    num_seeds: int = 1
-    epochs: int = 3
-    sequence_length: int = 128
-    train_rows: int = 0
-    precision: str = "auto"
-    output_dir: str = "runs/glue"
-
-    def settings(self) -> list[tuple[str, str]]:
-        """Every learning rate with every batch size."""
-        return list(itertools.product(self.learning_rates, self.batch_sizes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,9 +58,8 @@ class TaskResult:
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    config = read_flags(FinetuneGlueConfig)
     try:
-        results = finetune_glue(config)
+        results = finetune_glue(configuration(FinetuneGlueConfig))
     except subprocess.CalledProcessError as error:
         sys.exit(f"error: {' '.join(error.cmd[1:])} failed, see above")
     except (OSError, ValueError) as error:
@@ -172,7 +135,10 @@ def _results(
             f"--learning_rate={learning_rate}",
             f"--batch_size={batch_size}",
             f"--num_seeds={config.num_seeds}",
-            f"--epochs={config.epochs}",
+            f"--epochs={config.task_epochs(task.name)}",
+            f"--warmup={config.warmup}",
+            f"--weight_decay={config.weight_decay}",
+            f"--layer_decay={config.layer_decay}",
             f"--sequence_length={config.sequence_length}",
             f"--train_rows={config.train_rows}",
             f"--precision={config.precision}",
@@ -273,5 +239,5 @@ def _write_text(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(FinetuneGlueConfig(), flags.FLAGS)
+    define_program_flags(FinetuneGlueConfig())
     app.run(main)

@@ -13,11 +13,11 @@ from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training.finetune_glue import (  # noqa: E402
-    FinetuneGlueConfig,
     TaskResult,
     finetune_glue,
     format_table,
 )
+from training.finetune_glue_config import FinetuneGlueConfig  # noqa: E402
 from training.glue import find_task  # noqa: E402
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -92,3 +92,12 @@ def test_a_folder_without_tasks(tmp_path):
 def test_all_is_another_program():
     with pytest.raises(ValueError, match=r"python -m training\.finetune_glue"):
         find_task("all")
+
+
+def test_a_task_may_have_epochs_of_its_own():
+    config = FinetuneGlueConfig(epochs=3, epochs_of=("rte=10",))
+    assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == (10, 3)
+    with pytest.raises(ValueError, match=r"epochs_of has 'rte=0', expected a task and a number"):
+        FinetuneGlueConfig(epochs_of=("rte=0",))
+    with pytest.raises(ValueError, match="'squad'"):
+        FinetuneGlueConfig(epochs_of=("squad=2",))

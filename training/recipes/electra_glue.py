@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GLUE with ELECTRA-base, as in the paper (appendix B): rates that fall by layer, no weight decay.
+
+    python -m training.finetune_glue --recipe=electra_glue --data_dir=DIR
+
+Meant for a GPU; not run here. For the small one add
+`--preset=hf://google/electra-small-discriminator --learning_rates=3e-4`, for the large one
+`--preset=hf://google/electra-large-discriminator --learning_rates=5e-5 --layer_decay=0.9`.
+"""
+
+from training.finetune_glue_config import FinetuneGlueConfig
+
+CONFIG = FinetuneGlueConfig(
+    preset="hf://google/electra-base-discriminator",
+    learning_rates=("1e-4",),
+    epochs_of=("rte=10", "stsb=10"),
+    weight_decay=0.0,
+    layer_decay=0.8,
+    output_dir="runs/electra_glue",
+)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GLUE with RoBERTa-base, over the grid of the paper (its appendix on fine-tuning).
+
+    python -m training.finetune_glue --recipe=roberta_glue --data_dir=DIR
+
+Meant for a GPU; not run here.
+"""
+
+from training.finetune_glue_config import FinetuneGlueConfig
+
+CONFIG = FinetuneGlueConfig(
+    preset="hf://FacebookAI/roberta-base",
+    learning_rates=("1e-5", "2e-5", "3e-5"),
+    batch_sizes=("16", "32"),
+    epochs=10,
+    warmup=0.06,
+    weight_decay=0.1,
+    output_dir="runs/roberta_glue",
+)
