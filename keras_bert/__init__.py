@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from keras_bert import losses, metrics, optimizers
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
+    from keras_bert.tasks.distiller import Distiller
     from keras_bert.tasks.loading import load_model
     from keras_bert.tasks.masked_lm import MaskedLM
     from keras_bert.tasks.multiple_choice import MultipleChoice
@@ -29,6 +30,7 @@ _HOMES = {
     "Backbone": "keras_bert.models.backbone",
     "BertConfig": "keras_bert.config",
     "ConfigError": "keras_bert.config",
+    "Distiller": "keras_bert.tasks.distiller",
     "MaskedLM": "keras_bert.tasks.masked_lm",
     "MultipleChoice": "keras_bert.tasks.multiple_choice",
     "Pretrainer": "keras_bert.tasks.pretrainer",
@@ -49,6 +51,7 @@ __all__ = [
     "Backbone",
     "BertConfig",
     "ConfigError",
+    "Distiller",
     "MaskedLM",
     "MultipleChoice",
     "Pretrainer",

@@ -87,3 +87,92 @@ def partner_scores(y_true: Any, y_pred: Any) -> Any:
 def _diagonal_cross_entropy(scores: Any) -> Any:
     """`(pairs,)` of scores `(pairs, pairs)` whose diagonal holds the right ones."""
     return ops.logsumexp(scores, axis=1) - ops.diagonal(scores)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SoftTargetDivergence(keras.losses.Loss):
+    """How far a student's softened distribution is from its teacher's: `T^2 KL(teacher, student)`.
+
+    Args:
+        temperature: What both logits are divided by first (T). The factor `T^2` keeps the size of
+            the gradients, whatever the temperature.
+        reduction, name, dtype: As in Keras.
+
+    Call arguments:
+        y_true: The teacher's logits `(..., classes)`.
+        y_pred: The student's, of the same shape.
+
+    Returns:
+        Before the reduction, `(...)`.
+
+    Example:
+
+    >>> loss = keras_bert.losses.SoftTargetDivergence(temperature=2.0)
+    >>> round(float(loss(np.array([[2.0, 0.0]]), np.array([[0.0, 2.0]]))), 4)
+    1.8485
+
+    Reference:
+        [Distilling the Knowledge in a Neural Network](https://arxiv.org/abs/1503.02531),
+        section 2; [DistilBERT](https://arxiv.org/abs/1910.01108), section 2.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 2.0,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "soft_target_divergence",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if temperature <= 0:
+            raise ValueError(f"temperature is {temperature}; it must be above 0.")
+        self.temperature = temperature
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return soft_target_divergence(y_true, y_pred, self.temperature)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "temperature": self.temperature}
+
+
+def soft_target_divergence(teacher: Any, student: Any, temperature: float) -> Any:
+    """`SoftTargetDivergence` without a reduction: `(...)` of logits `(..., classes)`."""
+    teacher = ops.log_softmax(ops.cast(teacher, "float32") / temperature, axis=-1)
+    student = ops.log_softmax(ops.cast(student, "float32") / temperature, axis=-1)
+    return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class CosineDistance(keras.losses.Loss):
+    """One minus the cosine of two vectors.
+
+    Args:
+        reduction, name, dtype: As in Keras.
+
+    Call arguments:
+        y_true: Vectors `(..., dim)`.
+        y_pred: Vectors of the same shape.
+
+    Returns:
+        Before the reduction, `(...)`.
+
+    Reference:
+        [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, L_cos.
+    """
+
+    def __init__(
+        self,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "cosine_distance",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return cosine_distance(y_true, y_pred)
+
+
+def cosine_distance(x: Any, y: Any) -> Any:
+    """`CosineDistance` without a reduction: `(...)` of vectors `(..., dim)`."""
+    x, y = (ops.normalize(ops.cast(part, "float32"), axis=-1) for part in (x, y))
+    return 1 - ops.sum(x * y, axis=-1)

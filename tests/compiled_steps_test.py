@@ -8,6 +8,8 @@ import pytest
 from keras_bert import (
     Backbone,
     BertConfig,
+    Distiller,
+    MaskedLM,
     MultipleChoice,
     Pretrainer,
     QuestionAnswerer,
@@ -81,7 +83,7 @@ class PretrainingBuckets(Buckets):
         )
 
 
-class DetectorBuckets(PretrainingBuckets):
+class SlotBuckets(PretrainingBuckets):
     """The same without pairs, as for a masked LM."""
 
     def __getitem__(self, index: int):
@@ -151,6 +153,10 @@ class TracedDetector(Traced, ReplacedTokenDetector):
     pass
 
 
+class TracedDistiller(Traced, Distiller):
+    pass
+
+
 class TracedAnswerer(Traced, QuestionAnswerer):
     pass
 
@@ -171,6 +177,7 @@ TASKS = [
     TracedClassifier,
     TracedPretrainer,
     TracedDetector,
+    TracedDistiller,
     TracedAnswerer,
     TracedTagger,
     TracedChooser,
@@ -183,7 +190,9 @@ def make_model(task):
     if task is TracedClassifier:
         return TracedClassifier(Backbone(CONFIG), num_classes=2), Buckets
     if task is TracedDetector:
-        return TracedDetector(Backbone(CONFIG), generator_size=0.5), DetectorBuckets
+        return TracedDetector(Backbone(CONFIG), generator_size=0.5), SlotBuckets
+    if task is TracedDistiller:
+        return TracedDistiller(MaskedLM(Backbone(CONFIG)), MaskedLM(Backbone(CONFIG))), SlotBuckets
     if task is TracedAnswerer:
         return TracedAnswerer(Backbone(CONFIG)), QuestionBuckets
     if task is TracedTagger:

@@ -8,6 +8,7 @@ from keras_bert.layers.embeddings import (
     TokenEmbedding,
 )
 from keras_bert.layers.encoder import BiasActivation, BiasResidualNorm, TransformerBlock
+from keras_bert.layers.frozen import FrozenModel
 from keras_bert.layers.heads import (
     ClassificationHead,
     MaskedLMTransform,
@@ -23,6 +24,7 @@ __all__ = [
     "ClassificationHead",
     "CountedPositions",
     "EmbeddingPostprocessor",
+    "FrozenModel",
     "MaskedLMTransform",
     "PlacedTokens",
     "Pooler",

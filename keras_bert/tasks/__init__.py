@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users hold: a model with its preprocessor, losses, metrics and answers."""
 
+from keras_bert.tasks.distiller import Distiller
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.pretrainer import Pretrainer
@@ -11,6 +12,7 @@ from keras_bert.tasks.text_embedder import TextEmbedder
 from keras_bert.tasks.token_classifier import TokenClassifier
 
 __all__ = [
+    "Distiller",
     "MaskedLM",
     "MultipleChoice",
     "Pretrainer",

@@ -10,6 +10,7 @@ import keras
 
 # Keras finds the classes that were imported, and no others.
 from keras_bert.tasks import (  # noqa: F401
+    distiller,
     masked_lm,
     multiple_choice,
     pretrainer,

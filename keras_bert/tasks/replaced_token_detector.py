@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,8 +16,8 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.masked_lm import MaskedTextTask, masked_token_loss
+from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import preprocessor_config
 from keras_bert.tasks.task import DEFAULT_BATCH_SIZE
 from keras_bert.tasks.text_arguments import is_text
@@ -38,7 +37,7 @@ _METRICS = (
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class ReplacedTokenDetector(MaskedTextTask):
+class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
     """ELECTRA: an encoder that tells which tokens of a text were replaced.
 
     A second, smaller encoder, the generator, is trained at the same time to predict masked tokens.
@@ -163,7 +162,7 @@ class ReplacedTokenDetector(MaskedTextTask):
         self._replaced_token_loss = keras.losses.BinaryCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
-        self._means = {name: keras.metrics.Mean(name=name) for name in _METRICS}
+        self._report(_METRICS)
 
     @property
     def discriminator(self) -> Backbone:
@@ -262,25 +261,6 @@ class ReplacedTokenDetector(MaskedTextTask):
         self._save_encoder(self.backbone, self.heads, folder, discriminator_weight=weight)
         self._save_encoder(self.generator, self.generator_heads, Path(folder) / GENERATOR_FOLDER)
 
-    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
-        """`keras.Model.compile` with defaults. The losses and metrics are the objective's own.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(1e-4)`.
-            **kwargs: As in Keras.
-
-        Raises:
-            ValueError: If a loss or metrics are given.
-        """
-        own = ("loss", "loss_weights", "metrics", "weighted_metrics")
-        given = [name for name in own if kwargs.get(name) is not None]
-        if given:
-            raise ValueError(
-                f"{', '.join(given)} cannot be chosen: the losses and metrics of a replaced-token "
-                "detector are its own. The weight between its losses is `discriminator_weight`."
-            )
-        super().compile(optimizer=AdamW(1e-4) if optimizer is None else optimizer, **kwargs)
-
     def compute_loss(
         self,
         x: Any = None,
@@ -294,20 +274,20 @@ class ReplacedTokenDetector(MaskedTextTask):
         The one is over the masked tokens, the other over all tokens that are no padding, of rows
         with a masked token of any weight.
         """
-        ids, weights = _targets(x, y, sample_weight)
-        replaced, token_weights = _replaced(x, ids, weights, y_pred["sampled_ids"])
+        ids, weights = slot_targets(x, y, sample_weight)
+        replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
         masked = self._masked_token_loss(ids, y_pred["masked_lm_logits"], weights)
         # (batch, length) -> (batch, length, 1): Keras takes a mean over the last axis
         logits = y_pred["replaced_token_logits"][..., None]
-        detection = self._replaced_token_loss(replaced[..., None], logits, token_weights)
+        detection = self._replaced_token_loss(replaced[..., None], logits, weights_of_tokens)
         return masked + self.discriminator_weight * detection
 
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
         """Both losses, the generator's accuracy, and how well the discriminator tells."""
-        ids, weights = _targets(x, y, sample_weight)
-        replaced, token_weights = _replaced(x, ids, weights, y_pred["sampled_ids"])
+        ids, weights = slot_targets(x, y, sample_weight)
+        replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
         masked_logits = y_pred["masked_lm_logits"]
         logits = y_pred["replaced_token_logits"]
         best = ops.cast(ops.argmax(masked_logits, axis=-1), ids.dtype)
@@ -320,18 +300,16 @@ class ReplacedTokenDetector(MaskedTextTask):
             "generator_accuracy": (ops.cast(ops.equal(best, ids), "float32"), weights),
             "replaced_token_loss": (
                 ops.binary_crossentropy(replaced, logits, from_logits=True),
-                token_weights,
+                weights_of_tokens,
             ),
             "discriminator_accuracy": (
                 ops.cast(ops.equal(said, replaced), "float32"),
-                token_weights,
+                weights_of_tokens,
             ),
-            "discriminator_precision": (replaced, token_weights * said),
-            "discriminator_recall": (said, token_weights * replaced),
+            "discriminator_precision": (replaced, weights_of_tokens * said),
+            "discriminator_recall": (said, weights_of_tokens * replaced),
         }
-        for name, (values, value_weights) in seen.items():
-            self._means[name].update_state(values, value_weights)
-        return dict(self.get_metrics_result())
+        return self._reported(seen)
 
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
@@ -449,31 +427,11 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     )
 
 
-def _targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """The original ids and their weights, `(batch, slots)`."""
-    ids = y["masked_lm_logits"] if isinstance(y, Mapping) else y
-    weights = sample_weight
-    if isinstance(weights, Mapping):
-        weights = weights["masked_lm_logits"]
-    if weights is None:
-        weights = ops.not_equal(x["mask_positions"], 0)
-    return ops.cast(ids, "int32"), ops.cast(weights, "float32")
-
-
 def _replaced(x: Any, ids: Any, weights: Any, sampled: Any) -> tuple[Any, Any]:
-    """Which tokens are not the original ones, and what each weighs: float32 `(batch, length)`.
-
-    A token that was up for replacement weighs as its slot does, the others as much as the
-    heaviest slot of their row, and padding nothing.
-    """
+    """Which tokens are not the original ones, and what each weighs: float32 `(batch, length)`."""
     positions, length = x["mask_positions"], ops.shape(x["token_ids"])[1]
     is_wrong = ops.cast(ops.not_equal(ops.cast(sampled, "int32"), ids), "float32")
     replaced = spread_slots(is_wrong, positions, length, empty=0)
-    of_slots = spread_slots(weights, positions, length, empty=-1)
-    of_rows = ops.max(weights, axis=1, keepdims=True)
-    token_weights = ops.where(of_slots < 0, of_rows, of_slots)
-    mask = x.get("padding_mask")
-    mask = x.get("sequence_ids") if mask is None else mask
-    if mask is not None:
-        token_weights = token_weights * ops.cast(ops.not_equal(mask, 0), "float32")
-    return replaced, token_weights
+    # Of a slot without weight, the original is not known.
+    is_known = ops.not_equal(spread_slots(weights, positions, length, empty=-1), 0)
+    return replaced, token_weights(x, weights) * ops.cast(is_known, "float32")

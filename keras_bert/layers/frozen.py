@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model inside another one that learns nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+
+class FrozenModel(keras.layers.Layer):
+    """Runs a model as at inference, without gradients, also while the model around it is trained.
+
+    (A model that is a layer of another one takes over that one's `training`, so `training=False`
+    where the graph is made is not enough.)
+
+    Args:
+        model: A functional model whose outputs are a dict; all of it is frozen.
+
+    Call arguments:
+        inputs: The model's inputs.
+
+    Returns:
+        Its outputs.
+    """
+
+    def __init__(self, model: keras.Model, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        model.trainable = False
+        self.model = model
+        self.trainable = False
+
+    def call(self, inputs: Any) -> Any:
+        outputs = self.model(inputs, training=False)
+        return {name: ops.stop_gradient(value) for name, value in outputs.items()}
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        return {
+            name: keras.KerasTensor(value.shape, dtype=value.dtype)
+            for name, value in self.model.output.items()
+        }

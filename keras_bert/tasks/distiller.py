@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small model that learns from a large one's answers."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_bert.layers import FrozenModel
+from keras_bert.losses import (
+    CosineDistance,
+    SoftTargetDivergence,
+    cosine_distance,
+    soft_target_divergence,
+)
+from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import token_inputs
+from keras_bert.models.pretraining import encode, pretraining_inputs
+from keras_bert.tasks.masked_lm import MaskedLM, masked_token_loss
+from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
+from keras_bert.tasks.students import student_from_teacher
+from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
+from keras_bert.tasks.text_classifier import TextClassifier
+
+# The weights of divergence, labels and cosine where none are given: DistilBERT's, and of a
+# classifier both kinds of targets alike.
+_MASKED_LM_WEIGHTS = (5.0, 2.0, 1.0)
+_CLASSIFIER_WEIGHTS = (0.5, 0.5, 0.0)
+DIVERGENCE_TOKENS = ("masked", "all")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Distiller(OwnObjective, Task):
+    """Trains a student to give its teacher's answers.
+
+    The two are masked LMs, for a smaller encoder that is to be fine-tuned, or classifiers, for a
+    smaller one of a task. The loss is the sum of three, each with a weight: how far the student's
+    softened distribution is from the teacher's; the loss of the labels (the masked tokens, or the
+    classes); and, of masked LMs, one minus the cosine between their last hidden states, over all
+    tokens that are no padding. Of a regression, the first is the squared difference.
+
+    `fit` and `evaluate` take what those of the student take. A classifier also learns without
+    labels, from the teacher alone: leave `y` out, or give rows that have none the label -1 (of a
+    regression NaN).
+
+    What comes of it is the student that was handed over: save, export and evaluate that one. It is
+    trained in place. The teacher is frozen, runs without dropout, and is no part of the presets
+    that this class writes.
+
+    Args:
+        student: A `MaskedLM` or a `TextClassifier`; `student_from_teacher` makes one.
+        teacher: Another one of the same class and of the same vocabulary or classes.
+        temperature: What logits are divided by before they are compared.
+        divergence_weight: Weight of the divergence from the teacher; `None` takes 5 for masked LMs
+            and 0.5 for classifiers.
+        label_weight: Weight of the labels' loss; `None` takes 2, and 0.5 for classifiers.
+        cosine_weight: Weight of the cosine distance; `None` takes 1, and 0 for classifiers, which
+            cannot have another.
+        divergence_tokens: Of masked LMs, where the distributions are compared: `masked`, or `all`
+            tokens that are no padding, as DistilBERT's released code does unless told otherwise.
+            That takes logits over the vocabulary for seven times as many tokens.
+        project_hidden: Whether a student of another width gets a projection that is learned with
+            it, to compare the hidden states; if not, it is an error.
+        name: The model's name.
+
+    Call arguments:
+        inputs: Those of the student.
+
+    Returns:
+        A dict of `student_logits` and `teacher_logits`, and `student_hidden` and `teacher_hidden`
+        where these are compared.
+
+    Raises:
+        TypeError: If the two are not of the same class, or of none that can be distilled.
+        ValueError: If they are one encoder, differ in vocabulary or classes, or in width where
+            that is not allowed.
+
+    Example:
+
+    >>> from keras_bert import Backbone, BertConfig, Distiller, MaskedLM
+    >>> config = BertConfig(num_layers=4, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> teacher = MaskedLM(Backbone(config))
+    >>> student = Distiller.student_from_teacher(teacher, num_layers=2, pooler=False)
+    >>> distiller = Distiller(student, teacher)
+    >>> distiller.compile()
+    >>> x = {"token_ids": np.array([[101, 103, 102]]), "mask_positions": np.array([[1]])}
+    >>> history = distiller.fit(x, np.array([[7]]), sample_weight=np.ones((1, 1)), verbose=0)
+    >>> distiller.student.config.num_layers
+    2
+
+    Reference:
+        [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3;
+        [Distilling the Knowledge in a Neural Network](https://arxiv.org/abs/1503.02531).
+    """
+
+    def __init__(
+        self,
+        student: MaskedLM | TextClassifier,
+        teacher: MaskedLM | TextClassifier,
+        *,
+        temperature: float = 2.0,
+        divergence_weight: float | None = None,
+        label_weight: float | None = None,
+        cosine_weight: float | None = None,
+        divergence_tokens: str = "masked",
+        project_hidden: bool = True,
+        name: str = "distiller",
+        **kwargs: Any,
+    ) -> None:
+        _check_pair(student, teacher)
+        is_masked = isinstance(student, MaskedLM)
+        given = (divergence_weight, label_weight, cosine_weight)
+        usual = _MASKED_LM_WEIGHTS if is_masked else _CLASSIFIER_WEIGHTS
+        weights = tuple(
+            default if weight is None else weight
+            for weight, default in zip(given, usual, strict=True)
+        )
+        if divergence_tokens not in DIVERGENCE_TOKENS:
+            raise ValueError(
+                f"divergence_tokens is {divergence_tokens!r}, expected one of "
+                f"{', '.join(DIVERGENCE_TOKENS)}."
+            )
+        if weights[2] and not is_masked:
+            raise ValueError(
+                f"cosine_weight is {weights[2]}; the hidden states of classifiers are not compared."
+            )
+        projection = _projection(student, teacher, project_hidden) if weights[2] else None
+
+        # === Functional graph ===
+        inputs = pretraining_inputs(student.backbone) if is_masked else token_inputs()
+        parts = _Parts(bool(weights[2]), divergence_tokens == "all")
+        of_student = parts.of(student, inputs)
+        teacher_inputs = {**inputs} if is_masked else token_inputs()
+        frozen = FrozenModel(
+            keras.Model(teacher_inputs, parts.of(teacher, teacher_inputs), name="frozen"),
+            name="teacher",
+        )
+        of_teacher = frozen(inputs)
+        if projection is not None:
+            of_student["hidden"] = projection(of_student["hidden"])
+        outputs = {f"student_{name}": value for name, value in of_student.items()}
+        outputs |= {f"teacher_{name}": value for name, value in of_teacher.items()}
+        super().__init__(
+            inputs=inputs, outputs=outputs, backbone=student.backbone, name=name, **kwargs
+        )
+        self.student_task = student
+        self.teacher_task = teacher
+        self.temperature = temperature
+        self.divergence_weight, self.label_weight, self.cosine_weight = weights
+        self.divergence_tokens = divergence_tokens
+        self.project_hidden = project_hidden
+        self._set_losses(student)
+
+    def _set_losses(self, student: MaskedLM | TextClassifier) -> None:
+        self.is_masked_lm = isinstance(student, MaskedLM)
+        self.is_regression = isinstance(student, TextClassifier) and student.is_regression
+        if not self.is_masked_lm:
+            self.default_learning_rate = 2e-5
+        mean = "mean_with_sample_weight"
+        self._divergence: keras.losses.Loss = (
+            keras.losses.MeanSquaredError(reduction=mean)
+            if self.is_regression
+            else SoftTargetDivergence(self.temperature)
+        )
+        self._label_loss: keras.losses.Loss = (
+            keras.losses.MeanSquaredError(reduction=mean)
+            if self.is_regression
+            else masked_token_loss()
+        )
+        self._cosine = CosineDistance()
+        names = ["divergence", "label_loss"]
+        names += [] if self.is_regression else ["accuracy"]
+        self._report([*names, *(["cosine_distance"] if self.cosine_weight else [])])
+
+    student_from_teacher = staticmethod(student_from_teacher)
+
+    @property
+    def student(self) -> Backbone:
+        """The encoder that learns."""
+        return self.backbone
+
+    @property
+    def uses_pooler(self) -> bool:
+        # Keras asks before the student is known.
+        student = getattr(self, "student_task", None)
+        return student is None or bool(student.uses_pooler)
+
+    @property
+    def preprocessor(self) -> Any:
+        """The student's."""
+        return self.student_task.preprocessor
+
+    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+        super().compile(optimizer, **kwargs)
+        # The student makes the batches, and their lengths depend on it.
+        self.student_task.jit_compile = self.jit_compile
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The weighted sum of the losses."""
+        targets = self._targets(x, y, y_pred, sample_weight)
+        total = self.divergence_weight * self._divergence(
+            y_pred["teacher_logits"], y_pred["student_logits"], targets["compared"]
+        )
+        if targets["labels"] is not None and self.label_weight:
+            total += self.label_weight * self._label_loss(
+                targets["labels"], targets["logits"], targets["labelled"]
+            )
+        if self.cosine_weight:
+            total += self.cosine_weight * self._cosine(
+                y_pred["teacher_hidden"], y_pred["student_hidden"], targets["tokens"]
+            )
+        return total
+
+    def _targets(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> dict[str, Any]:
+        """Labels, the student's logits for them, and what weighs how much in each loss."""
+        logits = y_pred["student_logits"]
+        if self.is_masked_lm:
+            labels, labelled = slot_targets(x, y, sample_weight)
+            tokens = token_weights(x, labelled)
+            compared = labelled
+            if self.divergence_tokens == "all":
+                compared = tokens
+                # (batch, length, vocabulary) -> (batch, slots, vocabulary)
+                positions = ops.cast(x["mask_positions"], "int32")[:, :, None]
+                logits = ops.take_along_axis(logits, positions, axis=1)
+            return {
+                "labels": labels,
+                "logits": logits,
+                "labelled": labelled,
+                "compared": compared,
+                "tokens": tokens,
+            }
+        rows = ops.ones(ops.shape(logits)[:1]) if sample_weight is None else sample_weight
+        rows = ops.reshape(ops.cast(rows, "float32"), (-1,))
+        labels, labelled = _known_labels(y, rows, self.is_regression)
+        return {"labels": labels, "logits": logits, "labelled": labelled, "compared": rows}
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Each loss without its weight, and the accuracy for labels."""
+        targets = self._targets(x, y, y_pred, sample_weight)
+        student, teacher = y_pred["student_logits"], y_pred["teacher_logits"]
+        labels, logits = targets["labels"], targets["logits"]
+        seen = {}
+        if self.is_regression:
+            seen["divergence"] = (ops.square(student - teacher)[:, 0], targets["compared"])
+        else:
+            divergence = soft_target_divergence(teacher, student, self.temperature)
+            seen["divergence"] = (divergence, targets["compared"])
+        if self.cosine_weight:
+            distance = cosine_distance(y_pred["teacher_hidden"], y_pred["student_hidden"])
+            seen["cosine_distance"] = (distance, targets["tokens"])
+        if labels is None:
+            return self._reported(seen)
+        if self.is_regression:
+            seen["label_loss"] = (ops.square(logits - labels)[:, 0], targets["labelled"])
+            return self._reported(seen)
+        entropy = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        is_right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
+        seen["label_loss"] = (entropy, targets["labelled"])
+        seen["accuracy"] = (ops.cast(is_right, "float32"), targets["labelled"])
+        return self._reported(seen)
+
+    def _model_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        *,
+        shuffle: bool = False,
+        training: bool = False,
+    ) -> tuple[Any, Any, Any, int | None]:
+        if is_text(x) and y is None and not self.is_masked_lm:
+            x, y = self._unlabelled(x)
+        return self.student_task._model_data(
+            x, y, sample_weight, batch_size, shuffle=shuffle, training=training
+        )
+
+    def _unlabelled(self, x: Any) -> tuple[Any, Any]:
+        """Text with labels that say that there are none."""
+        none = np.float32(np.nan) if self.is_regression else np.int32(-1)
+        if not is_dataset(x):
+            return x, np.full(len(text_columns(x)["text"]), none)
+        if isinstance(x.element_spec, tuple):  # has labels
+            return x, None
+        import tensorflow as tf
+
+        from keras_bert.data import text_rows
+
+        def label(row: Any) -> tuple[Any, Any]:
+            text, _ = text_rows.split_pair(row)
+            return row, tf.fill(tf.shape(text), none)
+
+        return x.map(label), None
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The student's logits, as its own `predict` gives them."""
+        return self.student_task.predict(x, *args, **kwargs)
+
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the student alone, as its own `save_to_preset` does."""
+        self.student_task.save_to_preset(folder)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "student": keras.saving.serialize_keras_object(self.student_task),
+            "teacher": keras.saving.serialize_keras_object(self.teacher_task),
+            "temperature": self.temperature,
+            "divergence_weight": self.divergence_weight,
+            "label_weight": self.label_weight,
+            "cosine_weight": self.cosine_weight,
+            "divergence_tokens": self.divergence_tokens,
+            "project_hidden": self.project_hidden,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        tasks = {
+            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
+            for name in ("student", "teacher")
+        }
+        return cls(**{**config, **tasks})
+
+
+class _Parts:
+    """Which outputs of a task are compared.
+
+    Args:
+        hidden: Whether the hidden states are.
+        everywhere: Whether a masked LM's logits are for all tokens.
+    """
+
+    def __init__(self, hidden: bool, everywhere: bool) -> None:
+        self.hidden = hidden
+        self.everywhere = everywhere
+
+    def of(self, task: MaskedLM | TextClassifier, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The symbolic `logits`, and `hidden` where wanted, of a task's layers on inputs."""
+        if not isinstance(task, MaskedLM):
+            return {"logits": task(inputs)}
+        hidden = encode(task.backbone, inputs)["sequence_output"]
+        positions = inputs["mask_positions"]
+        if self.everywhere:
+            places = ops.cumsum(ops.ones_like(inputs["token_ids"]), axis=1) - 1
+            positions = ops.cast(places, "int32")
+        transform, bias = task.heads["masked_lm"]
+        scores = task.backbone.token_embedding(transform(hidden, positions), reverse=True)
+        logits = bias(scores)
+        return {"logits": logits, **({"hidden": hidden} if self.hidden else {})}
+
+
+def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
+    """Labels without those that say that there are none, and what each row weighs."""
+    if y is None:
+        return None, rows
+    y = ops.reshape(y, (-1,))
+    if is_regression:
+        y = ops.cast(y, "float32")
+        known = ops.isfinite(y)
+        labels = ops.where(known, y, 0.0)[:, None]
+    else:
+        y = ops.cast(y, "int32")
+        known = y >= 0
+        labels = ops.maximum(y, 0)
+    return labels, rows * ops.cast(known, "float32")
+
+
+def _check_pair(student: Any, teacher: Any) -> None:
+    for kind in (MaskedLM, TextClassifier):
+        if isinstance(student, kind) and isinstance(teacher, kind):
+            break
+    else:
+        raise TypeError(
+            "student and teacher must both be a MaskedLM or both a TextClassifier; received "
+            f"{type(student).__name__} and {type(teacher).__name__}."
+        )
+    if student.backbone is teacher.backbone:
+        raise ValueError("student and teacher are one encoder; the student needs its own.")
+    names = ["vocabulary_size", *(["causal"] if isinstance(student, MaskedLM) else [])]
+    facts = {name: (getattr(student.config, name), getattr(teacher.config, name)) for name in names}
+    if isinstance(student, TextClassifier):
+        facts["num_classes"] = (student.num_classes, teacher.num_classes)
+        facts["class_names"] = (student.class_names, teacher.class_names)
+    for name, (own, others) in facts.items():
+        if own != others:
+            raise ValueError(
+                f"student and teacher must have the same {name}; received {own} and {others}."
+            )
+    if student.backbone.packed and not teacher.backbone.packed:
+        raise ValueError("The student takes packed rows and the teacher does not.")
+
+
+def _projection(student: Task, teacher: Task, allowed: bool) -> keras.layers.Dense | None:
+    widths = student.config.hidden_dim, teacher.config.hidden_dim
+    if widths[0] == widths[1]:
+        return None
+    if not allowed:
+        raise ValueError(
+            f"The student is {widths[0]} wide and the teacher {widths[1]}, so their hidden states "
+            "cannot be compared: allow a learned projection (project_hidden=True), or leave the "
+            "comparison out (cosine_weight=0)."
+        )
+    return keras.layers.Dense(
+        widths[1],
+        kernel_initializer=keras.initializers.TruncatedNormal(
+            stddev=student.config.initializer_range
+        ),
+        dtype=student.backbone.dtype_policy,
+        name="hidden_projection",
+    )

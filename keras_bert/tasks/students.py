@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Students that begin with some of their teacher's layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_bert.models.backbone import Backbone
+
+if TYPE_CHECKING:
+    from keras_bert.tasks.masked_lm import MaskedLM
+    from keras_bert.tasks.text_classifier import TextClassifier
+
+
+def student_from_teacher(
+    teacher: MaskedLM | TextClassifier,
+    num_layers: int | None = None,
+    *,
+    layers: Sequence[int] | None = None,
+    **changes: Any,
+) -> Any:
+    """A task like the teacher, with copies of its embeddings, its heads and some of its layers.
+
+    Args:
+        teacher: A `MaskedLM` or a `TextClassifier`.
+        num_layers: How many layers, spread evenly from the first to the last one: 6 of 12 are 0,
+            2, 4, 7, 9 and 11, as in DistilBERT.
+        layers: Which of the teacher's layers instead, by their indices.
+        **changes: Fields of `BertConfig` that are to be others and leave the layers as they are:
+            `num_segments=0, pooler=False` makes a DistilBERT of a BERT.
+
+    Returns:
+        A task of the teacher's class, with the teacher's preprocessor.
+
+    Raises:
+        ValueError: If the layers are not given once, not in order, or the teacher has not so
+            many; if a change makes a weight fit no longer.
+
+    Reference:
+        [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, "Student initialization".
+    """
+    layers = _checked_layers(teacher.config.num_layers, num_layers, layers)
+    backbone = Backbone(
+        teacher.config.replace(num_layers=len(layers), **changes),
+        packed=teacher.backbone.packed,
+        dtype=teacher.backbone.dtype_policy,
+        name=teacher.backbone.name,
+    )
+    config = {**teacher.get_config(), "trainable": True}
+    config["backbone"] = keras.saving.serialize_keras_object(backbone)
+    student = type(teacher).from_config(config)
+    _copy_encoder(teacher.backbone, student.backbone, layers)
+    _copy_heads(teacher, student)
+    return student
+
+
+def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:
+    """So many of the indices of layers, evenly from the first to the last one.
+
+    Raises:
+        ValueError: If there are not so many.
+    """
+    if not 1 <= count <= num_layers:
+        raise ValueError(f"num_layers is {count}; the teacher has {num_layers}.")
+    if count == 1:
+        return (0,)
+    return tuple(round(index * (num_layers - 1) / (count - 1)) for index in range(count))
+
+
+def _checked_layers(
+    of_teacher: int, num_layers: int | None, layers: Sequence[int] | None
+) -> tuple[int, ...]:
+    if (num_layers is None) == (layers is None):
+        raise ValueError(
+            f"num_layers is {num_layers} and layers is {layers}; give one of the two, for how many "
+            "layers or which ones are copied."
+        )
+    if layers is None:
+        return spread_layers(of_teacher, int(num_layers or 0))
+    if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0:
+        raise ValueError(f"layers is {tuple(layers)}; expected ascending indices.")
+    if layers[-1] >= of_teacher:
+        raise ValueError(f"layers is {tuple(layers)}; the teacher has {of_teacher}, from 0.")
+    return tuple(layers)
+
+
+def _copy_encoder(teacher: Backbone, student: Backbone, layers: Sequence[int]) -> None:
+    from keras_bert.checkpoints import weights
+
+    for name, weight in weights.backbone_weights(student).items():
+        if name in weights.POOLER_WEIGHTS and teacher.pooler is None:
+            continue
+        owner: Any = teacher
+        path = name
+        if name.startswith("blocks."):
+            _, index, path = name.split(".", 2)
+            owner = teacher.blocks[layers[int(index)]]
+        elif getattr(teacher, name.split(".")[0]) is None or not _has(owner, path):
+            raise ValueError(f"The teacher has no {name}, which the student needs.")
+        _copy(name, attrgetter(path)(owner), weight)
+
+
+def _copy_heads(teacher: Any, student: Any) -> None:
+    from keras_bert.checkpoints import weights
+
+    heads = dict(teacher.heads)
+    if teacher.backbone.pooler is not None:
+        heads.setdefault("pooler", teacher.backbone.pooler)
+    for name, head in student.heads.items():
+        if name not in heads:
+            continue
+        values: Mapping[str, Any] = weights.head_weights(heads[name])
+        for part, weight in weights.head_weights(head).items():
+            _copy(f"{name}.{part}", values[part], weight)
+
+
+def _has(owner: Any, path: str) -> bool:
+    try:
+        attrgetter(path)(owner)
+    except AttributeError:
+        return False
+    return True
+
+
+def _copy(name: str, value: Any, weight: Any) -> None:
+    from keras_bert.checkpoints import weights
+
+    if tuple(value.shape) != tuple(weight.shape):
+        raise ValueError(
+            f"The teacher's {name} has the shape {tuple(value.shape)}, and the student's "
+            f"{tuple(weight.shape)}: a student that copies layers has the teacher's widths."
+        )
+    weights.assign(name, weight, weights.to_numpy(value))

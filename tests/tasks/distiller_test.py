@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distillation against its statement in NumPy, and what a student begins with."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone, MaskedLM, TextClassifier
+from keras_bert.tasks import Distiller
+from keras_bert.tasks.students import spread_layers
+from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
+
+POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0]], "int32")
+WEIGHTS = np.array([[1, 1, 1], [1, 1, 0], [2, 0, 0]], "float32")
+IDS = np.random.default_rng(1).integers(1, 50, POSITIONS.shape).astype("int32")
+# The teacher would drop a lot, if it did.
+TEACHER = SMALL.replace(num_layers=4, dropout=0.5, attention_dropout=0.5)
+STUDENT = SMALL.replace(num_layers=1, dropout=0.0, attention_dropout=0.0)
+
+
+def inputs() -> dict[str, np.ndarray]:
+    return {**features(), "mask_positions": POSITIONS}
+
+
+def made(task, seed=0):
+    random_weights(task, seed=seed)
+    return task
+
+
+def masked_pair(student=STUDENT):
+    return made(MaskedLM(Backbone(student)), 1), made(MaskedLM(Backbone(TEACHER)))
+
+
+def classifier_pair(num_classes=3):
+    return (
+        made(TextClassifier(Backbone(STUDENT), num_classes, dropout=0.0), 1),
+        made(TextClassifier(Backbone(TEACHER), num_classes)),
+    )
+
+
+def outputs_of(model, x, training=False):
+    return {
+        name: to_numpy(value).astype("float64")
+        for name, value in model(x, training=training).items()
+    }
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def divergence(teacher, student, temperature):
+    teacher, student = log_softmax(teacher / temperature), log_softmax(student / temperature)
+    return temperature**2 * (np.exp(teacher) * (teacher - student)).sum(axis=-1)
+
+
+def entropy(logits, labels):
+    return -np.take_along_axis(log_softmax(logits), labels[..., None], axis=-1)[..., 0]
+
+
+def cosine(x, y):
+    return (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+
+
+@pytest.mark.parametrize("width", [16, 8])
+@pytest.mark.parametrize("tokens", ["masked", "all"])
+def test_the_triple_loss_is_that_of_numpy(tokens, width):
+    student, teacher = masked_pair(STUDENT.replace(hidden_dim=width))
+    model = Distiller(student, teacher, divergence_tokens=tokens)
+    x = inputs()
+    outputs = outputs_of(model, x)
+    of_tokens = x["padding_mask"] * WEIGHTS.max(axis=1)[:, None]
+    logits = outputs["student_logits"]
+    assert logits.shape == ((3, 7, 50) if tokens == "all" else (3, 3, 50))
+    if tokens == "all":
+        logits = np.take_along_axis(logits, POSITIONS[..., None], axis=1)
+    expected = {
+        "divergence": np.average(
+            divergence(outputs["teacher_logits"], outputs["student_logits"], 2.0),
+            weights=of_tokens if tokens == "all" else WEIGHTS,
+        ),
+        "label_loss": np.average(entropy(logits, IDS), weights=WEIGHTS),
+        "cosine_distance": np.average(
+            1 - cosine(outputs["student_hidden"], outputs["teacher_hidden"]), weights=of_tokens
+        ),
+        "accuracy": np.average(logits.argmax(-1) == IDS, weights=WEIGHTS),
+    }
+    expected["loss"] = np.dot(
+        [5, 2, 1], [expected[name] for name in ("divergence", "label_loss", "cosine_distance")]
+    )
+    model.compile()
+    received = model.evaluate(x, IDS, sample_weight=WEIGHTS, return_dict=True, verbose=0)
+    assert set(received) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(received[name], value, rtol=1e-5, err_msg=name)
+    for task, name in ((student, "student_logits"), (teacher, "teacher_logits")):
+        alone = to_numpy(task({name: x[name] for name in task.input}))
+        if tokens == "masked":
+            np.testing.assert_allclose(outputs[name], alone, atol=1e-4)
+
+
+def test_the_teacher_stays_as_it_is():
+    student, teacher = masked_pair()
+    model = Distiller(student, teacher)
+    x = inputs()
+    expected = to_numpy(teacher(x))
+    np.testing.assert_allclose(outputs_of(model, x, True)["teacher_logits"], expected, atol=1e-4)
+    learning = {id(variable) for variable in model.trainable_variables}
+    assert learning == {id(variable) for variable in student.trainable_variables}
+    before = [weight.numpy().copy() for weight in teacher.weights]
+    start = [weight.numpy().copy() for weight in student.trainable_weights]
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(x, IDS, sample_weight=WEIGHTS, verbose=0)
+    for weight, value in zip(teacher.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+    for weight, value in zip(student.trainable_weights, start, strict=True):
+        assert (weight.numpy() != value).any(), weight.path
+
+
+@pytest.mark.parametrize(
+    "labels", [None, np.array([2, 0, 1]), np.array([2, -1, 0]), np.array([-1, -1, -1])]
+)
+def test_the_loss_of_classifiers_is_that_of_numpy(labels):
+    model = Distiller(*classifier_pair(), temperature=3.0, label_weight=0.25)
+    x, weights = features(), np.array([1.0, 2.0, 0.5], "float32")
+    outputs = outputs_of(model, x)
+    far = divergence(outputs["teacher_logits"], outputs["student_logits"], 3.0)
+    expected = 0.5 * np.average(far, weights=weights)
+    model.compile()
+    assert model.optimizer.learning_rate == np.float32(2e-5)
+    if labels is not None and (labels >= 0).any():
+        known = weights * (labels >= 0)
+        wrong = entropy(outputs["student_logits"], np.maximum(labels, 0))
+        expected += 0.25 * np.average(wrong, weights=known)
+    if labels is None:  # Keras takes no weights without labels from arrays
+        expected = 0.5 * far.mean()
+        received = model.evaluate(x, return_dict=True, verbose=0)
+    else:
+        received = model.evaluate(x, labels, sample_weight=weights, return_dict=True, verbose=0)
+    np.testing.assert_allclose(received["loss"], expected, rtol=1e-5)
+
+
+def test_the_loss_of_regressions_is_that_of_numpy():
+    model = Distiller(*classifier_pair(num_classes=1))
+    x, labels = features(), np.array([0.5, np.nan, 2.0], "float32")
+    outputs = {name: value[:, 0] for name, value in outputs_of(model, x).items()}
+    expected = 0.5 * np.square(outputs["student_logits"] - outputs["teacher_logits"]).mean()
+    expected += 0.5 * np.square(outputs["student_logits"] - labels)[[0, 2]].mean()
+    model.compile()
+    received = model.evaluate(x, labels, return_dict=True, verbose=0)
+    np.testing.assert_allclose(received["loss"], expected, rtol=1e-5)
+    assert set(received) == {"loss", "divergence", "label_loss"}
+
+
+def test_layers_are_spread_as_distilberts():
+    assert spread_layers(12, 6) == (0, 2, 4, 7, 9, 11)
+    assert spread_layers(12, 12) == tuple(range(12))
+    assert spread_layers(4, 1) == (0,)
+
+
+def test_a_student_begins_with_the_teachers_layers():
+    teacher = made(MaskedLM(Backbone(TEACHER)))
+    student = Distiller.student_from_teacher(
+        teacher, layers=(0, 3), num_segments=0, pooler=False, dropout=0.1
+    )
+    assert isinstance(student, MaskedLM)
+    assert student.config.num_layers == 2
+    for index, block in zip((0, 3), student.backbone.blocks, strict=True):
+        for weight, value in zip(
+            block.get_weights(), teacher.backbone.blocks[index].get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(weight, value)
+    for layer, other in zip(student.heads["masked_lm"], teacher.heads["masked_lm"], strict=True):
+        for weight, value in zip(layer.get_weights(), other.get_weights(), strict=True):
+            np.testing.assert_array_equal(weight, value)
+    table = student.backbone.token_embedding_table
+    np.testing.assert_array_equal(table.numpy(), teacher.backbone.token_embedding_table.numpy())
+    assert student.trainable
+
+
+@pytest.mark.parametrize("changes", [{}, {"pooler": False}])
+def test_all_layers_give_the_same_classifier(changes):
+    teacher = made(TextClassifier(Backbone(TEACHER), class_names=["a", "b"]))
+    student = Distiller.student_from_teacher(teacher, num_layers=4, **changes)
+    assert student.class_names == ("a", "b")
+    np.testing.assert_allclose(
+        student.predict(features(), verbose=0), teacher.predict(features(), verbose=0), atol=1e-5
+    )
+
+
+def test_a_student_of_shared_layers():
+    config = TEACHER.replace(layer_sharing="all", embedding_dim=8)
+    teacher = made(MaskedLM(Backbone(config)))
+    student = Distiller.student_from_teacher(teacher, num_layers=2)
+    block, other = student.backbone.blocks[1], teacher.backbone.blocks[0]
+    assert block is student.backbone.blocks[0]
+    for weight, value in zip(block.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+
+@pytest.mark.parametrize("pair", [masked_pair, classifier_pair])
+def test_keras_file_round_trip(pair, tmp_path):
+    model = Distiller(*pair(), temperature=4.0)
+    model.compile()
+    x, y = (inputs(), IDS) if pair is masked_pair else (features(), np.array([0, 1, 2]))
+    model.fit(x, y, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    expected = outputs_of(model, x)
+    for name, value in outputs_of(loaded, x).items():
+        np.testing.assert_array_equal(value, expected[name])
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+    assert loaded.optimizer.iterations == 1
+    np.testing.assert_allclose(
+        loaded.predict(x, verbose=0), model.student_task.predict(x, verbose=0), atol=1e-6
+    )
+
+
+def test_what_is_refused():
+    student, teacher = masked_pair()
+    with pytest.raises(TypeError, match="received MaskedLM and TextClassifier"):
+        Distiller(student, classifier_pair()[1])
+    with pytest.raises(ValueError, match="one encoder"):
+        Distiller(student, student)
+    with pytest.raises(ValueError, match="same vocabulary_size; received 60 and 50"):
+        Distiller(MaskedLM(Backbone(STUDENT.replace(vocabulary_size=60))), teacher)
+    narrow = MaskedLM(Backbone(STUDENT.replace(hidden_dim=8)))
+    with pytest.raises(ValueError, match="The student is 8 wide and the teacher 16"):
+        Distiller(narrow, teacher, project_hidden=False)
+    Distiller(narrow, teacher, project_hidden=False, cosine_weight=0)
+    with pytest.raises(ValueError, match="hidden states of classifiers"):
+        Distiller(*classifier_pair(), cosine_weight=1.0)
+    with pytest.raises(ValueError, match="same num_classes; received 3 and 2"):
+        Distiller(classifier_pair()[0], classifier_pair(2)[1])
+    with pytest.raises(ValueError, match="divergence_tokens is 'some'"):
+        Distiller(student, teacher, divergence_tokens="some")
+    with pytest.raises(ValueError, match="temperature is 0"):
+        Distiller(student, teacher, temperature=0)
+    with pytest.raises(ValueError, match="give one of the two"):
+        Distiller.student_from_teacher(teacher)
+    with pytest.raises(ValueError, match=r"layers is \(0, 4\); the teacher has 4"):
+        Distiller.student_from_teacher(teacher, layers=(0, 4))
+    with pytest.raises(ValueError, match="the teacher's widths"):
+        Distiller.student_from_teacher(teacher, num_layers=2, hidden_dim=8)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Students that learn from text."""
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.tasks import Distiller  # noqa: E402
+from keras_bert.text import WordPieceTokenizer  # noqa: E402
+from tests.models.small_backbone import random_weights  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
+CONFIG = BertConfig(
+    vocabulary_size=len(TOKENS),
+    num_layers=2,
+    num_heads=2,
+    hidden_dim=16,
+    intermediate_dim=32,
+    max_sequence_length=16,
+    initializer_range=0.2,
+)
+TEXTS = ["the cat sat on the mat.", "é cat sat."] * 48
+
+
+def preprocessor() -> TextClassifierPreprocessor:
+    return TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+
+
+def test_masked_text(tmp_path):
+    keras.utils.set_random_seed(0)
+    teacher = MaskedLM(Backbone(CONFIG), preprocessor())
+    random_weights(teacher)
+    student = MaskedLM(Backbone(CONFIG.replace(num_layers=1)), preprocessor())
+    model = Distiller(student, teacher)
+    model.compile(keras.optimizers.Adam(0.01))
+    history = model.fit(TEXTS * 4, epochs=2, verbose=0).history
+    assert history["divergence"][1] < 0.8 * history["divergence"][0]
+    model.save_to_preset(tmp_path)
+    loaded = MaskedLM.from_preset(tmp_path)
+    assert loaded.config == student.config
+    assert loaded.fill("The [MASK] sat.") == student.fill("The [MASK] sat.")
+
+
+@pytest.mark.parametrize("form", ["list", "batched dataset"])
+def test_a_classifier_learns_without_labels(form):
+    keras.utils.set_random_seed(0)
+    teacher = TextClassifier(Backbone(CONFIG), 2, preprocessor(), class_names=["a", "b"])
+    random_weights(teacher)
+    student = Distiller.student_from_teacher(teacher, num_layers=1, dropout=0.0)
+    model = Distiller(student, teacher)
+    model.compile(keras.optimizers.Adam(0.01))
+    x = TEXTS if form == "list" else tf.data.Dataset.from_tensor_slices(TEXTS).batch(32)
+    history = model.fit(x, epochs=2, verbose=0).history
+    assert history["divergence"][1] < history["divergence"][0]
+    assert history["label_loss"] == [0.0, 0.0]
+    if form == "list":
+        logits = model.predict(TEXTS[:3], verbose=0)
+        np.testing.assert_allclose(logits, student.predict(TEXTS[:3], verbose=0), atol=1e-6)
+        labelled = model.fit(TEXTS, ["a", "b"] * 48, verbose=0).history
+        assert labelled["label_loss"][0] > 0
