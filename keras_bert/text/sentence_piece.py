@@ -44,7 +44,9 @@ class SentencePieceTokenizer(Tokenizer):
             the vocabulary; `[CLS]`, `[SEP]`, `<pad>` and `<unk>` must be among them, and `[MASK]`
             where tokens are masked.
         lowercase: Whether text is lower-cased, as the released models expect.
-        keep_accents: Whether text is spared the decomposition and keeps its accents.
+        keep_accents: Whether text is spared the decomposition and keeps its accents. (Where the
+            model itself then takes a character apart, as it does with ligatures, the place of a
+            piece that ends inside one is without it.)
         albert_rules: Whether white space, quotes and numbers with commas are treated as above;
             without, text goes to the model as it is.
         special_tokens_in_text: Whether `[MASK]` (and the white space before it), `[SEP]` and the
@@ -94,6 +96,7 @@ class SentencePieceTokenizer(Tokenizer):
         with tf.init_scope(), tf.device("CPU:0"):
             processor = _processor(self.model)
             self._tokens = processor.id_to_string(tf.range(processor.vocab_size()))
+            self._is_space = tf.strings.regex_full_match(self._tokens, f"{SPACE}+")
             vocabulary = [piece.decode("utf-8") for piece in self._tokens.numpy()]
         required = (self.pad_token, self.unk_token, self.cls_token, self.sep_token)
         super().__init__(check_vocabulary(vocabulary, required), special_tokens_in_text)
@@ -177,7 +180,8 @@ class SentencePieceTokenizer(Tokenizer):
         if self._commas:
             pieces = self._commas.split(pieces)
         points = tf.strings.unicode_decode(texts, "UTF-8")
-        return _to_characters(pieces, points, *self._clean.traces(points))
+        is_space = tf.gather(self._is_space, pieces.ids.flat_values)
+        return _to_characters(pieces, is_space, points, *self._clean.traces(points))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Pieces in a row, with spaces where they say so."""
@@ -244,12 +248,17 @@ def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
 
 
 def _to_characters(
-    pieces: Pieces, points: tf.RaggedTensor, byte_ends: tf.Tensor, joined: tf.Tensor
+    pieces: Pieces,
+    is_space: tf.Tensor,
+    points: tf.RaggedTensor,
+    byte_ends: tf.Tensor,
+    joined: tf.Tensor,
 ) -> Pieces:
     """Moves places from the cleaned texts to the texts.
 
     Args:
         pieces: With places in bytes of all cleaned texts.
+        is_space: Which of them are no more than a space, and get an empty place, bool `(pieces,)`.
         points: The texts' code points, ragged `(texts, None)`.
         byte_ends: One past the last byte of each of them in the cleaned texts, int64.
         joined: Which of them the character before stands for too, bool.
@@ -260,13 +269,14 @@ def _to_characters(
     rows = pieces.ids.value_rowids()
     begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
     first, last = pieces.starts.flat_values, pieces.ends.flat_values
-    is_empty = first >= last
+    # Of a character that the model itself makes several of, the last piece has the bytes.
+    last = tf.where(is_space, last, tf.maximum(last, first + 1))
     # Characters that left no bytes are passed over.
     starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
     ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
     starts = tf.clip_by_value(starts, begin, end)
     ends += tf.cast(tf.gather(tf.concat([joined, [False]], axis=0), ends), tf.int64)
-    ends = tf.where(is_empty, starts, ends)
+    ends = tf.where(first >= last, starts, tf.minimum(ends, end))
     return Pieces(
         pieces.ids,
         pieces.starts.with_flat_values(tf.cast(starts - begin, tf.int32)),
