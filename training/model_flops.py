@@ -33,9 +33,13 @@ def training_flops(
     """
     hidden, inside = config.hidden_dim, config.intermediate_dim
     of_token = 2 * hidden * (4 * hidden + 2 * inside) + 4 * sequence_length * hidden
-    of_slot = 2 * hidden * (hidden + config.vocabulary_size)
+    # A masked token's vector and its logits are as wide as the embeddings, as is what is projected.
+    width = config.embedding_width
+    of_slot = 2 * width * (hidden + config.vocabulary_size)
+    of_projection = 0 if config.embedding_dim is None else 2 * width * hidden
     of_pair = 2 * hidden * (hidden + 2) if next_sentence else 0
-    of_row = config.num_layers * sequence_length * of_token + slots * of_slot + of_pair
+    of_tokens = sequence_length * (config.num_layers * of_token + of_projection)
+    of_row = of_tokens + slots * of_slot + of_pair
     return _TRAINING_FACTOR * rows * of_row
 
 

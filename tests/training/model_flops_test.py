@@ -22,6 +22,15 @@ def test_heads_are_counted_by_the_slot_and_by_the_row():
     assert training_flops(config, 1, 16, 0, True) - plain == 3 * 2 * 128 * (128 + 2)
 
 
+def test_narrow_embeddings_are_projected_and_make_the_logits_cheaper():
+    config = BertConfig(hidden_dim=64, num_heads=1, vocabulary_size=1000, embedding_dim=16)
+    wide = config.replace(embedding_dim=None)
+    tokens = training_flops(config, 1, 8, 0, False) - training_flops(wide, 1, 8, 0, False)
+    assert tokens == 3 * 8 * 2 * 16 * 64
+    slots = training_flops(config, 1, 8, 5, False) - training_flops(config, 1, 8, 0, False)
+    assert slots == 3 * 5 * 2 * 16 * (64 + 1000)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_peak(monkeypatch, dtype):
     monkeypatch.setattr("training.model_flops._SIZE_ON_CPU", 64)
