@@ -85,7 +85,20 @@ def embedder(config):
     return task, features(config, BATCH), targets
 
 
+def detector(config):
+    _, x, originals = masked_lm(config)
+    return keras_bert.ReplacedTokenDetector(Backbone(config), generator_size=0.5), x, originals
+
+
+def distiller(config):
+    teacher, x, originals = masked_lm(config)
+    student = keras_bert.Distiller.student_from_teacher(teacher, num_layers=1)
+    return keras_bert.Distiller(student, teacher), x, originals
+
+
 TASKS = {
+    "replaced_token_detector": detector,
+    "distiller": distiller,
     "text_classifier": classifier,
     "token_classifier": tagger,
     "question_answerer": question_answerer,
