@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.sentence_piece_model import (
-    Piece,
-    PieceType,
-    read_pieces,
-    write_model,
-)
-from keras_bert.checkpoints.tokenizer_json import TokenizerJson
+from keras_bert.checkpoints.folders import write_json
+from keras_bert.checkpoints.sentence_piece_json import to_json, to_model
+from keras_bert.checkpoints.sentence_piece_model import read_pieces
+from keras_bert.checkpoints.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 
 KIND = "sentence_piece"
 MODEL_FILE = "spiece.model"
@@ -24,7 +21,6 @@ MODEL_FILE = "spiece.model"
 RELEASED_FILE = "30k-clean.model"
 
 _REQUIRED = ("[CLS]", "[SEP]", "<pad>", "<unk>")
-_QUOTES = ("``", "''")
 
 
 def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,13 +52,10 @@ def convert_sentence_piece(tokenizer: TokenizerJson) -> dict[str, Any]:
     Raises:
         CheckpointError: If the file is malformed, or another kind of tokenizer than ALBERT's.
     """
-    path = tokenizer.path
-    lowercase, keep_accents, characters_map = _normalizing(tokenizer)
-    _check_pre_tokenizer(tokenizer)
-    model = write_model(_pieces(tokenizer), characters_map)
+    model, lowercase, keep_accents = to_model(tokenizer)
     return {
         "kind": KIND,
-        "model": _checked(model, path),
+        "model": _checked(model, tokenizer.path),
         "lowercase": lowercase,
         "keep_accents": keep_accents,
         "albert_rules": True,
@@ -70,16 +63,20 @@ def convert_sentence_piece(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def write_sentence_piece(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the model.
+    """Writes the model, and the `tokenizer.json` that goes with it.
 
     Returns:
-        What `tokenizer_config.json` is to say of it.
+        What `tokenizer_config.json` is to say of them.
     """
-    (folder / MODEL_FILE).write_bytes(base64.b64decode(tokenizer["model"]))
+    model = base64.b64decode(tokenizer["model"])
+    lowercase = bool(tokenizer.get("lowercase", True))
+    keep_accents = bool(tokenizer.get("keep_accents", False))
+    (folder / MODEL_FILE).write_bytes(model)
+    write_json(folder / TOKENIZER_FILE, to_json(model, lowercase, keep_accents))
     return {
         "tokenizer_class": "AlbertTokenizer",
-        "do_lower_case": bool(tokenizer.get("lowercase", True)),
-        "keep_accents": bool(tokenizer.get("keep_accents", False)),
+        "do_lower_case": lowercase,
+        "keep_accents": keep_accents,
         "remove_space": True,
         "albert_rules": bool(tokenizer.get("albert_rules", True)),
     }
@@ -111,75 +108,3 @@ def _checked(model: bytes, path: Path) -> str:
             f"{', '.join(_REQUIRED)}."
         )
     return base64.b64encode(model).decode("ascii")
-
-
-def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
-    model = tokenizer.part("model")
-    if model.get("byte_fallback"):
-        raise tokenizer.error("model.byte_fallback is True, which ALBERT's tokenizer has not")
-    unknown = model.get("unk_id")
-    special = {token.get("content") for token in tokenizer.added_tokens()}
-
-    def kind(index: int, text: str) -> PieceType:
-        if index == unknown:
-            return PieceType.UNKNOWN
-        return PieceType.CONTROL if text in special else PieceType.NORMAL
-
-    try:
-        return [
-            Piece(text, float(score), kind(index, text))
-            for index, (text, score) in enumerate(model["vocab"])
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise tokenizer.error(
-            f"model.vocab must be a list of pieces with their scores ({error!r})"
-        ) from error
-
-
-def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
-    """Whether text is lower-cased, whether it keeps its accents, and the map of characters."""
-    steps = tokenizer.steps("normalizer")
-    names = []
-    characters_map = b""
-    for step in steps:
-        name = str(step.get("type"))
-        if name == "Replace":
-            pattern = step.get("pattern")
-            name = f"Replace {next(iter(pattern.values())) if isinstance(pattern, dict) else ''}"
-        elif name == "Precompiled":
-            characters_map = _decoded(step.get("precompiled_charsmap"), tokenizer)
-        names.append(name)
-    keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
-    expected = [
-        *(f"Replace {quotes}" for quotes in _QUOTES),
-        *([] if keep_accents else ["NFKD", "StripAccents"]),
-        *(["Lowercase"] if lowercase else []),
-        *(["Precompiled"] if "Precompiled" in names else []),
-    ]
-    if [name for name in names if name != "Replace  {2,}"] != expected:
-        raise tokenizer.error(
-            f"normalizer has the steps {', '.join(names) or 'none'}; ALBERT's are "
-            f"{', '.join(expected)}: get its spiece.model"
-        )
-    return lowercase, keep_accents, characters_map
-
-
-def _decoded(characters_map: Any, tokenizer: TokenizerJson) -> bytes:
-    try:
-        return base64.b64decode(characters_map or "", validate=True)
-    except (TypeError, binascii.Error) as error:
-        raise tokenizer.error(f"precompiled_charsmap is no base64 ({error})") from error
-
-
-def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
-    steps = tokenizer.steps("pre_tokenizer")
-    types = [step.get("type") for step in steps]
-    last = steps[-1] if steps else {}
-    prefixed = last.get("prepend_scheme", "always") == "always" and last.get(
-        "add_prefix_space", True
-    )
-    if types not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) or not prefixed:
-        raise tokenizer.error(
-            f"pre_tokenizer has the steps {', '.join(map(str, types)) or 'none'}; ALBERT's is a "
-            "Metaspace that begins every text with a space: get its spiece.model"
-        )

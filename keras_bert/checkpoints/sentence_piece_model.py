@@ -22,6 +22,7 @@ class PieceType(enum.IntEnum):
     NORMAL = 1
     UNKNOWN = 2
     CONTROL = 3
+    USER_DEFINED = 4
 
 
 class Piece(NamedTuple):
@@ -55,6 +56,15 @@ def read_pieces(model: bytes) -> list[Piece]:
     if not pieces:
         raise ValueError("no SentencePiece model: it has no pieces")
     return pieces
+
+
+def read_characters_map(model: bytes) -> bytes:
+    """What normalizes characters in a model that `read_pieces` reads, precompiled; may be empty."""
+    for number, normalizer in _fields(model):
+        if number == 3 and isinstance(normalizer, bytes):
+            value = dict(_fields(normalizer)).get(2, b"")
+            return value if isinstance(value, bytes) else b""
+    return b""
 
 
 def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 from keras_bert.checkpoints import byte_pair_files, sentence_piece_files
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json, write_json
-from keras_bert.checkpoints.tokenizer_json import TokenizerJson
+from keras_bert.checkpoints.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 from keras_bert.checkpoints.wordpiece_files import (
     VOCABULARY_FILE,
     read_vocabulary,
@@ -18,7 +18,6 @@ from keras_bert.checkpoints.wordpiece_files import (
     write_vocabulary,
 )
 
-TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
 ALL_FILES = (
     VOCABULARY_FILE,

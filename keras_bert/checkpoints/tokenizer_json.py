@@ -10,6 +10,8 @@ from typing import Any
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
 
+TOKENIZER_FILE = "tokenizer.json"
+
 
 class TokenizerJson:
     """The fields of a file.

@@ -63,7 +63,7 @@ def test_an_empty_vocabulary_and_one_of_other_bytes_name_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"type": "BPE", "vocab": {"a": 0}}, "model.type is 'BPE'; it must be 'WordPiece'"),
+        ({"type": "WordLevel", "vocab": {"a": 0}}, "model.type is 'WordLevel'; it must be 'WordP"),
         (None, "model.type is None"),
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no piece has id 1"),
         ({"type": "WordPiece", "vocab": {}}, "no piece has id 0"),

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RoBERTa's and ALBERT's tokenizers in files: ours, those of transformers and of KerasHub."""
+
+import base64
+import json
+import warnings
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+from keras_bert import checkpoints  # noqa: E402
+from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.checkpoints.keras_hub_tokenizers import (  # noqa: E402
+    read_tokenizer as read_hub_tokenizer,
+)
+from keras_bert.checkpoints.sentence_piece_model import read_pieces  # noqa: E402
+from keras_bert.checkpoints.tokenizer_files import (  # noqa: E402
+    read_tokenizer,
+    tokens_of,
+    write_tokenizer,
+)
+from keras_bert.text import tokenizer_from_config  # noqa: E402
+from tests.checkpoints.small_models import small_backbone  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+KINDS = ("byte_pair", "sentence_piece")
+OPTIONS = {
+    "byte_pair": [{}, {"add_prefix_space": True}],
+    "sentence_piece": [{}, {"lowercase": False, "keep_accents": True}, {"albert_rules": False}],
+}
+TEXTS = [
+    *small_tokenizers.texts()[:80],
+    "Größe «été» it's  ``quoted''\n",
+    " The TEST, (1) 2.5",
+    "",
+]
+
+
+def config_of(kind, **options):
+    config = small_tokenizers.make(kind, **options).get_config()
+    del config["special_tokens_in_text"]
+    return config
+
+
+def ids_of(config):
+    return tokenizer_from_config(config)(TEXTS).to_list()
+
+
+@pytest.mark.parametrize(("kind", "options"), [(k, each) for k in KINDS for each in OPTIONS[k]])
+def test_what_is_written_is_read(kind, options, tmp_path):
+    config = config_of(kind, **options)
+    write_tokenizer(tmp_path, config, 12)
+    assert read_tokenizer(tmp_path) == config
+    assert tokens_of(config) == list(tokenizer_from_config(config).vocabulary)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_preset_has_it_and_one_of_another_kind_takes_its_place(kind, tmp_path):
+    config = config_of(kind)
+    size = len(tokens_of(config))
+    backbone = small_backbone(vocabulary_size=size)
+    checkpoints.save_preset(backbone, tmp_path, tokenizer={"vocabulary": ["[PAD]", "a"]})
+    checkpoints.save_preset(backbone, tmp_path, tokenizer=config)
+    found = checkpoints.open_checkpoint(tmp_path)
+    assert found.require_tokenizer() == config
+    assert not (tmp_path / "vocab.txt").exists()
+    smaller = small_backbone(vocabulary_size=size - 1)
+    checkpoints.save_preset(smaller, tmp_path, tokenizer=config)
+    with pytest.raises(CheckpointError, match=f"vocabulary has {size} word pieces; the model has"):
+        _ = checkpoints.open_checkpoint(tmp_path).tokenizer
+
+
+@pytest.mark.parametrize("add_prefix_space", [False, True])
+def test_transformers_reads_roberta_s_and_we_read_what_it_writes(add_prefix_space, tmp_path):
+    config = config_of("byte_pair", add_prefix_space=add_prefix_space)
+    write_tokenizer(tmp_path, config, 12)
+    theirs = transformers.RobertaTokenizerFast.from_pretrained(tmp_path)
+    assert theirs(TEXTS, add_special_tokens=False)["input_ids"] == ids_of(config)
+    special = ("pad", "unk", "cls", "sep", "mask")
+    assert [getattr(theirs, f"{name}_token_id") for name in special] == [1, 3, 0, 2, 4]
+    assert theirs("the <mask>", add_special_tokens=False)["input_ids"][-1] == 4
+    theirs.save_pretrained(tmp_path / "saved")
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / "saved" / name).unlink(missing_ok=True)
+    assert (tmp_path / "saved" / "tokenizer.json").exists()
+    found = read_tokenizer(tmp_path / "saved")
+    assert found == config
+    # Without the settings, the file itself says whether there is a space before a text.
+    (tmp_path / "saved" / "tokenizer_config.json").unlink()
+    assert read_tokenizer(tmp_path / "saved") == config
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_transformers_reads_albert_s(lowercase, tmp_path):
+    config = config_of("sentence_piece", lowercase=lowercase)
+    write_tokenizer(tmp_path, config, 12)
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    expected = ids_of(config)
+    # Theirs has no rule for commas behind numbers.
+    received = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert received == expected
+    special = ("pad", "unk", "cls", "sep", "mask")
+    assert [getattr(theirs, f"{name}_token_id") for name in special] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("without_file", [True, False])
+def test_a_unigram_in_a_tokenizer_json_becomes_a_model(without_file, tmp_path):
+    config = config_of("sentence_piece")
+    write_tokenizer(tmp_path, config, 12)
+    if without_file:  # Theirs then has more added tokens.
+        (tmp_path / "tokenizer.json").unlink()
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    theirs.save_pretrained(tmp_path / "saved")
+    (tmp_path / "saved" / "spiece.model").unlink(missing_ok=True)
+    found = read_tokenizer(tmp_path / "saved")
+    assert {**found, "model": ""} == {**config, "model": ""}
+    assert tokens_of(found) == tokens_of(config)
+    assert ids_of(found) == ids_of(config)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keras_hub_s(kind, tmp_path):
+    keras_hub = pytest.importorskip("keras_hub")
+    config = config_of(kind)
+    if kind == "byte_pair":
+        ids = {token: index for index, token in enumerate(config["vocabulary"])}
+        theirs = keras_hub.models.RobertaTokenizer(ids, config["merges"])
+    else:
+        config |= {"lowercase": False, "keep_accents": True, "albert_rules": False}
+        theirs = keras_hub.models.AlbertTokenizer(base64.b64decode(config["model"]))
+    assert read_hub_tokenizer(tmp_path) is None
+    theirs.save_to_preset(tmp_path)
+    found = read_hub_tokenizer(tmp_path)
+    assert found == config
+    texts = [text for text in TEXTS if text][:8]
+    # In graph: outside of graphs KerasHub splits texts by another model's rules.
+    (expected,) = tf.data.Dataset.from_tensors(tf.constant(texts)).map(theirs.tokenize)
+    assert tokenizer_from_config(found)(texts).to_list() == expected.to_list()
+    path = tmp_path / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "registered_name": "keras_hub>GPT2Tokenizer"}))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: registered_name is 'GPT2Tok"):
+        read_hub_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("vocab.json", b"{", r"vocab\.json: the file must hold JSON"),
+        ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
+        ("vocab.json", b'{"<s>": 0, "a": "x"}', r"vocab\.json: .* malformed"),
+        ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
+        ("merges.txt", b"#version: 0.2\n\xc4\xa0 t\nq z\n", r"merges\.txt, line 3 is 'q z', and"),
+        (
+            "merges.txt",
+            b"#version: 0.2\nalone\n",
+            r"merges\.txt, line 2 is 'alone', and .* has no 'alone'",
+        ),
+    ],
+)
+def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message, tmp_path):
+    write_tokenizer(tmp_path, config_of("byte_pair"), 12)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer is Whitespace; it must be Byte"),
+        ({"pre_tokenizer": None}, "pre_tokenizer is missing"),
+        ({"normalizer": {"type": "NFC"}}, "it has a normalizer"),
+        ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix is '</w>'"),
+        ({"byte_fallback": True}, "model.byte_fallback is True"),
+        ({"merges": None}, "model.merges is NoneType; it must be a list"),
+        ({"merges": [["q", "zz"]]}, r"model.merges\[0\] is 'q zz', and the vocabulary has no 'zz'"),
+        ({"vocab": []}, "model.vocab is list; it must be a dictionary"),
+    ],
+)
+def test_another_byte_pair_tokenizer_is_refused(change, message, tmp_path):
+    config = config_of("byte_pair")
+    model = {
+        "type": "BPE",
+        "vocab": {token: index for index, token in enumerate(config["vocabulary"])},
+        "merges": config["merges"],
+    }
+    fields = {"pre_tokenizer": {"type": "ByteLevel"}, "normalizer": None}
+    parts = {name: value for name, value in change.items() if name in fields}
+    model |= {name: value for name, value in change.items() if name not in fields}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**fields, **parts, "model": model}))
+    with pytest.raises(CheckpointError, match=message) as raised:
+        read_tokenizer(tmp_path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; ALBERT's are"),
+        ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer has the steps ByteLevel"),
+        ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
+        ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"2 pieces lacks \[CLS\], \[SEP\], <pad>, <unk>"),
+        ({"byte_fallback": True}, "model.byte_fallback is True"),
+    ],
+)
+def test_another_unigram_is_refused(change, message, tmp_path):
+    replaced = [
+        {"type": "Replace", "pattern": {"String": quotes}, "content": '"'}
+        for quotes in ("``", "''")
+    ]
+    pieces = [[piece, 0.0] for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "▁a")]
+    fields = {
+        "normalizer": {"type": "Sequence", "normalizers": [*replaced, {"type": "Lowercase"}]},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+    }
+    model = {"type": "Unigram", "unk_id": 1, "vocab": pieces}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**fields, "model": model}))
+    found = read_tokenizer(tmp_path)
+    assert (found["lowercase"], found["keep_accents"]) == (True, True)
+    parts = {name: value for name, value in change.items() if name in fields}
+    model |= {name: value for name, value in change.items() if name not in fields}
+    path.write_text(json.dumps({**fields, **parts, "model": model}))
+    with pytest.raises(CheckpointError, match=message) as raised:
+        read_tokenizer(tmp_path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no model", b"\x0a\xff\xff", b"\x0a\x03\x0a\x01\xff"], ids=repr
+)
+def test_what_is_no_model_names_the_file(content, tmp_path):
+    (tmp_path / "spiece.model").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"spiece\.model: the file is no SentencePiece model"):
+        read_tokenizer(tmp_path)
+
+
+def test_pieces_are_those_of_the_library():
+    import sentencepiece
+
+    model = small_tokenizers.sentence_piece_model()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = read_pieces(model)
+    assert [piece.text for piece in pieces] == [
+        processor.id_to_piece(index) for index in range(processor.vocab_size())
+    ]
+    assert [piece.score for piece in pieces] == [
+        processor.get_score(index) for index in range(processor.vocab_size())
+    ]
+
+
+def test_the_released_albert_names_its_model_otherwise(tmp_path):
+    (tmp_path / "30k-clean.model").write_bytes(small_tokenizers.sentence_piece_model())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_tokenizer(tmp_path) == config_of("sentence_piece")
