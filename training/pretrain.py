@@ -33,7 +33,6 @@ import keras
 import numpy as np
 from absl import app, logging
 
-from keras_bert import Pretrainer
 from keras_bert.data import (
     MaskedLMMasker,
     NextTokenTargets,
@@ -45,6 +44,7 @@ from keras_bert.text import load_vocabulary
 from training import config_flags, model_flops, pretraining_run
 from training.energy import energy_meter
 from training.pretrain_config import Phase, PretrainConfig
+from training.pretraining_run import PretrainingModel
 from training.pretraining_text import dev_records, training_records, vocabulary_path
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
 
@@ -169,7 +169,7 @@ def _masker(config: PretrainConfig, tokens: tuple[str, ...], seed: int) -> Any:
 
 
 def _begin(
-    config: PretrainConfig, model: Pretrainer, checkpoints: RunCheckpoints, vocabulary: Path
+    config: PretrainConfig, model: PretrainingModel, checkpoints: RunCheckpoints, vocabulary: Path
 ) -> RunState:
     """The state of the last checkpoint, its tensors loaded, or a fresh one."""
     fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0)
@@ -202,7 +202,7 @@ class _Run:
     """What all phases of a run share."""
 
     config: PretrainConfig
-    model: Pretrainer
+    model: PretrainingModel
     checkpoints: RunCheckpoints
     peak: float
     energy: Any
@@ -276,18 +276,14 @@ class _Run:
             for batch in train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator()
         ]
         tokens = float(np.mean([count for count, _ in looked_at])) * self.config.accumulation
-        flops = model_flops.training_flops(
-            self.model.config,
-            self.config.batch_size,
-            train.sequence_length,
-            looked_at[0][1],
-            self.config.next_sentence,
+        flops = pretraining_run.update_flops(
+            self.model, self.config.batch_size, train.sequence_length, looked_at[0][1]
         )
         return pretraining_run.Workload(tokens, flops)
 
 
 def _report(
-    config: PretrainConfig, model: Pretrainer, state: RunState, folder: Path
+    config: PretrainConfig, model: PretrainingModel, state: RunState, folder: Path
 ) -> dict[str, Any]:
     """Writes `results.json` and the last picture."""
     pretraining_run.write_log(state.log, folder)

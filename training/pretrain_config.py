@@ -6,13 +6,16 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 from keras_bert.config import BertConfig
 from keras_bert.data.masking import UNITS
 from training.pretraining_data_config import PretrainingDataConfig
 
 PAIRED_KINDS = ("next_sentence", "sentence_order")
+OBJECTIVES = ("masked_lm", "replaced_token", "distillation")
 OPTIMIZERS = ("adam_weight_decay", "adamw", "lamb")
+SCHEDULES = ("", "linear", "bert", "electra")
 JIT = ("auto", "on", "off")
 
 
@@ -55,6 +58,15 @@ class PretrainConfig(PretrainingDataConfig):
         causal: whether a token sees only those before it, and each is to predict the next one.
         init_preset: a checkpoint to go on from; empty starts fresh. It takes the place of model and
             vocabulary.
+        objective: masked_lm (with pairs where kind has labels for them), replaced_token (ELECTRA's;
+            model is the discriminator) or distillation (model is the student).
+        generator_size: for replaced_token, width of the generator as a share of the model's.
+        discriminator_weight: for replaced_token, what the model's loss is multiplied by.
+        teacher: for distillation, the checkpoint that is learned from; its vocabulary is taken.
+        teacher_layers: the teacher's layers that the student begins with, by their numbers from 0;
+            none takes as many as the student has, evenly spread.
+        copy_layers: whether the student begins with the teacher's weights, which needs its widths.
+        temperature: for distillation, what logits are divided by.
         phases: length:share of the updates, one phase after the other, as 128:0.9,512:0.1.
         masking_unit: what is masked: token, word or ngram; static masks stay as they are.
         mask_token_rate: share of the chosen tokens that becomes [MASK].
@@ -66,6 +78,8 @@ class PretrainConfig(PretrainingDataConfig):
         num_steps: updates.
         optimizer: adam_weight_decay (BERT's own, no bias correction), adamw or lamb.
         learning_rate: the highest rate.
+        schedule: how the rate falls: linear, bert (with its jump behind the warmup) or electra
+            (without); empty takes the optimizer's own.
         warmup_steps: updates in which the rate rises.
         weight_decay: decay of all weights but biases and LayerNorms.
         beta_2: how slowly the second moments forget.
@@ -98,6 +112,13 @@ class PretrainConfig(PretrainingDataConfig):
     dropout: float = -1.0
     causal: bool = False
     init_preset: str = ""
+    objective: str = "masked_lm"
+    generator_size: float = 0.25
+    discriminator_weight: float = 50.0
+    teacher: str = ""
+    teacher_layers: tuple[str, ...] = ()
+    copy_layers: bool = True
+    temperature: float = 2.0
     phases: tuple[str, ...] = ("128:0.9", "512:0.1")
     masking_unit: str = "token"
     mask_token_rate: float = 0.8
@@ -109,6 +130,7 @@ class PretrainConfig(PretrainingDataConfig):
     num_steps: int = 1_000_000
     optimizer: str = "adam_weight_decay"
     learning_rate: float = 1e-4
+    schedule: str = ""
     warmup_steps: int = 10_000
     weight_decay: float = 0.01
     beta_2: float = 0.999
@@ -128,6 +150,7 @@ class PretrainConfig(PretrainingDataConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         choices = {"masking_unit": UNITS, "optimizer": OPTIMIZERS, "jit": JIT}
+        choices |= {"objective": OBJECTIVES, "schedule": SCHEDULES}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(
@@ -159,10 +182,26 @@ class PretrainConfig(PretrainingDataConfig):
             )
         if self.causal and self.static_masks:
             raise ValueError("a causal model predicts each next token: leave static_masks out")
+        self._check_objective()
         if self.steps_per_interval * self.accumulation % self.steps_per_execution:
             raise ValueError(
                 f"the batches of an interval are {self.steps_per_interval * self.accumulation}, "
                 f"expected a multiple of steps_per_execution, which is {self.steps_per_execution}"
+            )
+
+    def _check_objective(self) -> None:
+        if self.objective != "masked_lm" and self.next_sentence:
+            raise ValueError(
+                f"objective={self.objective} has no use for labels of pairs, which "
+                f"kind={self.kind} has; expected full_sentences, document_sentences or "
+                "sentence_pairs"
+            )
+        if self.objective == "replaced_token" and self.causal:
+            raise ValueError("a causal model cannot detect replaced tokens: leave causal out")
+        if (self.objective == "distillation") != bool(self.teacher):
+            raise ValueError(
+                f"objective is {self.objective} and teacher is {self.teacher!r}; distillation "
+                "needs a teacher, and nothing else does"
             )
 
     @property
@@ -205,7 +244,9 @@ class PretrainConfig(PretrainingDataConfig):
             config = BertConfig.from_json_file(self.model)
         else:
             config = BertConfig.from_name(self.model)
-        changes = {"vocabulary_size": vocabulary_size, "causal": self.causal}
+        changes: dict[str, Any] = {"vocabulary_size": vocabulary_size, "causal": self.causal}
+        # Whatever the model's own tokens are: records are made by WordPiece, whose padding is 0.
+        changes |= {"tokenizer": "wordpiece", "pad_token_id": 0}
         for name in ("num_layers", "hidden_dim", "num_heads"):
             changes |= {name: getattr(self, name)} if getattr(self, name) else {}
         if self.hidden_dim:

@@ -10,12 +10,21 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 from absl import logging
 
-from keras_bert import Backbone, Pretrainer, optimizers
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    Distiller,
+    MaskedLM,
+    Pretrainer,
+    ReplacedTokenDetector,
+    optimizers,
+)
+from keras_bert.tasks.students import copy_layers, spread_layers
 from training import curves, model_flops
 from training.pretrain_config import PretrainConfig
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
@@ -33,30 +42,24 @@ _NAMES = {
     "next_sentence_logits_loss": "pair_loss",
     # Keras leaves the output's name out where there is only one.
     "accuracy": "masked_accuracy",
+    "masked_lm_loss": "masked_loss",
+    "label_loss": "masked_loss",
+    "generator_accuracy": "masked_accuracy",
 }
-_DRAWN = ("loss", "masked_accuracy", "pair_accuracy")
+_DRAWN = ("loss", "masked_accuracy", "pair_accuracy", "discriminator_accuracy")
 
 Log = dict[str, float]
+PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
 
 
-def build_model(config: PretrainConfig, vocabulary: list[str]) -> Pretrainer:
+def build_model(config: PretrainConfig, vocabulary: list[str]) -> PretrainingModel:
     """The model, compiled, with fresh weights or those of a checkpoint."""
-    policy = config.precision
-    if config.init_preset:
-        model = Pretrainer.from_preset(
-            config.init_preset,
-            dtype=policy,
-            packed=config.packing,
-            next_sentence=config.next_sentence,
-        )
-    else:
-        architecture = config.architecture(len(vocabulary))
-        tokenizer = {"vocabulary": vocabulary, "lowercase": config.lowercase}
-        model = Pretrainer(
-            Backbone(architecture, packed=config.packing, dtype=policy),
-            {"tokenizer": tokenizer, "sequence_length": architecture.max_sequence_length},
-            next_sentence=config.next_sentence,
-        )
+    makers = {
+        "masked_lm": _pretrainer,
+        "replaced_token": _detector,
+        "distillation": _distiller,
+    }
+    model = makers[config.objective](config, vocabulary)
     model.compile(
         _optimizer(config),
         jit_compile=_jit(config.jit),
@@ -66,6 +69,68 @@ def build_model(config: PretrainConfig, vocabulary: list[str]) -> Pretrainer:
     return model
 
 
+def _pretrainer(config: PretrainConfig, vocabulary: list[str]) -> Pretrainer:
+    model: Pretrainer = _task(Pretrainer, config, vocabulary, next_sentence=config.next_sentence)
+    return model
+
+
+def _detector(config: PretrainConfig, vocabulary: list[str]) -> ReplacedTokenDetector:
+    options: dict[str, Any] = {"discriminator_weight": config.discriminator_weight}
+    if not config.init_preset:
+        options["generator_size"] = config.generator_size
+    model: ReplacedTokenDetector = _task(ReplacedTokenDetector, config, vocabulary, **options)
+    return model
+
+
+def _distiller(config: PretrainConfig, vocabulary: list[str]) -> Distiller:
+    teacher = MaskedLM.from_preset(config.teacher, dtype=config.precision, packed=config.packing)
+    student = _task(MaskedLM, config, vocabulary)
+    if config.copy_layers and not config.init_preset:
+        layers = tuple(map(int, config.teacher_layers)) or spread_layers(
+            teacher.config.num_layers, student.config.num_layers
+        )
+        copy_layers(teacher, student, layers)
+    return Distiller(student, teacher, temperature=config.temperature)
+
+
+def _task(task: Any, config: PretrainConfig, vocabulary: list[str], **options: Any) -> Any:
+    """A task with fresh weights or those of a checkpoint."""
+    policy = config.precision
+    if config.init_preset:
+        return task.from_preset(config.init_preset, dtype=policy, packed=config.packing, **options)
+    architecture = config.architecture(len(vocabulary))
+    tokenizer = {"vocabulary": vocabulary, "lowercase": config.lowercase}
+    return task(
+        Backbone(architecture, packed=config.packing, dtype=policy),
+        {"tokenizer": tokenizer, "sequence_length": architecture.max_sequence_length},
+        **options,
+    )
+
+
+def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
+    """Floating-point operations of the matrix products of an update, whatever the objective.
+
+    Args:
+        model: what is trained.
+        rows: rows in an update.
+        sequence_length: tokens in a row.
+        slots: masked tokens in a row.
+    """
+
+    def flops(config: BertConfig, slots: int, next_sentence: bool = False) -> int:
+        return model_flops.training_flops(config, rows, sequence_length, slots, next_sentence)
+
+    if isinstance(model, ReplacedTokenDetector):
+        # The discriminator has logits for no token, but a product more for each one.
+        hidden = model.config.hidden_dim
+        head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
+        return flops(model.generator.config, slots) + flops(model.config, 0) + head
+    if isinstance(model, Distiller):
+        # The teacher has no backward pass, which is two thirds of the work.
+        return flops(model.config, slots) + flops(model.teacher_task.config, slots) // 3
+    return flops(model.config, slots, model.next_sentence)
+
+
 def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
     classes = {
         "adam_weight_decay": optimizers.AdamWeightDecay,
@@ -73,15 +138,26 @@ def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
         "lamb": optimizers.LAMB,
     }
     return classes[config.optimizer](
-        config.learning_rate,
-        num_train_steps=config.num_steps,
-        num_warmup_steps=config.warmup_steps,
+        **_rate(config),
         weight_decay=config.weight_decay,
         beta_2=config.beta_2,
         epsilon=config.epsilon,
         global_clipnorm=config.clip_norm or None,
         gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
     )
+
+
+def _rate(config: PretrainConfig) -> dict[str, Any]:
+    """The optimizer's arguments that decide its learning rate."""
+    steps = {"num_train_steps": config.num_steps, "num_warmup_steps": config.warmup_steps}
+    schedules = {
+        "linear": optimizers.LinearWarmupDecay,
+        "bert": optimizers.BertWarmupDecay,
+        "electra": optimizers.ElectraWarmupDecay,
+    }
+    if not config.schedule:
+        return {"learning_rate": config.learning_rate, **steps}
+    return {"learning_rate": schedules[config.schedule](config.learning_rate, **steps)}
 
 
 def _jit(choice: str) -> bool | str:

@@ -30,11 +30,12 @@ def vocabulary_path(config: PretrainConfig) -> Path:
 
 
 def _tokens(config: PretrainConfig) -> Sequence[str]:
-    if config.init_preset:
-        tokenizer = checkpoints.open_checkpoint(config.init_preset).require_tokenizer()
+    preset = config.init_preset or config.teacher
+    if preset:
+        tokenizer = checkpoints.open_checkpoint(preset).require_tokenizer()
         if "kind" in tokenizer:
             raise ValueError(
-                f"init_preset has a tokenizer of the kind {tokenizer['kind']}; records are made "
+                f"{preset} has a tokenizer of the kind {tokenizer['kind']}; records are made "
                 "by WordPiece alone."
             )
         return list(tokenizer["vocabulary"])

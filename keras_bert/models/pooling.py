@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from keras_bert.models.backbone import Backbone
 
 
-def make_pooler(config: BertConfig, policy: Any) -> Pooler:
+def make_pooler(config: BertConfig, policy: Any, name: str = "pooler") -> Pooler:
     """A pooler, for an encoder or for a task on one that has none.
 
     Args:
         config: The encoder's.
         policy: A Keras dtype policy.
+        name: The layer's name.
     """
     return Pooler(
         config.pooler_activation,
@@ -25,13 +26,16 @@ def make_pooler(config: BertConfig, policy: Any) -> Pooler:
         initializer_range=config.initializer_range,
         last_token=config.causal,
         dtype=policy,
-        name="pooler",
+        name=name,
     )
 
 
 def task_pooler(backbone: Backbone) -> Pooler | None:
     """A pooler of a task's own, where the encoder has none."""
-    return None if backbone.config.pooler else make_pooler(backbone.config, backbone.dtype_policy)
+    if backbone.config.pooler:
+        return None
+    # By another name than the encoder's, for it learns as fast as the head that it belongs to.
+    return make_pooler(backbone.config, backbone.dtype_policy, name="task_pooler")
 
 
 def pooled_output(encoded: dict[str, Any], pooler: Pooler | None, padding_mask: Any) -> Any:

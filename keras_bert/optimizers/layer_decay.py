@@ -16,8 +16,8 @@ def layer_depth(path: str, num_layers: int) -> int:
     |---|---|
     | a layer with `embedding` in its name (tables, their LayerNorm, their projection) | 0 |
     | `layer_i` | i + 1 |
-    | `pooler` | `num_layers` + 1 |
-    | anything else: a task's head | `num_layers` + 2 |
+    | `pooler`, the encoder's | `num_layers` + 1 |
+    | anything else: a task's head, with its own pooler | `num_layers` + 2 |
 
     The optimizers multiply the learning rate by `layer_decay ** (num_layers + 2 - depth)`: 1 for
     the head, `layer_decay ** 2` for the last encoder layer. This is ELECTRA's rule to the letter;

@@ -53,9 +53,31 @@ def student_from_teacher(
     config = {**teacher.get_config(), "trainable": True}
     config["backbone"] = keras.saving.serialize_keras_object(backbone)
     student = type(teacher).from_config(config)
+    copy_layers(teacher, student, layers)
+    return student
+
+
+def copy_layers(
+    teacher: MaskedLM | TextClassifier,
+    student: MaskedLM | TextClassifier,
+    layers: Sequence[int],
+) -> None:
+    """Sets a student's weights to those of its teacher: embeddings, heads, and some layers.
+
+    Args:
+        teacher: Where the weights come from.
+        student: A task of the same class.
+        layers: Which of the teacher's layers, by their indices, one for each of the student's.
+
+    Raises:
+        ValueError: If the layers are not as many as the student's, not in order, or the teacher
+            has not so many; if a weight does not fit.
+    """
+    layers = _checked_layers(teacher.config.num_layers, None, layers)
+    if len(layers) != student.config.num_layers:
+        raise ValueError(f"layers is {layers}; the student has {student.config.num_layers} layers.")
     _copy_encoder(teacher.backbone, student.backbone, layers)
     _copy_heads(teacher, student)
-    return student
 
 
 def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs_tensorflow
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import MaskedLM, TextClassifier  # noqa: E402
+from keras_bert import MaskedLM, ReplacedTokenDetector, TextClassifier  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from training.pretrain import pretrain  # noqa: E402
 from training.pretrain_config import Phase, PretrainConfig  # noqa: E402
@@ -208,3 +208,51 @@ def test_text_or_records_are_needed(tmp_path):
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
     with pytest.raises(ValueError, match="input_files and records are both empty"):
         pretrain(PretrainConfig(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
+
+
+@pytest.fixture(scope="module")
+def detected(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "electra"
+    rates = {"mask_token_rate": 0.85, "random_token_rate": 0.0, "schedule": "electra"}
+    changes = {**rates, "kind": "full_sentences", "phases": ("16:1",), "num_steps": 10}
+    return folder, pretrain(config(corpus, folder, objective="replaced_token", **changes))
+
+
+def test_replaced_tokens(detected):
+    folder, results = detected
+    record = results["log"][-1]
+    assert {"masked_loss", "replaced_token_loss", "discriminator_accuracy"} <= set(record)
+    assert "val_discriminator_recall" in record
+    loaded = ReplacedTokenDetector.from_preset(folder / "preset")
+    assert len(loaded.detect("the cat sat", threshold=0)) == 3
+    generator = MaskedLM.from_preset(folder / "preset" / "generator")
+    assert generator.config.hidden_dim == 4
+
+
+def test_distillation(corpus, detected, tmp_path):
+    changes = {"kind": "full_sentences", "phases": ("16:1",), "num_steps": 10, "num_layers": 1}
+    teacher = tmp_path / "teacher"
+    pretrain(config(corpus, teacher, **{**changes, "num_layers": 2}))
+    folder = tmp_path / "student"
+    options = {"objective": "distillation", "teacher": str(teacher / "preset")}
+    results = pretrain(config(corpus, folder, **options, **changes))
+    assert {"divergence", "cosine_distance", "masked_loss"} <= set(results["log"][-1])
+    assert MaskedLM.from_preset(folder / "preset").config.num_layers == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "replaced_token"}, "no use for labels of pairs"),
+        ({"objective": "distillation", "kind": "full_sentences"}, "needs a teacher"),
+        ({"teacher": "somewhere"}, "needs a teacher"),
+        ({"schedule": "cosine"}, "schedule is 'cosine'"),
+        (
+            {"objective": "replaced_token", "kind": "full_sentences", "causal": True},
+            "leave causal out",
+        ),
+    ],
+)
+def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        config(corpus, tmp_path, **changes)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ALBERT base as the paper pre-trained it: order of sentences, runs of masked words, LAMB.
+
+    python -m training.pretrain --recipe=albert_base --input_files=DIR --vocabulary=FILE
+
+4,096 rows of 512 tokens make an update, gathered here from 128 batches of 32. A WordPiece
+vocabulary takes the place of ALBERT's SentencePiece. Not run here.
+
+Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and its released code.
+"""
+
+from training.pretrain_config import PretrainConfig
+
+CONFIG = PretrainConfig(
+    output_dir="runs/albert_base",
+    model="albert_base_v1",
+    kind="sentence_order",
+    masking_unit="ngram",
+    phases=("512:1",),
+    batch_size=4096,
+    accumulation=128,
+    num_steps=125_000,
+    warmup_steps=3125,
+    optimizer="lamb",
+    learning_rate=0.00176,
+    weight_decay=0.01,
+    interval=500,
+)
