@@ -15,6 +15,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
+from keras_bert.tasks.answers import as_given
 from keras_bert.tasks.presets import preprocessor_config
 from keras_bert.tasks.question_arguments import (
     QUESTION_FORMS,
@@ -317,9 +318,10 @@ class QuestionAnswerer(Task):
             verbose: 1 shows a progress bar.
 
         Returns:
-            A dict for a string, a list of dicts for a list: `answer`; `start` and `end`, the
-            characters of the passage between which it lies; and `score`, its probability among
-            all that were considered. No answer is empty, from 0 to 0.
+            A dict for a string, a list of dicts for a list, a data frame of the same index for a
+            series of pandas: `answer`; `start` and `end`, the characters of the passage between
+            which it lies; and `score`, its probability among all that were considered. No answer
+            is empty, from 0 to 0.
 
         Example:
 
@@ -333,7 +335,7 @@ class QuestionAnswerer(Task):
         x = [{"question": one, "context": passage} for one, passage in pairs]
         spans = self.answer_spans(x, batch_size, verbose)
         answers = spans.answers(contexts, self.null_threshold)
-        return answers[0] if isinstance(question, str) else answers
+        return as_given(question, answers)
 
     def answer_spans(
         self,

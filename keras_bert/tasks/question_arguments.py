@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from keras_bert.tasks.text_arguments import is_data_frame
+
 if TYPE_CHECKING:
     from keras_bert.data.squad import QuestionExample, SpanAnswer
 
@@ -56,7 +58,7 @@ def labelled_examples(x: Any) -> list[QuestionExample]:
 
 
 def _is_columns(x: Any) -> bool:
-    return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "to_dict"))
+    return isinstance(x, Mapping) or is_data_frame(x)
 
 
 def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:

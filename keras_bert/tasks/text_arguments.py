@@ -11,7 +11,8 @@ import numpy as np
 
 TEXT_FORMS = (
     "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
-    '"text" and "text_pair", or a tf.data.Dataset of these'
+    '"text" and "text_pair", a pandas data frame of these columns or a series of texts, or a '
+    "tf.data.Dataset of these"
 )
 
 
@@ -25,7 +26,7 @@ def is_text(x: Any) -> bool:
     """Whether `x` holds text in one of `TEXT_FORMS`, rather than ids."""
     if is_dataset(x):
         return _is_text_spec(_first_of_element(x.element_spec))
-    if isinstance(x, Mapping):
+    if isinstance(x, Mapping) or is_data_frame(x):
         return "text" in x
     if isinstance(x, str):
         return True
@@ -40,6 +41,11 @@ def is_text(x: Any) -> bool:
     return isinstance(first, (str, bytes))
 
 
+def is_data_frame(x: Any) -> bool:
+    """Whether `x` is a data frame of pandas, which need not be installed."""
+    return hasattr(x, "columns") and hasattr(x, "to_dict")
+
+
 def text_columns(x: Any) -> dict[str, np.ndarray]:
     """The columns `text` and, for pairs, `text_pair` of any form but a dataset.
 
@@ -50,7 +56,7 @@ def text_columns(x: Any) -> dict[str, np.ndarray]:
     """
     if isinstance(x, str):
         return {"text": _column([x])}
-    if isinstance(x, Mapping):
+    if isinstance(x, Mapping) or is_data_frame(x):
         columns = {name: _column(x[name]) for name in ("text", "text_pair") if name in x}
     elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
         columns = {"text": _column(x[0]), "text_pair": _column(x[1])}

@@ -16,7 +16,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pooling import pooled_output, task_pooler
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_name
 from keras_bert.optimizers import AdamW
-from keras_bert.tasks.answers import softmax
+from keras_bert.tasks.answers import as_given, softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
 from keras_bert.tasks.task import Task
@@ -273,14 +273,15 @@ class TextClassifier(Task):
         Returns:
             A list of dicts in the order of the input: `label` (the class's name, or its id where
             there are no names) and `score` (its probability); of a regression, `score` alone.
-            A single string gives a single dict.
+            A single string gives a single dict; a data frame or series of pandas a data frame of
+            the same index.
         """
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         if self.is_regression:
             answers: list[dict[str, Any]] = [{"score": float(row[0])} for row in logits]
         else:
             answers = [self._answer(row) for row in softmax(logits)]
-        return answers[0] if isinstance(x, str) else answers
+        return as_given(x, answers)
 
     def _answer(self, probabilities: np.ndarray) -> dict[str, Any]:
         best = int(np.argmax(probabilities))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data frames and series in, data frames out."""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+pytest.importorskip("tensorflow")
+pandas = pytest.importorskip("pandas")
+
+from keras_bert import Backbone, BertConfig, QuestionAnswerer, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.data.question_windows import QuestionAnswererPreprocessor  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "is", "who", "it"]
+CONFIG = BertConfig(
+    vocabulary_size=len(TOKENS),
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=8,
+    intermediate_dim=16,
+    max_sequence_length=16,
+)
+FRAME = pandas.DataFrame(
+    {
+        "id": [30, 10, 20],
+        "text": ["good film", "bad film", "it is good"],
+        "text_pair": ["it is", "is it", "who"],
+        "label": ["yes", "no", "yes"],
+    }
+).set_index("id")
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    task = TextClassifier(Backbone(CONFIG), preprocessor=preprocessor, class_names=("no", "yes"))
+    task.compile()
+    return task
+
+
+def test_a_frame_trains_with_a_series_of_labels(classifier):
+    history = classifier.fit(FRAME, FRAME["label"], validation_split=0.34, verbose=0).history
+    assert np.isfinite(history["val_loss"][0])
+
+
+def test_answers_have_the_index_of_what_was_asked(classifier):
+    pairs = list(zip(FRAME["text"], FRAME["text_pair"], strict=True))
+    for asked, rows in {
+        "frame": (FRAME, pairs),
+        "series": (FRAME["text"], list(FRAME["text"])),
+    }.values():
+        answers = classifier.classify(asked)
+        assert list(answers.index) == [30, 10, 20]
+        assert answers.to_dict("records") == classifier.classify(rows)
+
+
+def test_a_frame_without_text_is_an_error(classifier):
+    with pytest.raises((ValueError, KeyError)):
+        classifier.classify(FRAME[["label"]])
+
+
+def test_questions_in_a_series():
+    tokenizer = WordPieceTokenizer(TOKENS)
+    task = QuestionAnswerer(Backbone(CONFIG), QuestionAnswererPreprocessor(tokenizer, 16, 4, 4))
+    answers = task.answer(FRAME["text"], FRAME["text_pair"])
+    assert list(answers.index) == [30, 10, 20]
+    assert set(answers.columns) == {"answer", "start", "end", "score"}
