@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as each tokenizer's family has them, in every preprocessor."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+pytest.importorskip("sentencepiece")
+
+from keras_bert.data import (  # noqa: E402
+    MaskedLMMasker,
+    MultipleChoicePreprocessor,
+    QuestionAnswererPreprocessor,
+    TextClassifierPreprocessor,
+    TokenClassifierPreprocessor,
+)
+from keras_bert.data.text_rows import batches_from_rows, rows_from_columns  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+PREPROCESSORS = (
+    MultipleChoicePreprocessor,
+    QuestionAnswererPreprocessor,
+    TextClassifierPreprocessor,
+    TokenClassifierPreprocessor,
+)
+
+
+@pytest.fixture(scope="module", params=["byte_pair", "sentence_piece"])
+def tokenizer(request):
+    return small_tokenizers.make(request.param)
+
+
+def expected_pair(tokenizer, first, second):
+    """The ids and segments of a pair, put together by hand."""
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    first, second = (tokenizer(text).numpy().tolist() for text in (first, second))
+    if tokenizer.kind == "byte_pair":
+        ids = [cls, *first, sep, sep, *second, sep]
+        return ids, [0] * len(ids)
+    left, right = [cls, *first, sep], [*second, sep]
+    return [*left, *right], [0] * len(left) + [1] * len(right)
+
+
+def test_texts_and_pairs(tokenizer):
+    preprocessor = TextClassifierPreprocessor(tokenizer, 64)
+    ids = tokenizer("the test").numpy().tolist()
+    single = preprocessor("the test")
+    assert single["token_ids"].numpy().tolist() == [
+        tokenizer.cls_token_id, *ids, tokenizer.sep_token_id,
+    ]  # fmt: skip
+    pair = preprocessor("the test", "is skipped, always")
+    assert (pair["token_ids"].numpy().tolist(), pair["segment_ids"].numpy().tolist()) == (
+        expected_pair(tokenizer, "the test", "is skipped, always")
+    )
+
+
+def test_rows_are_filled_up_with_the_padding_of_the_vocabulary(tokenizer):
+    preprocessor = TextClassifierPreprocessor(tokenizer, 64)
+    texts = ["the test", "the test is skipped if it fails"]
+    rows = rows_from_columns({"text": np.array(texts, object)})
+    (batch,) = batches_from_rows(rows, preprocessor, batch_size=2).as_numpy_iterator()
+    for features in (preprocessor(texts), batch[0]):
+        ids, mask = np.asarray(features["token_ids"]), np.asarray(features["padding_mask"])
+        assert not mask.all()
+        assert set(ids[~mask]) == {tokenizer.pad_token_id}
+        assert not np.asarray(features["segment_ids"])[~mask].any()
+
+
+def test_long_pairs_fill_the_row(tokenizer):
+    preprocessor = TextClassifierPreprocessor(tokenizer, 20)
+    pair = preprocessor("the test " * 30, "is skipped " * 30)
+    assert pair["token_ids"].shape == (20,)
+    separators = (pair["token_ids"].numpy() == tokenizer.sep_token_id).sum()
+    assert separators == tokenizer.pair_separators + 1
+    shortest = 4 + tokenizer.pair_separators
+    TextClassifierPreprocessor(tokenizer, shortest)
+    with pytest.raises(ValueError, match=f"must be at least {shortest}"):
+        TextClassifierPreprocessor(tokenizer, shortest - 1)
+
+
+def test_choices(tokenizer):
+    features = MultipleChoicePreprocessor(tokenizer, 64)("the test", ["fails", "is skipped"])
+    for index, choice in enumerate(("fails", "is skipped")):
+        ids, segments = expected_pair(tokenizer, "the test", choice)
+        assert features["token_ids"].numpy()[index, : len(ids)].tolist() == ids
+        assert features["segment_ids"].numpy()[index, : len(ids)].tolist() == segments
+
+
+def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
+    preprocessor = QuestionAnswererPreprocessor(tokenizer, 32, doc_stride=5, max_query_length=8)
+    passage = "Größe «été»: the  test\nfails, if it's skipped; or the case is closed. " * 2
+    windows = preprocessor(["what fails?"], [passage])
+    question = tokenizer("what fails?").numpy().tolist()[:8]
+    begin = 1 + len(question) + tokenizer.pair_separators
+    ids, starts, ends = (part.numpy() for part in tokenizer.tokenize_with_offsets(passage))
+    assert windows.question_index.shape[0] > 3
+    rows = zip(
+        windows.features["token_ids"].to_list(),
+        windows.char_starts.to_list(),
+        windows.char_ends.to_list(),
+        windows.first_token.numpy(),
+        strict=True,
+    )
+    for row, row_starts, row_ends, first in rows:
+        held = slice(first, first + len(row) - begin - 1)
+        assert len(row) <= 32
+        assert row[1 : 1 + len(question)] == question
+        assert row[begin:-1] == ids[held].tolist()
+        assert row_starts[begin:-1] == starts[held].tolist()
+        assert row_ends[begin:-1] == ends[held].tolist()
+        assert not any(row_starts[:begin] + row_ends[:begin] + row_starts[-1:])
+    assert windows.is_max_context.flat_values.numpy().sum() == len(ids)
+
+
+def test_words_of_sentences(tokenizer):
+    preprocessor = TokenClassifierPreprocessor(tokenizer, 64)
+    words = ["The", "test", "\x07", "skipped", "."]
+    windows = preprocessor.windows([words])
+    (row,) = windows.token_ids.to_list()
+    places = [*windows.word_position.numpy().tolist(), len(row) - 1]
+    for index, word in enumerate(words):
+        pieces = tokenizer.tokenize_words(word).numpy().tolist() or [tokenizer.unk_token_id]
+        assert row[places[index] : places[index + 1]] == pieces
+    assert tokenizer.id_to_token(row[places[1]]).startswith(("Ġ", "▁"))
+
+
+@pytest.mark.parametrize("make", PREPROCESSORS)
+def test_configs_are_json_and_make_the_same_preprocessor(make, tokenizer):
+    preprocessor = make(tokenizer, 80)
+    config = json.loads(json.dumps(preprocessor.get_config()))
+    again = make.from_config(config)
+    assert again.get_config() == preprocessor.get_config()
+    assert type(again.tokenizer) is type(tokenizer)
+
+
+def masked(tokenizer, text, **options):
+    """A text's tokens, and which of them are masked in many draws, as sets of places."""
+    masker = MaskedLMMasker.from_tokenizer(tokenizer, **options)
+    row = TextClassifierPreprocessor(tokenizer, 64)([text])["token_ids"]
+    drawn = [masker({"token_ids": row}, step=step) for step in range(20)]
+    places = [
+        {int(p) for p, w in zip(m["mask_positions"][0], m["mask_weights"][0], strict=True) if w}
+        for m in drawn
+    ]
+    return [tokenizer.id_to_token(i) for i in row.numpy()[0]], places, drawn
+
+
+def test_whole_words_are_masked(tokenizer):
+    text = "unexpectedly skipped tests implementation"
+    tokens, places, _ = masked(tokenizer, text, unit="word", mask_selection_rate=0.5)
+    begins = [
+        index
+        for index, token in enumerate(tokens)
+        if index == 1 or token.startswith(("Ġ", "▁")) or index == len(tokens) - 1
+    ]
+    words = [set(range(a, b)) for a, b in itertools.pairwise(begins)]
+    assert len(words) == 4
+    assert max(map(len, words)) > 1
+    for drawn in places:
+        assert drawn
+        assert all(word <= drawn or not word & drawn for word in words)
+
+
+def test_masks_leave_special_tokens_out(tokenizer):
+    text = "the test is skipped, or it fails"
+    options = {"mask_token_rate": 0.0, "random_token_rate": 1.0, "mask_selection_rate": 0.9}
+    tokens, places, drawn = masked(tokenizer, text, **options)
+    special = set(tokenizer.special_token_ids)
+    ends = {0, len(tokens) - 1}
+    for at, features in zip(places, drawn, strict=True):
+        assert not at & ends
+        row = features["token_ids"].numpy()[0]
+        assert not special & {int(row[place]) for place in at}
+    _, _, drawn = masked(tokenizer, text, mask_token_rate=1.0, random_token_rate=0.0)
+    row = drawn[0]["token_ids"].numpy()[0]
+    assert (row == tokenizer.mask_token_id).sum() == drawn[0]["mask_weights"].numpy().sum()
+
+
+def test_a_masker_of_wordpieces_is_that_of_their_vocabulary():
+    tokenizer = small_tokenizers.make("wordpiece")
+    row = TextClassifierPreprocessor(tokenizer, 64)(["unexpectedly skipped tests"])
+    for options in ({}, {"unit": "word"}, {"random_special_tokens": False, "unit": "ngram"}):
+        by_tokenizer = MaskedLMMasker.from_tokenizer(tokenizer, **options)(row, step=3)
+        by_vocabulary = MaskedLMMasker.from_vocabulary(tokenizer.vocabulary, **options)(row, step=3)
+        for name, value in by_vocabulary.items():
+            np.testing.assert_array_equal(by_tokenizer[name], value)
