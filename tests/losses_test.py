@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The in-batch-negatives loss against a statement of it in NumPy."""
+"""Losses against statements of them in NumPy."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_bert.losses import InBatchNegatives
+from keras_bert.losses import CosineDistance, InBatchNegatives, SoftTargetDivergence
 
 VECTORS = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
 
@@ -52,3 +52,24 @@ def test_it_comes_back_from_its_config():
     loss = InBatchNegatives(7.0, True)
     same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert (same.scale, same.symmetric, same.reduction) == (7.0, True, "mean_with_sample_weight")
+
+
+def test_soft_targets_lose_nothing_where_they_are_met():
+    loss = SoftTargetDivergence(temperature=3.0)
+    # Logits stand for the same distribution whatever is added to all of them.
+    assert value(loss, VECTORS, VECTORS + 1) == pytest.approx(0, abs=1e-5)
+    teacher, student = (np.exp(part / 3) for part in (VECTORS, VECTORS[::-1]))
+    teacher, student = (part / part.sum(-1, keepdims=True) for part in (teacher, student))
+    expected = 9 * (teacher * np.log(teacher / student)).sum(-1)
+    weights = np.arange(8.0)
+    received = value(loss, VECTORS, VECTORS[::-1].copy(), sample_weight=weights)
+    assert received == pytest.approx(np.average(expected, weights=weights), rel=1e-5)
+    assert SoftTargetDivergence.from_config(loss.get_config()).temperature == 3.0
+
+
+def test_the_cosine_is_one_less_for_the_same_direction():
+    others = VECTORS[::-1].copy()
+    cosines = (VECTORS * others).sum(-1) / np.square(np.linalg.norm(VECTORS, axis=-1))
+    cosines *= np.linalg.norm(VECTORS, axis=-1) / np.linalg.norm(others, axis=-1)
+    assert value(CosineDistance(), VECTORS, others) == pytest.approx(1 - cosines.mean(), rel=1e-5)
+    assert value(CosineDistance(), VECTORS, 3 * VECTORS) == pytest.approx(0, abs=1e-6)

@@ -9,6 +9,7 @@ from keras import ops
 from keras_bert.config import BertConfig
 from keras_bert.models.backbone import Backbone
 from keras_bert.optimizers import AdamW, layer_depth
+from keras_bert.tasks import TextClassifier
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,34 @@ def test_every_variable_of_the_backbone_moves_by_its_layers_rate():
         moved = old - ops.convert_to_numpy(variable.value)
         rate = 1e-2 * 0.5 ** (4 - layer_depth(variable.path, num_layers=2))
         np.testing.assert_allclose(moved, rate, rtol=1e-4, atol=1e-7, err_msg=variable.path)
+
+
+def test_an_electra_that_is_fine_tuned():
+    config = BertConfig.from_name("electra_small_discriminator").replace(
+        vocabulary_size=5,
+        num_layers=2,
+        hidden_dim=4,
+        num_heads=2,
+        intermediate_dim=8,
+        embedding_dim=2,
+        max_sequence_length=3,
+    )
+    classifier = TextClassifier(Backbone(config), num_classes=2)
+    backbone = classifier.backbone
+    # The projection among the embeddings; the pooler, which is the task's, with its head
+    layers = {
+        0: [backbone.token_embedding, backbone.embeddings, backbone.embedding_projection],
+        1: [backbone.blocks[0]],
+        2: [backbone.blocks[1]],
+        4: [classifier.pooler, classifier.head],
+    }
+    found = {
+        depth: [variable for layer in parts for variable in layer.trainable_variables]
+        for depth, parts in layers.items()
+    }
+    assert sum(map(len, found.values())) == len(classifier.trainable_variables)
+    for depth, variables in found.items():
+        assert {layer_depth(variable.path, num_layers=2) for variable in variables} == {depth}
 
 
 def test_a_model_without_layers_is_refused():
