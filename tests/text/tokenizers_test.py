@@ -175,7 +175,7 @@ assert not any(name.startswith("keras_bert") for name in sys.modules)
 """
 
 
-@pytest.mark.parametrize("kind", ["byte_pair", "sentence_piece"])
+@pytest.mark.parametrize("kind", ["byte_pair"])
 def test_a_saved_model_needs_no_files_and_not_this_package(kind, tmp_path):
     tokenizer = small_tokenizers.make(kind)
     module = tf.Module()

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks on the tokenizers of RoBERTa and ALBERT: answers on text, saved and loaded, exported."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+pytest.importorskip("sentencepiece")
+
+import keras_bert
+from keras_bert import checkpoints
+from tests.text import small_tokenizers
+
+# What differs is the text, which is the same on all backends.
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+TEXTS = ["The test fails.", "it's  the\tcase\n", "Größe «été» 1991, 中国", ""]
+PAIRS = (TEXTS, TEXTS[::-1])
+FAMILIES = {
+    "byte_pair": {
+        "num_segments": 1,
+        "position_offset": 2,
+        "pad_token_id": 1,
+        "tokenizer": "byte_pair",
+    },
+    "sentence_piece": {
+        "embedding_dim": 4,
+        "layer_sharing": "all",
+        "tokenizer": "sentence_piece",
+    },
+}
+
+
+def backbone_for(tokenizer):
+    config = keras_bert.BertConfig(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=2,
+        hidden_dim=8,
+        num_heads=2,
+        intermediate_dim=16,
+        max_sequence_length=48,
+        **FAMILIES[tokenizer.kind],
+    )
+    return keras_bert.Backbone(config)
+
+
+def shaken(task):
+    """The task with weights that make its answers differ."""
+    generator = np.random.default_rng(0)
+    for weight in task.trainable_weights:
+        weight.assign(weight + generator.normal(0, 0.3, weight.shape))
+    return task
+
+
+def config_for(tokenizer):
+    return {"tokenizer": tokenizer.get_config(), "sequence_length": 40}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def tokenizer(request):
+    return small_tokenizers.make(request.param)
+
+
+@pytest.fixture(scope="module")
+def classifier(tokenizer):
+    return shaken(
+        keras_bert.TextClassifier(
+            backbone_for(tokenizer), preprocessor=config_for(tokenizer), class_names=["a", "b"]
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(classifier):
+    logits = classifier.predict(PAIRS, verbose=0)
+    assert np.ptp(logits, axis=0).max() > 1e-3
+    return logits
+
+
+def test_a_classifier_is_saved_and_loaded(classifier, expected, tmp_path):
+    classifier.save(tmp_path / "task.keras")
+    loaded = keras.models.load_model(tmp_path / "task.keras")
+    features = loaded.preprocessor(*PAIRS)
+    np.testing.assert_allclose(loaded(features), expected, atol=1e-5)
+
+
+def test_a_preset_has_the_tokenizer(classifier, expected, tokenizer, tmp_path):
+    classifier.save_to_preset(tmp_path)
+    again = keras_bert.TextClassifier.from_preset(tmp_path)
+    assert again.preprocessor.tokenizer.get_config() == tokenizer.get_config()
+    np.testing.assert_allclose(again(again.preprocessor(*PAIRS)), expected, atol=1e-5)
+
+
+def test_masks_are_filled(tokenizer):
+    masked_lm = shaken(
+        keras_bert.MaskedLM(
+            backbone_for(tokenizer),
+            preprocessor=config_for(tokenizer),
+            masking={"unit": "word"},
+        )
+    )
+    mask = tokenizer.mask_token
+    answers = masked_lm.fill(f"the {mask} fails", top_k=tokenizer.vocabulary_size)
+    assert sum(answer["score"] for answer in answers) == pytest.approx(1, abs=1e-4)
+    by_token = {answer["token"]: answer["text"] for answer in answers}
+    space = {"byte_pair": "Ġ", "sentence_piece": "▁"}[tokenizer.kind]
+    assert by_token[f"{space}test"] == "the test fails"
+    assert by_token["s"] == "thes fails"
+    first = masked_lm.fill(f"{mask} fails", top_k=tokenizer.vocabulary_size)
+    assert {answer["token"]: answer["text"] for answer in first}[f"{space}the"] == "the fails"
+    with pytest.raises(ValueError, match=f"has no {mask.replace('[', chr(92) + '[')} to fill"):
+        masked_lm.fill("the test")
+    if tokenizer.kind == "byte_pair":
+        masked_lm.compile()
+        losses = masked_lm.fit(TEXTS[:3], epochs=1, batch_size=2, verbose=0).history["loss"]
+        assert np.isfinite(losses).all()
+
+
+def test_answers_are_places_in_the_text(tokenizer):
+    answerer = shaken(
+        keras_bert.QuestionAnswerer(
+            backbone_for(tokenizer),
+            preprocessor={**config_for(tokenizer), "doc_stride": 8, "max_query_length": 8},
+        )
+    )
+    passage = "Größe «été»: the  test\nfails, if it's skipped; or the case is closed."
+    answer = answerer.answer(question="what fails?", context=passage)
+    assert answer["answer"]
+    assert passage[answer["start"] : answer["end"]] == answer["answer"]
+
+
+FRESH_PROCESS = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+folder, texts = sys.argv[1], json.loads(sys.argv[2])
+signature = tf.saved_model.load(folder).signatures["serving_default"]
+answers = signature(text=tf.constant(texts), text_pair=tf.constant(texts[::-1]))
+assert "keras_bert" not in sys.modules
+print(json.dumps({name: value.numpy().tolist() for name, value in answers.items()
+                  if name != "label"}))
+"""
+
+
+def test_an_export_takes_text_where_this_package_is_not(classifier, expected, tmp_path):
+    classifier.export(tmp_path / "1", pair=True, warm_up=False)
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, tmp_path / "1", json.dumps(TEXTS)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    answers = json.loads(finished.stdout)
+    exponentials = np.exp(expected - expected.max(axis=-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-5)
+
+
+def test_a_preset_in_hugging_face_s_layout_brings_its_tokenizer(tokenizer, tmp_path):
+    backbone = backbone_for(tokenizer)
+    checkpoints.save_hugging_face(backbone, tmp_path, tokenizer=tokenizer.get_config())
+    embedder = keras_bert.TextEmbedder.from_preset(tmp_path)
+    assert embedder.preprocessor.tokenizer.get_config() == tokenizer.get_config()
+    vectors = embedder(embedder.preprocessor(TEXTS))
+    assert np.isfinite(vectors).all()
