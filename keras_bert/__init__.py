@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from keras_bert.tasks.text_classifier import TextClassifier
     from keras_bert.tasks.text_embedder import TextEmbedder
     from keras_bert.tasks.token_classifier import TokenClassifier
+    from keras_bert.text.byte_pair import BytePairTokenizer
+    from keras_bert.text.sentence_piece import SentencePieceTokenizer
     from keras_bert.text.wordpiece import WordPieceTokenizer
 
 __version__ = "0.1.0"
@@ -29,6 +31,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Backbone": "keras_bert.models.backbone",
     "BertConfig": "keras_bert.config",
+    "BytePairTokenizer": "keras_bert.text.byte_pair",
     "ConfigError": "keras_bert.config",
     "Distiller": "keras_bert.tasks.distiller",
     "MaskedLM": "keras_bert.tasks.masked_lm",
@@ -36,6 +39,7 @@ _HOMES = {
     "Pretrainer": "keras_bert.tasks.pretrainer",
     "QuestionAnswerer": "keras_bert.tasks.question_answerer",
     "ReplacedTokenDetector": "keras_bert.tasks.replaced_token_detector",
+    "SentencePieceTokenizer": "keras_bert.text.sentence_piece",
     "TextClassifier": "keras_bert.tasks.text_classifier",
     "TextEmbedder": "keras_bert.tasks.text_embedder",
     "TokenClassifier": "keras_bert.tasks.token_classifier",
@@ -50,6 +54,7 @@ _MODULES = (
 __all__ = [
     "Backbone",
     "BertConfig",
+    "BytePairTokenizer",
     "ConfigError",
     "Distiller",
     "MaskedLM",
@@ -57,6 +62,7 @@ __all__ = [
     "Pretrainer",
     "QuestionAnswerer",
     "ReplacedTokenDetector",
+    "SentencePieceTokenizer",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",
