@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+pytest.importorskip("sentencepiece")
+
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+from keras_bert.text import tokenizer_from_config
+from tests.text import small_tokenizers
+from training.train_tokenizer import TokenizerConfig, train_tokenizer
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = small_tokenizers.texts()
+    for name, part in (("a.txt", lines[:300]), ("b.txt", lines[300:])):
+        (folder / name).write_text("\n".join(part) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("wordpiece", ["vocab.txt"]),
+        ("byte_pair", ["vocab.json", "merges.txt"]),
+        ("sentence_piece", ["spiece.model"]),
+    ],
+)
+def test_what_is_made_is_read_as_a_checkpoint_s_tokenizer(kind, files, corpus, tmp_path):
+    config = TokenizerConfig((str(corpus),), str(tmp_path / "made"), kind, 400)
+    paths = train_tokenizer(config)
+    assert [path.name for path in paths] == files
+    tokenizer = tokenizer_from_config(read_tokenizer(tmp_path / "made"))
+    assert tokenizer.kind == kind
+    assert tokenizer.vocabulary_size == 400
+    ids = tokenizer("the test fails").numpy()
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer.detokenize(ids).numpy().decode() == "the test fails"
+
+
+def test_what_is_refused(corpus, tmp_path):
+    with pytest.raises(ValueError, match="kind is 'bpe', expected one of wordpiece, byte_pair"):
+        TokenizerConfig(kind="bpe")
+    with pytest.raises(ValueError, match="output_dir is empty"):
+        train_tokenizer(TokenizerConfig((str(corpus),)))
+    with pytest.raises(ValueError, match="input_files is empty"):
+        train_tokenizer(TokenizerConfig((), str(tmp_path)))
+    with pytest.raises(FileNotFoundError, match=r"none\.txt is not there"):
+        train_tokenizer(TokenizerConfig((str(tmp_path / "none.txt"),), str(tmp_path)))
