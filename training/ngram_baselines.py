@@ -20,11 +20,11 @@ import numpy as np
 from absl import app, flags
 
 from keras_bert.data import PretrainingStream
-from keras_bert.text import load_vocabulary
 from training.pretrain import dev_stream
 from training.pretrain_config import PretrainConfig
 from training.pretraining_run import RESULTS_FILE
 from training.pretraining_text import training_records, vocabulary_path
+from training.tokenizer_source import open_tokenizer
 
 RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")
 # Seen so often, the bigram counts for half.
@@ -105,12 +105,12 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     }
     config = PretrainConfig(**values)
     vocabulary = vocabulary_path(config)
-    tokens = load_vocabulary(vocabulary)
+    tokenizer = open_tokenizer(vocabulary, config.lowercase)
     length = config.plan()[-1].sequence_length
-    dev = dev_stream(config, length, vocabulary, tokens)
+    dev = dev_stream(config, length, vocabulary, tokenizer)
     if dev is None:
         raise ValueError(f"{folder} is a run without held-out text (dev_files)")
-    model = NgramModel(len(tokens))
+    model = NgramModel(tokenizer.vocabulary_size)
     # With no mask: rows as they were.
     train = PretrainingStream(
         training_records(config, length, vocabulary),

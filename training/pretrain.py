@@ -40,13 +40,14 @@ from keras_bert.data import (
     has_masks,
     pretraining_examples,
 )
-from keras_bert.text import load_vocabulary
+from keras_bert.text.tokenizer import Tokenizer
 from training import config_flags, model_flops, pretraining_run
 from training.energy import energy_meter
 from training.pretrain_config import Phase, PretrainConfig
 from training.pretraining_run import PretrainingModel
 from training.pretraining_text import dev_records, training_records, vocabulary_path
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
+from training.tokenizer_source import content_of, open_tokenizer
 
 # Settings that change nothing of what is learned
 _NO_INFLUENCE = (
@@ -98,17 +99,17 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     if config.deterministic:
         _be_deterministic()
     vocabulary = vocabulary_path(config)
-    tokens = load_vocabulary(vocabulary)
+    tokenizer = open_tokenizer(vocabulary, config.lowercase)
     phases = {
         phase: (
-            train_stream(config, phase.sequence_length, vocabulary, tokens),
-            dev_stream(config, phase.sequence_length, vocabulary, tokens),
+            train_stream(config, phase.sequence_length, vocabulary, tokenizer),
+            dev_stream(config, phase.sequence_length, vocabulary, tokenizer),
         )
         for phase in config.plan()
     }
     # Here and not before: what was made of the text must not change what is drawn.
     keras.utils.set_random_seed(config.seed)
-    model = pretraining_run.build_model(config, list(tokens))
+    model = pretraining_run.build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
     state = _begin(config, model, checkpoints, vocabulary)
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
@@ -124,40 +125,40 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 
 
 def train_stream(
-    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokens: tuple[str, ...]
+    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
 ) -> PretrainingStream:
     """The batches to train on at one length."""
     records = training_records(config, sequence_length, vocabulary)
-    return _stream(config, records, sequence_length, tokens, config.seed)
+    return _stream(config, records, sequence_length, tokenizer, config.seed)
 
 
 def dev_stream(
-    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokens: tuple[str, ...]
+    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
 ) -> PretrainingStream | None:
     """The held-out batches of one length, with the same masks for every seed of the training."""
     records = dev_records(config, sequence_length, vocabulary)
-    return None if records is None else _stream(config, records, sequence_length, tokens, 0)
+    return None if records is None else _stream(config, records, sequence_length, tokenizer, 0)
 
 
 def _stream(
-    config: PretrainConfig, records: str, sequence_length: int, tokens: tuple[str, ...], seed: int
+    config: PretrainConfig, records: str, sequence_length: int, tokenizer: Tokenizer, seed: int
 ) -> PretrainingStream:
     return PretrainingStream(
         records,
         batch_size=config.micro_batch_size,
         sequence_length=sequence_length,
-        masker=None if has_masks(records) else _masker(config, tokens, seed),
+        masker=None if has_masks(records) else _masker(config, tokenizer, seed),
         packed=config.packing,
         seed=seed,
-        vocabulary_size=len(tokens),
+        vocabulary_size=tokenizer.vocabulary_size,
     )
 
 
-def _masker(config: PretrainConfig, tokens: tuple[str, ...], seed: int) -> Any:
+def _masker(config: PretrainConfig, tokenizer: Tokenizer, seed: int) -> Any:
     if config.causal:
-        return NextTokenTargets.from_vocabulary(tokens)
-    return MaskedLMMasker.from_vocabulary(
-        tokens,
+        return NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
+    return MaskedLMMasker.from_tokenizer(
+        tokenizer,
         unit=config.masking_unit,
         mask_selection_rate=config.masked_lm_probability,
         mask_token_rate=config.mask_token_rate,
@@ -193,7 +194,7 @@ def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
     settings = dataclasses.asdict(config)
     for name in _NO_INFLUENCE:
         del settings[name]
-    content = json.dumps(settings, sort_keys=True).encode() + vocabulary.read_bytes()
+    content = json.dumps(settings, sort_keys=True).encode() + content_of(vocabulary)
     return hashlib.sha256(content).hexdigest()
 
 

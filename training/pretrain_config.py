@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_bert.config import BertConfig
 from keras_bert.data.masking import UNITS
+from keras_bert.text.tokenizer import Tokenizer
 from training.pretraining_data_config import PretrainingDataConfig
 
 PAIRED_KINDS = ("next_sentence", "sentence_order")
@@ -43,7 +44,8 @@ class PretrainConfig(PretrainingDataConfig):
             output_dir; or none, where there are records already.
         dev_files: held-out text in the same form, to report on while training; none for no report.
         data_dir: the folder that input_files and dev_files are in, if they are no whole paths.
-        vocabulary: the vocab.txt of the tokenizer; empty makes one from input_files.
+        vocabulary: the vocab.txt of the tokenizer, or the folder of a tokenizer of any kind;
+            empty makes one of the model's kind from input_files.
         vocabulary_size: how many tokens to make, where a vocabulary is made.
         output_dir: where everything goes.
         sequence_length: not used: phases say it.
@@ -238,15 +240,23 @@ class PretrainConfig(PretrainingDataConfig):
             first = end
         return plan
 
-    def architecture(self, vocabulary_size: int) -> BertConfig:
-        """The encoder's config, with enough positions for every phase."""
+    def named_architecture(self) -> BertConfig:
+        """The config that `model` stands for."""
         if os.path.isfile(self.model):
-            config = BertConfig.from_json_file(self.model)
-        else:
-            config = BertConfig.from_name(self.model)
-        changes: dict[str, Any] = {"vocabulary_size": vocabulary_size, "causal": self.causal}
-        # Whatever the model's own tokens are: records are made by WordPiece, whose padding is 0.
-        changes |= {"tokenizer": "wordpiece", "pad_token_id": 0}
+            return BertConfig.from_json_file(self.model)
+        return BertConfig.from_name(self.model)
+
+    def architecture(self, tokenizer: Tokenizer) -> BertConfig:
+        """The encoder's config, for a tokenizer's ids and with positions for every phase."""
+        config = self.named_architecture()
+        changes: dict[str, Any] = {
+            "vocabulary_size": tokenizer.vocabulary_size,
+            "pad_token_id": tokenizer.pad_token_id,
+            "tokenizer": tokenizer.kind,
+            "causal": self.causal,
+        }
+        if config.position_offset:  # positions that follow padding's
+            changes["position_offset"] = tokenizer.pad_token_id + 1
         for name in ("num_layers", "hidden_dim", "num_heads"):
             changes |= {name: getattr(self, name)} if getattr(self, name) else {}
         if self.hidden_dim:

@@ -13,7 +13,8 @@ from pathlib import Path
 from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.corpus import DOCUMENT_ENDS, FORMATS
 from keras_bert.data.static_masking import default_max_predictions
-from keras_bert.text import WordPieceTokenizer
+from keras_bert.text.tokenizer import Tokenizer
+from training.tokenizer_source import content_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,7 @@ class PretrainingDataConfig:
 
     Args:
         input_files: files of text, patterns such as corpus/*.txt, or folders; .gz is read too.
-        vocabulary: the vocab.txt of the tokenizer.
+        vocabulary: the vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
         output_dir: where the records go, with summary.json and lengths.png.
         lowercase: whether the tokenizer lower-cases and strips accents.
         format: sentences, one a line; paragraphs, one a line, to be split into sentences; jsonl,
@@ -96,7 +97,7 @@ class PretrainingDataConfig:
             seed=self.seed,
         )
 
-    def masker(self, tokenizer: WordPieceTokenizer) -> StaticMasker | None:
+    def masker(self, tokenizer: Tokenizer) -> StaticMasker | None:
         """What draws static masks; None where they are left to training."""
         if not self.static_masks:
             return None
@@ -135,7 +136,7 @@ class PretrainingDataConfig:
             del settings[name]
         files = [(path.name, path.stat().st_size) for path in self.paths()]
         content = json.dumps([settings, files], sort_keys=True).encode()
-        return hashlib.sha256(content + Path(self.vocabulary).read_bytes()).hexdigest()
+        return hashlib.sha256(content + content_of(self.vocabulary)).hexdigest()
 
 
 def files_of(argument: str) -> list[Path]:

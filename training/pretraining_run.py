@@ -25,6 +25,7 @@ from keras_bert import (
     optimizers,
 )
 from keras_bert.tasks.students import copy_layers, spread_layers
+from keras_bert.text.tokenizer import Tokenizer
 from training import curves, model_flops
 from training.pretrain_config import PretrainConfig
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
@@ -52,14 +53,14 @@ Log = dict[str, float]
 PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
 
 
-def build_model(config: PretrainConfig, vocabulary: list[str]) -> PretrainingModel:
+def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
     """The model, compiled, with fresh weights or those of a checkpoint."""
     makers = {
         "masked_lm": _pretrainer,
         "replaced_token": _detector,
         "distillation": _distiller,
     }
-    model = makers[config.objective](config, vocabulary)
+    model = makers[config.objective](config, tokenizer)
     model.compile(
         _optimizer(config),
         jit_compile=_jit(config.jit),
@@ -69,22 +70,22 @@ def build_model(config: PretrainConfig, vocabulary: list[str]) -> PretrainingMod
     return model
 
 
-def _pretrainer(config: PretrainConfig, vocabulary: list[str]) -> Pretrainer:
-    model: Pretrainer = _task(Pretrainer, config, vocabulary, next_sentence=config.next_sentence)
+def _pretrainer(config: PretrainConfig, tokenizer: Tokenizer) -> Pretrainer:
+    model: Pretrainer = _task(Pretrainer, config, tokenizer, next_sentence=config.next_sentence)
     return model
 
 
-def _detector(config: PretrainConfig, vocabulary: list[str]) -> ReplacedTokenDetector:
+def _detector(config: PretrainConfig, tokenizer: Tokenizer) -> ReplacedTokenDetector:
     options: dict[str, Any] = {"discriminator_weight": config.discriminator_weight}
     if not config.init_preset:
         options["generator_size"] = config.generator_size
-    model: ReplacedTokenDetector = _task(ReplacedTokenDetector, config, vocabulary, **options)
+    model: ReplacedTokenDetector = _task(ReplacedTokenDetector, config, tokenizer, **options)
     return model
 
 
-def _distiller(config: PretrainConfig, vocabulary: list[str]) -> Distiller:
+def _distiller(config: PretrainConfig, tokenizer: Tokenizer) -> Distiller:
     teacher = MaskedLM.from_preset(config.teacher, dtype=config.precision, packed=config.packing)
-    student = _task(MaskedLM, config, vocabulary)
+    student = _task(MaskedLM, config, tokenizer)
     if config.copy_layers and not config.init_preset:
         layers = tuple(map(int, config.teacher_layers)) or spread_layers(
             teacher.config.num_layers, student.config.num_layers
@@ -93,16 +94,15 @@ def _distiller(config: PretrainConfig, vocabulary: list[str]) -> Distiller:
     return Distiller(student, teacher, temperature=config.temperature)
 
 
-def _task(task: Any, config: PretrainConfig, vocabulary: list[str], **options: Any) -> Any:
+def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: Any) -> Any:
     """A task with fresh weights or those of a checkpoint."""
     policy = config.precision
     if config.init_preset:
         return task.from_preset(config.init_preset, dtype=policy, packed=config.packing, **options)
-    architecture = config.architecture(len(vocabulary))
-    tokenizer = {"vocabulary": vocabulary, "lowercase": config.lowercase}
+    architecture = config.architecture(tokenizer)
     return task(
         Backbone(architecture, packed=config.packing, dtype=policy),
-        {"tokenizer": tokenizer, "sequence_length": architecture.max_sequence_length},
+        {"tokenizer": tokenizer.get_config(), "sequence_length": architecture.max_sequence_length},
         **options,
     )
 

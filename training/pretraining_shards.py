@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
-from keras_bert.text import WordPieceTokenizer
 from training.pretraining_data_config import PretrainingDataConfig
+from training.tokenizer_source import open_tokenizer
 from training.worker_pool import ordered_map, process_pool
 
 _TOKENS_PER_SHARD = 1_000_000
@@ -114,11 +114,15 @@ class _ShardMaker:
     def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
         self.config, self.work, self.num_shards = config, work, num_shards
         self.store = TokenStore(work / "store")
-        tokenizer = WordPieceTokenizer(config.vocabulary, lowercase=config.lowercase)
+        tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
         special_ids = [tokenizer.cls_token_id, tokenizer.sep_token_id]
         self.make_instances = config.instance_maker(*special_ids)
         self.encode = InstanceEncoder(
-            tokenizer.vocabulary, special_ids, config.sequence_length, config.masker(tokenizer)
+            tokenizer.vocabulary,
+            special_ids,
+            config.sequence_length,
+            config.masker(tokenizer),
+            tokenizer.continuation_token_ids,
         )
 
     def __call__(self, shard: int) -> None:

@@ -4,47 +4,54 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import logging
 
 from keras_bert import checkpoints
-from keras_bert.text import save_vocabulary, train_vocabulary
+from keras_bert.text import WordPieceTokenizer, save_vocabulary
 from training.create_pretraining_data import create_pretraining_data
 from training.pretrain_config import PretrainConfig
+from training.tokenizer_source import save_tokenizer
+from training.train_tokenizer import make_tokenizer
 
 VOCABULARY = "vocab.txt"
+TOKENIZER = "tokenizer"
 
 
 def vocabulary_path(config: PretrainConfig) -> Path:
-    """The vocabulary that is given, or the checkpoint's, or one made from the text."""
+    """The vocabulary that is given, or the checkpoint's, or one made from the text.
+
+    Returns:
+        A vocab.txt, or the folder of a tokenizer of another kind.
+    """
     if config.vocabulary:
         return Path(config.vocabulary)
-    path = Path(config.output_dir) / VOCABULARY
-    if not path.exists():
-        tokens = _tokens(config)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_vocabulary(tokens, path)
-    return path
+    file, folder = (Path(config.output_dir) / name for name in (VOCABULARY, TOKENIZER))
+    if folder.exists():
+        return folder
+    if not file.exists():
+        tokenizer = _tokenizer_config(config)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if tokenizer.get("kind", WordPieceTokenizer.kind) != WordPieceTokenizer.kind:
+            save_tokenizer(tokenizer, folder)
+            return folder
+        save_vocabulary(tokenizer["vocabulary"], file)
+    return file
 
 
-def _tokens(config: PretrainConfig) -> Sequence[str]:
+def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
     preset = config.init_preset or config.teacher
     if preset:
-        tokenizer = checkpoints.open_checkpoint(preset).require_tokenizer()
-        if "kind" in tokenizer:
-            raise ValueError(
-                f"{preset} has a tokenizer of the kind {tokenizer['kind']}; records are made "
-                "by WordPiece alone."
-            )
-        return list(tokenizer["vocabulary"])
+        return checkpoints.open_checkpoint(preset).require_tokenizer()
     if not config.input_files:
         raise ValueError("vocabulary is empty, and so is input_files, which one can be made of")
-    logging.info("making a vocabulary of %d tokens", config.vocabulary_size)
+    kind = config.named_architecture().tokenizer
+    logging.info("making a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
     unused = Path()
     files = config.data_config(128, config.input_files, unused, unused).paths()
-    return train_vocabulary(files, config.vocabulary_size, lowercase=config.lowercase)
+    return make_tokenizer(kind, files, config.vocabulary_size, config.lowercase).get_config()
 
 
 def training_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str:

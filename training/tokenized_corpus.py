@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data import TokenStoreWriter, read_corpus
-from keras_bert.text import WordPieceTokenizer
+from keras_bert.data.instances import PAIR_KINDS
 from training.pretraining_data_config import PretrainingDataConfig
+from training.tokenizer_source import open_tokenizer
 from training.worker_pool import ordered_map
 
 _CHUNK_BYTES = 2**19
@@ -92,7 +93,13 @@ def _sentences(config: PretrainingDataConfig) -> Iterator[str | None]:
 
 
 def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
-    tokenizer = WordPieceTokenizer(config.vocabulary, lowercase=config.lowercase)
+    tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
+    if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
+        raise ValueError(
+            f"kind is {config.kind!r}, whose pairs have one separator between them, and a "
+            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
+            "full_sentences or document_sentences"
+        )
     in_graph = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
 
     def tokenize(chunk: _Chunk) -> _Tokens:

@@ -12,6 +12,7 @@ them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from absl import app, logging
@@ -19,7 +20,7 @@ from absl import app, logging
 from keras_bert.text import (
     BytePairTokenizer,
     SentencePieceTokenizer,
-    save_vocabulary,
+    WordPieceTokenizer,
     train_byte_pair_vocabulary,
     train_sentence_piece_model,
     train_vocabulary,
@@ -27,7 +28,11 @@ from keras_bert.text import (
 from training.config_flags import define_flags, read_flags
 from training.pretraining_data_config import files_of
 
-KINDS = ("wordpiece", "byte_pair", "sentence_piece")
+FILES = {
+    "wordpiece": ("vocab.txt",),
+    "byte_pair": ("vocab.json", "merges.txt"),
+    "sentence_piece": ("spiece.model",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +57,8 @@ class TokenizerConfig:
     max_sentences: int = 5_000_000
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        if self.kind not in FILES:
+            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(FILES)}")
 
     def paths(self) -> list[Path]:
         """The files to read, in the order of the arguments, those of a folder by name.
@@ -82,22 +87,43 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     paths = config.paths()
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    if config.kind == "byte_pair":
-        vocabulary, merges = train_byte_pair_vocabulary(paths, config.vocabulary_size)
-        BytePairTokenizer(vocabulary, merges).save_vocabulary(folder)
-        return [folder / "vocab.json", folder / "merges.txt"]
-    if config.kind == "sentence_piece":
+    tokenizer = make_tokenizer(
+        config.kind, paths, config.vocabulary_size, config.lowercase, config.max_sentences
+    )
+    names = FILES[config.kind]
+    # Byte pairs are two files, for which it takes their folder.
+    tokenizer.save_vocabulary(folder if len(names) > 1 else folder / names[0])
+    return [folder / name for name in names]
+
+
+def make_tokenizer(
+    kind: str,
+    paths: Sequence[Path],
+    vocabulary_size: int,
+    lowercase: bool = True,
+    max_sentences: int = 5_000_000,
+) -> WordPieceTokenizer | BytePairTokenizer | SentencePieceTokenizer:
+    """A tokenizer whose vocabulary is made from text files.
+
+    Args:
+        kind: `wordpiece`, `byte_pair` or `sentence_piece`.
+        paths: the files.
+        vocabulary_size: tokens, special ones counted.
+        lowercase: whether text is lower-cased (not looked at by `byte_pair`).
+        max_sentences: lines that `sentence_piece` draws to learn from.
+
+    Raises:
+        ValueError: if there is no text, or too little.
+    """
+    if kind == BytePairTokenizer.kind:
+        return BytePairTokenizer(*train_byte_pair_vocabulary(paths, vocabulary_size))
+    if kind == SentencePieceTokenizer.kind:
         model = train_sentence_piece_model(
-            paths,
-            config.vocabulary_size,
-            lowercase=config.lowercase,
-            max_sentences=config.max_sentences,
+            paths, vocabulary_size, lowercase=lowercase, max_sentences=max_sentences
         )
-        SentencePieceTokenizer(model).save_vocabulary(folder / "spiece.model")
-        return [folder / "spiece.model"]
-    tokens = train_vocabulary(paths, config.vocabulary_size, lowercase=config.lowercase)
-    save_vocabulary(tokens, folder / "vocab.txt")
-    return [folder / "vocab.txt"]
+        return SentencePieceTokenizer(model, lowercase=lowercase)
+    tokens = train_vocabulary(paths, vocabulary_size, lowercase=lowercase)
+    return WordPieceTokenizer(tokens, lowercase=lowercase)
 
 
 def main(argv: list[str]) -> None:

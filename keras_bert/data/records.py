@@ -33,6 +33,8 @@ class InstanceEncoder:
         special_token_ids: The ids that are no text: `[CLS]` and `[SEP]`.
         sequence_length: The length to pad to; of no effect without a masker.
         masker: What draws the masks, or `None`.
+        continuation_token_ids: The ids that go on with the word before them; `None` takes
+            WordPiece's, which begin with `##`.
 
     Call arguments:
         instance: A row.
@@ -48,12 +50,17 @@ class InstanceEncoder:
         special_token_ids: Sequence[int],
         sequence_length: int,
         masker: StaticMasker | None = None,
+        continuation_token_ids: Sequence[int] | None = None,
     ) -> None:
+        if continuation_token_ids is None:
+            tokens = enumerate(vocabulary)
+            continuation_token_ids = [index for index, token in tokens if token.startswith(SUFFIX)]
         self.sequence_length = sequence_length
         self.masker = masker
         self._is_special = np.zeros(len(vocabulary), bool)
         self._is_special[list(special_token_ids)] = True
-        self._is_continuation = np.array([token.startswith(SUFFIX) for token in vocabulary])
+        self._is_continuation = np.zeros(len(vocabulary), bool)
+        self._is_continuation[list(continuation_token_ids)] = True
 
     def __call__(self, instance: Instance, rng: np.random.Generator) -> bytes:
         if self.masker is None:

@@ -240,6 +240,39 @@ def test_distillation(corpus, detected, tmp_path):
     assert MaskedLM.from_preset(folder / "preset").config.num_layers == 1
 
 
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("model", "kind", "vocabulary_size", "tokenizer"),
+    [
+        ("roberta_base", "full_sentences", 300, "byte_pair"),
+        ("albert_base_v2", "sentence_order", 40, "sentence_piece"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
+def test_a_family_gets_its_own_vocabulary(
+    corpus, tmp_path, model, kind, vocabulary_size, tokenizer
+):
+    changes = {"model": model, "kind": kind, "vocabulary_size": vocabulary_size}
+    settings = config(
+        corpus, tmp_path, masking_unit="word", phases=("16:1",), num_steps=5, **changes
+    )
+    results = pretrain(settings)
+    assert results["log"][-1]["step"] == 5
+    masked_lm = MaskedLM.from_preset(tmp_path / "preset")
+    assert masked_lm.config.tokenizer == masked_lm.preprocessor.tokenizer.kind == tokenizer
+    assert masked_lm.config.pad_token_id == masked_lm.preprocessor.tokenizer.pad_token_id
+    mask = masked_lm.preprocessor.tokenizer.mask_token
+    assert len(masked_lm.fill(f"the {mask} sat", top_k=3)) == 3
+    assert pretrain(settings)["log"] == results["log"]
+
+
+@pytest.mark.backend_independent
+def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
+    settings = config(corpus, tmp_path, model="roberta_base", vocabulary_size=300)
+    with pytest.raises(ValueError, match="a byte_pair tokenizer's have 2; expected full_sentences"):
+        pretrain(settings)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

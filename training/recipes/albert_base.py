@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ALBERT base as the paper pre-trained it: order of sentences, runs of masked words, LAMB.
 
-    python -m training.pretrain --recipe=albert_base --input_files=DIR --vocabulary=FILE
+    python -m training.pretrain --recipe=albert_base --input_files=DIR
 
-4,096 rows of 512 tokens make an update, gathered here from 128 batches of 32. A WordPiece
-vocabulary takes the place of ALBERT's SentencePiece. Not run here.
+4,096 rows of 512 tokens make an update, gathered here from 128 batches of 32. Not run here.
 
 Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and its released code.
 """
@@ -14,6 +13,7 @@ from training.pretrain_config import PretrainConfig
 CONFIG = PretrainConfig(
     output_dir="runs/albert_base",
     model="albert_base_v1",
+    vocabulary_size=30_000,
     kind="sentence_order",
     masking_unit="ngram",
     phases=("512:1",),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT base trained as RoBERTa was: masks drawn anew, full sentences, no second objective.
+"""RoBERTa base as the paper pre-trained it: masks drawn anew, full sentences, byte pairs.
 
-    python -m training.pretrain --recipe=roberta_style --input_files=DIR --vocabulary=FILE
+    python -m training.pretrain --recipe=roberta_base --input_files=DIR
 
 An update is 8,192 rows of 512 tokens, gathered from 256 batches of 32, which one large accelerator
-holds. BERT's own WordPiece vocabulary takes the place of RoBERTa's byte pairs. Not run here.
+holds. Not run here.
 
 Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
 """
@@ -12,8 +12,9 @@ Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
 from training.pretrain_config import PretrainConfig
 
 CONFIG = PretrainConfig(
-    output_dir="runs/roberta_style",
-    model="bert_base_uncased",
+    output_dir="runs/roberta_base",
+    model="roberta_base",
+    vocabulary_size=50_265,
     kind="full_sentences",
     duplicate_factor=1,
     random_special_tokens=False,

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizer of a program: a vocab.txt, or a folder with the files of any kind."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
+from keras_bert.text import WordPieceTokenizer, tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
+
+# Written beside a tokenizer that is of no encoder yet
+_NO_LIMIT = 1_000_000
+
+
+def open_tokenizer(path: str | os.PathLike[str], lowercase: bool = True) -> Tokenizer:
+    """The tokenizer of a vocab.txt (WordPiece), or of a folder with a tokenizer's files.
+
+    Args:
+        path: the file or the folder.
+        lowercase: whether text is lower-cased for a file; a folder says so itself.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if a file is malformed, or the folder has none of a tokenizer.
+    """
+    if os.path.isdir(path):
+        return tokenizer_from_config(_config_of(Path(path)))
+    return WordPieceTokenizer(path, lowercase=lowercase)
+
+
+def content_of(path: str | os.PathLike[str]) -> bytes:
+    """Changes with whatever a tokenizer's ids depend on."""
+    if os.path.isdir(path):
+        return json.dumps(_config_of(Path(path)), sort_keys=True).encode()
+    return Path(path).read_bytes()
+
+
+def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
+    """Writes a tokenizer's files into a folder that is then there whole or not at all."""
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    write_tokenizer(partial, tokenizer, _NO_LIMIT)
+    os.replace(partial, folder)
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    config = read_tokenizer(folder)
+    if config is None:
+        raise ValueError(
+            f"{folder} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
+            "spiece.model or tokenizer.json, as `python -m training.train_tokenizer` writes them"
+        )
+    return config
