@@ -197,10 +197,9 @@ def test_keras_file_round_trip(tmp_path):
     assert loaded.optimizer.iterations == 1
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision(policy):
+def test_mixed_precision():
     keras.utils.set_random_seed(0)
-    model = ReplacedTokenDetector(Backbone(CONFIG, dtype=policy), generator_size=0.5)
+    model = ReplacedTokenDetector(Backbone(CONFIG, dtype="mixed_bfloat16"), generator_size=0.5)
     model.compile(keras.optimizers.Adam(1e-3))
     start = model.discriminator.blocks[1].get_weights()[0]
     history = model.fit(inputs(), IDS, sample_weight=WEIGHTS, epochs=2, verbose=0).history
