@@ -46,20 +46,26 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 def read_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> Any:
     """An instance of the dataclass with the values that the command line gave."""
-    values = {
-        field.name: flag_values[field.name].value for field in dataclasses.fields(config_class)
-    }
-    return config_class(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    return config_class(
+        **{field.name: _value(field, flag_values) for field in dataclasses.fields(config_class)}
+    )
 
 
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
-    """The fields that the command line gave, and no defaults: what changes a recipe."""
-    values = read_flags(config_class, flag_values)
+    """The fields that the command line gave, and no defaults: what changes a recipe.
+
+    They are not checked: whether they fit together is for the recipe with them to say.
+    """
     return {
-        field.name: getattr(values, field.name)
+        field.name: _value(field, flag_values)
         for field in dataclasses.fields(config_class)
         if flag_values[field.name].present
     }
+
+
+def _value(field: dataclasses.Field[Any], flag_values: flags.FlagValues) -> Any:
+    value = flag_values[field.name].value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def define_program_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:

@@ -11,6 +11,7 @@ from training.config_flags import (
     read_flags,
 )
 from training.finetune_config import FinetuneConfig
+from training.pretrain_config import PretrainConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -60,3 +61,11 @@ def test_a_recipe_is_changed_by_the_flags_that_were_given():
     assert of("--recipe=minilm_sst2", "--epochs=7") == dataclasses.replace(recipe, epochs=7)
     with pytest.raises(ValueError, match="no recipe 'x'"):
         of("--recipe=x")
+
+
+def test_flags_need_to_fit_the_recipe_alone():
+    values = flags.FlagValues()
+    define_program_flags(PretrainConfig(), values)
+    # Below the default number of warm-up updates, and above the recipe's
+    values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
+    assert configuration(PretrainConfig, values).warmup_steps == 500
