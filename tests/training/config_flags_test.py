@@ -11,7 +11,6 @@ from training.config_flags import (
     read_flags,
 )
 from training.finetune_config import FinetuneConfig
-from training.pretrain_config import PretrainConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -63,7 +62,11 @@ def test_a_recipe_is_changed_by_the_flags_that_were_given():
         of("--recipe=x")
 
 
+@pytest.mark.needs_tensorflow
 def test_flags_need_to_fit_the_recipe_alone():
+    pytest.importorskip("tensorflow")
+    from training.pretrain_config import PretrainConfig
+
     values = flags.FlagValues()
     define_program_flags(PretrainConfig(), values)
     # Below the default number of warm-up updates, and above the recipe's
