@@ -13,7 +13,7 @@ from keras_bert.text import WordPieceTokenizer, tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
 # Written beside a tokenizer that is of no encoder yet
-_NO_LIMIT = 1_000_000
+NO_LIMIT = 1_000_000
 
 
 def open_tokenizer(path: str | os.PathLike[str], lowercase: bool = True) -> Tokenizer:
@@ -43,7 +43,7 @@ def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     """Writes a tokenizer's files into a folder that is then there whole or not at all."""
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
-    write_tokenizer(partial, tokenizer, _NO_LIMIT)
+    write_tokenizer(partial, tokenizer, NO_LIMIT)
     os.replace(partial, folder)
 
 

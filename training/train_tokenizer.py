@@ -5,8 +5,8 @@
         --kind=byte_pair --vocabulary_size=50265
 
 The folder then holds `vocab.txt` (`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or
-`spiece.model` (`sentence_piece`), as `keras_bert.checkpoints` and the transformers library read
-them.
+`spiece.model` and `tokenizer.json` (`sentence_piece`), and `tokenizer_config.json`, as
+`keras_bert.checkpoints` and the transformers library read them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 from absl import app, logging
 
+from keras_bert.checkpoints.folders import replaced_files
+from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
 from keras_bert.text import (
     BytePairTokenizer,
     SentencePieceTokenizer,
@@ -27,12 +29,9 @@ from keras_bert.text import (
 )
 from training.config_flags import define_flags, read_flags
 from training.pretraining_data_config import files_of
+from training.tokenizer_source import NO_LIMIT
 
-FILES = {
-    "wordpiece": ("vocab.txt",),
-    "byte_pair": ("vocab.json", "merges.txt"),
-    "sentence_piece": ("spiece.model",),
-}
+KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +56,8 @@ class TokenizerConfig:
     max_sentences: int = 5_000_000
 
     def __post_init__(self) -> None:
-        if self.kind not in FILES:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(FILES)}")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
 
     def paths(self) -> list[Path]:
         """The files to read, in the order of the arguments, those of a folder by name.
@@ -86,13 +85,12 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         raise ValueError("output_dir is empty, expected a folder")
     paths = config.paths()
     folder = Path(config.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(
         config.kind, paths, config.vocabulary_size, config.lowercase, config.max_sentences
     )
-    names = FILES[config.kind]
-    # Byte pairs are two files, for which it takes their folder.
-    tokenizer.save_vocabulary(folder if len(names) > 1 else folder / names[0])
+    with replaced_files(folder, owned=ALL_FILES, last=SETTINGS_FILE) as temporary:
+        write_tokenizer(temporary, tokenizer.get_config(), NO_LIMIT)
+        names = sorted(path.name for path in temporary.iterdir())
     return [folder / name for name in names]
 
 

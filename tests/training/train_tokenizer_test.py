@@ -27,17 +27,18 @@ def corpus(tmp_path_factory):
     ("kind", "files"),
     [
         ("wordpiece", ["vocab.txt"]),
-        ("byte_pair", ["vocab.json", "merges.txt"]),
-        ("sentence_piece", ["spiece.model"]),
+        ("byte_pair", ["merges.txt", "vocab.json"]),
+        ("sentence_piece", ["spiece.model", "tokenizer.json"]),
     ],
 )
 def test_what_is_made_is_read_as_a_checkpoint_s_tokenizer(kind, files, corpus, tmp_path):
-    config = TokenizerConfig((str(corpus),), str(tmp_path / "made"), kind, 400)
+    config = TokenizerConfig((str(corpus),), str(tmp_path / "made"), kind, 400, lowercase=False)
     paths = train_tokenizer(config)
-    assert [path.name for path in paths] == files
+    assert sorted(path.name for path in paths) == sorted([*files, "tokenizer_config.json"])
     tokenizer = tokenizer_from_config(read_tokenizer(tmp_path / "made"))
     assert tokenizer.kind == kind
     assert tokenizer.vocabulary_size == 400
+    assert getattr(tokenizer, "lowercase", False) is False
     ids = tokenizer("the test fails").numpy()
     assert tokenizer.unk_token_id not in ids
     assert tokenizer.detokenize(ids).numpy().decode() == "the test fails"
