@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.number_commas import NumberCommas
 from keras_bert.text.pieces import Pieces
 from keras_bert.text.sentence_cleaning import SentenceCleaner
+from keras_bert.text.sentence_places import moved_places, to_characters, without_spaces
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.typed_segments import TypedSegments
 from keras_bert.text.vocabulary import check_vocabulary, write_whole
@@ -175,13 +175,13 @@ class SentencePieceTokenizer(Tokenizer):
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
         # From here on counted through all texts
         offset = tf.gather(text_starts, pieces.ids.value_rowids())
-        pieces = _map_places(pieces, lambda places: places + offset)
-        pieces = _without_spaces(pieces, cleaned)
+        pieces = moved_places(pieces, lambda places: places + offset)
+        pieces = without_spaces(pieces, cleaned)
         if self._commas:
             pieces = self._commas.split(pieces)
         points = tf.strings.unicode_decode(texts, "UTF-8")
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
-        return _to_characters(pieces, is_space, points, *self._clean.traces(points))
+        return to_characters(pieces, is_space, points, *self._clean.traces(points))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Pieces in a row, with spaces where they say so."""
@@ -220,65 +220,4 @@ def _continues(piece: str) -> bool:
         return False
     return all(
         (letter.isascii() and letter.isalpha()) or letter in _PUNCTUATION for letter in piece
-    )
-
-
-def _map_places(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    starts, ends = (
-        part.with_flat_values(function(part.flat_values)) for part in (pieces.starts, pieces.ends)
-    )
-    return Pieces(pieces.ids, starts, ends)
-
-
-def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
-    """Pieces that begin behind the spaces that are in their places.
-
-    Args:
-        pieces: With places in bytes of all texts.
-        texts: String tensor `(texts,)`.
-    """
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    is_other = all_bytes != ord(" ")
-    # Of each byte, the first one from it on that is no space
-    others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
-    others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
-    starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
-    starts = tf.minimum(tf.gather(others, tf.gather(others_before, starts)), ends)
-    return Pieces(pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends)
-
-
-def _to_characters(
-    pieces: Pieces,
-    is_space: tf.Tensor,
-    points: tf.RaggedTensor,
-    byte_ends: tf.Tensor,
-    joined: tf.Tensor,
-) -> Pieces:
-    """Moves places from the cleaned texts to the texts.
-
-    Args:
-        pieces: With places in bytes of all cleaned texts.
-        is_space: Which of them are no more than a space, and get an empty place, bool `(pieces,)`.
-        points: The texts' code points, ragged `(texts, None)`.
-        byte_ends: One past the last byte of each of them in the cleaned texts, int64.
-        joined: Which of them the character before stands for too, bool.
-
-    Returns:
-        The pieces with places in characters of their texts, int32.
-    """
-    rows = pieces.ids.value_rowids()
-    begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
-    first, last = pieces.starts.flat_values, pieces.ends.flat_values
-    # Of a character that the model itself makes several of, the last piece has the bytes.
-    last = tf.where(is_space, last, tf.maximum(last, first + 1))
-    # Characters that left no bytes are passed over.
-    starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
-    ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
-    starts = tf.clip_by_value(starts, begin, end)
-    ends += tf.cast(tf.gather(tf.concat([joined, [False]], axis=0), ends), tf.int64)
-    ends = tf.where(first >= last, starts, tf.minimum(ends, end))
-    return Pieces(
-        pieces.ids,
-        pieces.starts.with_flat_values(tf.cast(starts - begin, tf.int32)),
-        pieces.ends.with_flat_values(tf.cast(ends - begin, tf.int32)),
     )

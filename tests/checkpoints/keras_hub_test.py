@@ -87,7 +87,7 @@ def test_a_preset_without_a_tokenizer_has_no_vocabulary(tmp_path):
     keras_hub_backbone().save_to_preset(str(tmp_path))
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     assert checkpoint.vocabulary is None
-    with pytest.raises(CheckpointError, match=r"no vocabulary.*assets/tokenizer/vocabulary\.txt"):
+    with pytest.raises(CheckpointError, match=r"no vocabulary.*vocabulary\.txt.*assets/tokenizer"):
         checkpoint.require_tokenizer()
 
 
