@@ -3,7 +3,9 @@
 
     python -m training.finetune_tagging --recipe=minilm_wnut17 --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured on the development set after the last epoch, seeds 1, 2 and 3: entity F1 52.0, 52.2 and
+51.7; on the test set, by the best of the three: 37.9. Training took 7 minutes a seed on 2 cores
+that were shared with other work.
 """
 
 from training.tagging_config import TaggingConfig
