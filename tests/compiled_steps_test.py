@@ -232,4 +232,6 @@ def test_compiled_steps(task):
         np.testing.assert_allclose(now, before, atol=1e-5)
         assert np.isfinite(now).all()
     for weight, value in zip(model.trainable_weights, initial_weights, strict=True):
-        assert (weight.numpy() != value).any()
+        # What is added to all choices alike has no gradient, but for rounding.
+        if not (task is TracedChooser and weight.path == "classifier/dense/bias"):
+            assert (weight.numpy() != value).any(), weight.path

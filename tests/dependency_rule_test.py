@@ -46,7 +46,7 @@ LIBRARIES = {
         "keras", "numpy", "tensorflow", "tensorflow_text",
         "openvino", "tensorflow_serving", "tf2onnx",
     },
-    "tasks": {"keras", "numpy", "tensorflow"},
+    "tasks": {"keras", "numpy", "pandas", "tensorflow"},  # pandas for answers in its frames
 }  # fmt: skip
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.

@@ -143,8 +143,8 @@ def test_a_save_that_fails_changes_nothing(tmp_path):
 
 def test_a_layer_that_is_no_head_is_refused(tmp_path):
     backbone = small_backbone()
-    with pytest.raises(TypeError, match="received Pooler"):
-        checkpoints.save_preset(backbone, tmp_path, heads={"classifier": backbone.pooler})
+    with pytest.raises(TypeError, match="received TokenEmbedding"):
+        checkpoints.save_preset(backbone, tmp_path, heads={"classifier": backbone.token_embedding})
 
 
 @pytest.mark.parametrize(
