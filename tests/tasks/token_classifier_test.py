@@ -161,7 +161,9 @@ def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
     tagger.save_to_preset(tmp_path / "preset")
     same = TokenClassifier.from_preset(tmp_path / "preset")
     assert (same.class_names, same.preprocessor.overlap) == (tuple(NAMES), 4)
-    assert same.tag([["ann", "in"]]) == tagger.tag([["ann", "in"]])
+    (found,), (expected,) = same.tag([["ann", "in"]]), tagger.tag([["ann", "in"]])
+    # Threads may add in another order: the last digit of a score is free.
+    assert [{**word, "score": pytest.approx(word["score"])} for word in expected] == found
     with pytest.warns(CheckpointWarning, match="for 3 classes and 2 are wanted"):
         TokenClassifier.from_preset(tmp_path / "preset", num_classes=2)
 
