@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the whole suite, or the legs that are named.
 
-Each backend is a process of its own, for Keras picks its backend at import. With more than one leg
-at a time, a leg's output is printed when it ends. The exit status is 1 if any failed.
+Each backend is a process of its own, for Keras picks its backend at import. Two legs run at a time
+where there are two processors; a leg's output is then printed when it ends. The exit status is 1 if
+any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
+    python -m tests.run --jobs=1 jax   # one, its output shown as it comes
 """
 
 import argparse
@@ -73,12 +75,16 @@ def run_leg(name: str, show_at_once: bool) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the whole suite, or the legs named.")
     parser.add_argument("legs", nargs="*", metavar="leg", help=", ".join(LEGS))
-    parser.add_argument("--jobs", type=int, default=1, help="legs at a time (default: 1)")
+    jobs = min(2, os.cpu_count() or 1)
+    parser.add_argument(
+        "--jobs", type=int, default=jobs, help=f"legs at a time (default here: {jobs})"
+    )
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.legs) - LEGS.keys())
     if unknown:
         parser.error(f"no such leg: {', '.join(unknown)}; there are {', '.join(LEGS)}")
     names = arguments.legs or list(LEGS)
+    print(f"===== {', '.join(names)}; {arguments.jobs} at a time", flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         results = pool.map(lambda name: run_leg(name, show_at_once=arguments.jobs == 1), names)
         passed = dict(zip(names, results, strict=True))
