@@ -39,8 +39,9 @@ def test_masked_text(tmp_path):
     student = MaskedLM(Backbone(CONFIG.replace(num_layers=1)), preprocessor())
     model = Distiller(student, teacher)
     model.compile(keras.optimizers.Adam(0.01))
+    before = model.evaluate(TEXTS, return_dict=True, verbose=0)
     history = model.fit(TEXTS * 4, epochs=2, verbose=0).history
-    assert history["divergence"][1] < 0.95 * history["divergence"][0]
+    assert history["divergence"][1] < 0.8 * before["divergence"]
     model.save_to_preset(tmp_path)
     loaded = MaskedLM.from_preset(tmp_path)
     assert loaded.config == student.config
