@@ -83,7 +83,8 @@ def test_every_declared_library_is_pinned_for_the_tests():
 
 
 def test_a_wrong_dep_is_found_and_the_stanza_mended():
-    text = 'py_library(\n    name = "config",\n    srcs = ["keras_bert/config.py"],\n'
+    name, source = "keras_bert_named_sizes", "keras_bert/named_sizes.py"
+    text = f'py_library(\n    name = "{name}",\n    srcs = ["{source}"],\n'
     (wrong,) = read_targets(f'{text}    deps = [requirement("torch")],\n)\n')
     owners = build_file.owners_of([wrong])
     mended = build_file.stanza(wrong, build_file.expected_deps(wrong, owners))
