@@ -65,8 +65,9 @@ def test_answers_with_the_characters_of_each_token():
     ids = np.array([[2, 5, 6, 1, 10, 3]])
     logits = to_numpy(model.head(model.discriminator(ids)["sequence_output"]))[0, 1:-1]
     np.testing.assert_allclose([t["score"] for t in first], 1 / (1 + np.exp(-logits)), rtol=1e-4)
-    likely = sorted(t["score"] for t in first)[2]
-    assert len(model.detect(texts[0], threshold=likely)) == 2
+    scores = sorted(t["score"] for t in first)
+    between = (scores[1] + scores[2]) / 2  # a score itself depends in its last digit on the batch
+    assert len(model.detect(texts[0], threshold=between)) == 2
     assert len(model.detect("the " * 20, threshold=0)) == 10
 
 
