@@ -26,7 +26,7 @@ from absl import app, flags
 from tqdm import tqdm
 
 from keras_bert.data import TokenStore
-from training import config_flags
+from training import config_flags, program
 from training.length_histogram import plot_lengths
 from training.pretraining_data_config import PretrainingDataConfig
 from training.pretraining_shards import ShardStatistics, count_shards, write_shards
@@ -34,13 +34,9 @@ from training.tokenized_corpus import write_token_store
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
         summary = create_pretraining_data(config_flags.read_flags(PretrainingDataConfig))
-    except (OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
     print(json.dumps(summary, indent=2))
 
 

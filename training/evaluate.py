@@ -17,7 +17,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from training import entity_scores, scores, squad_scores
+from training import entity_scores, program, scores, squad_scores
 from training.choice_files import read_choices
 from training.classifier_plots import plot_calibration, plot_confusion
 from training.config_flags import define_flags, read_flags
@@ -74,12 +73,9 @@ class EvaluateConfig:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
         print(json.dumps(evaluate(read_flags(EvaluateConfig)), indent=2))
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, float]:

@@ -13,20 +13,18 @@ sentences (`dev.conll`, `test.conll`) with their scores by type (`dev_scores.jso
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-from absl import app, logging
+from absl import app
 
 from keras_bert.data.conll import TaggedText
 from keras_bert.models.feature_tagger import feature_tagger
 from keras_bert.tasks.class_labels import class_ids
-from training import config_flags, curves, entity_scores, finetuning, tagging_reports
+from training import config_flags, entity_scores, finetuning, program, tagging_reports
 from training.feature_batches import FeatureBatches, predicted_ids
 from training.feature_tagging_config import FeatureTaggingConfig
 from training.pretrained import minilm_folder
@@ -35,16 +33,7 @@ from training.word_features import WordFeatures
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        config = config_flags.configuration(FeatureTaggingConfig)
-        data = read_data(config)
-    except (OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
-    results = train_all(config, data)
-    print(json.dumps(results["summary"], indent=2))
+    program.train_and_report(arguments, FeatureTaggingConfig, read_data, train_all)
 
 
 def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]:
@@ -73,14 +62,11 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
         for name, text in texts.items()
         if text is not None
     }
-    runs = []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        logging.info("seed %d", seed)
-        run = train(config, data, features, seed, mix=features_of.mix)
-        title = f"{Path(config.train_file).name}, {config.features}, seed {seed}"
-        path = folder / f"seed_{seed}" / "curves.png"
-        curves.plot_curves(path, run.history, run.evaluations, title=title)
-        runs.append(run)
+    runs = finetuning.train_seeds(
+        config,
+        lambda seed: train(config, data, features, seed, mix=features_of.mix),
+        f"{Path(config.train_file).name}, {config.features}",
+    )
     results = finetuning.results_of(config, runs)
     finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))

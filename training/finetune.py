@@ -19,7 +19,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +26,14 @@ import keras
 from absl import app, logging
 
 from keras_bert import TextClassifier
-from training import config_flags, curves, finetuning, scores
+from training import config_flags, finetuning, program, scores
 from training.finetune_config import FinetuneConfig, FinetuneData, read_data
 from training.labelled_text import LabelledText
 from training.pretrained import minilm_folder
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        config = config_flags.configuration(FinetuneConfig)
-        data = read_data(config)
-    except (OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
-    results = finetune(config, data)
-    print(json.dumps(results["summary"], indent=2))
+    program.train_and_report(arguments, FinetuneConfig, read_data, finetune)
 
 
 def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
@@ -60,17 +50,11 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        logging.info("seed %d", seed)
-        run = finetuning.train(config, data, preset, seed)
-        curves.plot_curves(
-            folder / f"seed_{seed}" / "curves.png",
-            run.history,
-            run.evaluations,
-            title=f"{config.task or Path(config.train_file).name}, seed {seed}",
-        )
-        runs.append(run)
+    runs = finetuning.train_seeds(
+        config,
+        lambda seed: finetuning.train(config, data, preset, seed),
+        config.task or Path(config.train_file).name,
+    )
     best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))
     results = finetuning.results_of(config, runs)
     finetuning.write_json(results, folder / "results.json")

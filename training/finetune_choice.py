@@ -17,9 +17,7 @@ file (`answers.tsv`); and a SavedModel that takes text (`export/1`).
 from __future__ import annotations
 
 import csv
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +26,14 @@ import numpy as np
 from absl import app, logging
 
 from keras_bert import MultipleChoice
-from training import config_flags, curves, finetuning, scores
+from training import config_flags, finetuning, program, scores
 from training.choice_config import ChoiceConfig, ChoiceData, read_data
 from training.choice_files import ChoiceRows
 from training.pretrained import minilm_folder
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        config = config_flags.configuration(ChoiceConfig)
-        data = read_data(config)
-    except (OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
-    results = finetune(config, data)
-    print(json.dumps(results["summary"], indent=2))
+    program.train_and_report(arguments, ChoiceConfig, read_data, finetune)
 
 
 def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
@@ -62,17 +51,9 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        logging.info("seed %d", seed)
-        run = train(config, data, preset, seed)
-        curves.plot_curves(
-            folder / f"seed_{seed}" / "curves.png",
-            run.history,
-            run.evaluations,
-            title=f"{Path(config.train_file).name}, seed {seed}",
-        )
-        runs.append(run)
+    runs = finetuning.train_seeds(
+        config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
+    )
     results = finetuning.results_of(config, runs)
     finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: run.best["dev"]["accuracy"])

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 from absl import app, logging
 
-from training import finetuning, scores
+from training import finetuning, program, scores
 from training.config_flags import configuration, define_program_flags
 from training.finetune_glue_config import FinetuneGlueConfig
 from training.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
@@ -56,14 +56,9 @@ class TaskResult:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
         results = finetune_glue(configuration(FinetuneGlueConfig))
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"error: {' '.join(error.cmd[1:])} failed, see above")
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
     print(format_table(results))
 
 

@@ -17,9 +17,7 @@ SavedModel that takes questions and passages (`export/1`).
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,23 +29,14 @@ from keras_bert import QuestionAnswerer
 from keras_bert.data.question_rows import question_rows
 from keras_bert.data.squad import QuestionExample
 from keras_bert.tasks.answer_spans import AnswerSpans
-from training import config_flags, curves, finetuning, squad_scores
+from training import config_flags, finetuning, program, squad_scores
 from training.pretrained import minilm_folder
 from training.squad_config import SquadConfig, SquadData, read_data
 from training.squad_scores import GoldQuestion
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        config = config_flags.configuration(SquadConfig)
-        data = read_data(config)
-    except (OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
-    results = finetune(config, data)
-    print(json.dumps(results["summary"], indent=2))
+    program.train_and_report(arguments, SquadConfig, read_data, finetune)
 
 
 def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
@@ -66,17 +55,15 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     for message in data.skipped:
         logging.warning("left out: %s", message)
-    runs, answers = [], []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        logging.info("seed %d", seed)
+    answers = []
+
+    def train_seed(seed: int) -> finetuning.Run:
         run, best_answers = train(config, data, preset, seed)
-        seed_folder = folder / f"seed_{seed}"
-        curves.plot_curves(
-            seed_folder / "curves.png", run.history, run.evaluations, title=f"SQuAD, seed {seed}"
-        )
-        best_answers.write(seed_folder)
-        runs.append(run)
+        best_answers.write(folder / f"seed_{seed}")
         answers.append(best_answers)
+        return run
+
+    runs = finetuning.train_seeds(config, train_seed, "SQuAD")
     best = max(range(len(runs)), key=lambda index: runs[index].best["dev"]["f1"])
     answers[best].write(folder)
     results = {**finetuning.results_of(config, runs), "skipped": len(data.skipped)}

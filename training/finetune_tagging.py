@@ -18,9 +18,7 @@ text (`export/1`).
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +29,13 @@ from absl import app, logging
 from keras_bert import TokenClassifier
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.tagging import ragged_words
-from training import config_flags, curves, entity_scores, finetuning, tagging_reports
+from training import config_flags, entity_scores, finetuning, program, tagging_reports
 from training.pretrained import minilm_folder
 from training.tagging_config import TaggingConfig, TaggingData, model_inputs, read_data
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        config = config_flags.configuration(TaggingConfig)
-        data = read_data(config)
-    except (OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
-    results = finetune(config, data)
-    print(json.dumps(results["summary"], indent=2))
+    program.train_and_report(arguments, TaggingConfig, read_data, finetune)
 
 
 def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
@@ -63,17 +52,9 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        logging.info("seed %d", seed)
-        run = train(config, data, preset, seed)
-        curves.plot_curves(
-            folder / f"seed_{seed}" / "curves.png",
-            run.history,
-            run.evaluations,
-            title=f"{Path(config.train_file).name}, seed {seed}",
-        )
-        runs.append(run)
+    runs = finetuning.train_seeds(
+        config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
+    )
     results = finetuning.results_of(config, runs)
     finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))

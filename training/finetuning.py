@@ -22,13 +22,13 @@ from absl import logging
 from keras_bert import TextClassifier
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.text_arguments import is_dataset
-from training import scores
+from training import curves, scores
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.labelled_text import LabelledText
 
 
 class TrainingOptions(Protocol):
-    """The fields of a config that decide how any task is trained, as `FinetuneConfig` has them."""
+    """What decides how any task is trained and where to: fields that `FinetuneConfig` has."""
 
     @property
     def epochs(self) -> int: ...
@@ -46,6 +46,12 @@ class TrainingOptions(Protocol):
     def layer_decay(self) -> float: ...
     @property
     def tensorboard(self) -> bool: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def num_seeds(self) -> int: ...
+    @property
+    def output_dir(self) -> str: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +265,24 @@ def save_whole(model: keras.Model, path: Path) -> None:
     temporary = path.with_name(f"{path.stem}.partial.keras")
     model.save(temporary)
     os.replace(temporary, path)
+
+
+def train_seeds(config: TrainingOptions, train: Callable[[int], Run], title: str) -> list[Run]:
+    """A run for each of the config's seeds, with its curves beside its model.
+
+    Args:
+        config: Which seeds, and where to.
+        train: Trains with a seed.
+        title: What the curves are of.
+    """
+    runs = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        logging.info("seed %d", seed)
+        run = train(seed)
+        path = Path(config.output_dir) / f"seed_{seed}" / "curves.png"
+        curves.plot_curves(path, run.history, run.evaluations, title=f"{title}, seed {seed}")
+        runs.append(run)
+    return runs
 
 
 def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:

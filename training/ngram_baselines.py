@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from absl import app, flags
 
 from keras_bert.data import PretrainingStream
+from training import program
 from training.pretrain import dev_stream
 from training.pretrain_config import PretrainConfig
 from training.pretraining_run import RESULTS_FILE
@@ -129,10 +129,8 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1 or not RUN.value:
         raise app.UsageError("expected --run=FOLDER")
-    try:
+    with program.plain_errors():
         scores = baselines(Path(RUN.value))
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
     for name, values in scores.items():
         print(
             f"{name:10} masked accuracy {values['masked_accuracy']:6.1%}   "

@@ -25,6 +25,7 @@ from typing import IO, Any
 import numpy as np
 from absl import app, flags
 
+from training import program
 from training.config_flags import define_flags, read_flags
 
 Row = dict[str, Any]
@@ -57,16 +58,13 @@ class PredictConfig:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        config = read_flags(PredictConfig)
-        predict(config)
-    except BrokenPipeError:
-        # Whoever reads has read enough; Python would write to the pipe again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
+        try:
+            predict(read_flags(PredictConfig))
+        except BrokenPipeError:
+            # Whoever reads has read enough; Python would write to the pipe again when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def predict(config: PredictConfig) -> int:

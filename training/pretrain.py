@@ -41,7 +41,7 @@ from keras_bert.data import (
     pretraining_examples,
 )
 from keras_bert.text.tokenizer import Tokenizer
-from training import config_flags, model_flops, pretraining_run
+from training import config_flags, model_flops, pretraining_run, program
 from training.energy import energy_meter
 from training.pretrain_config import Phase, PretrainConfig
 from training.pretraining_run import PretrainingModel
@@ -64,18 +64,15 @@ _BATCHES_LOOKED_AT = 20
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
-        results = pretrain(config_flags.configuration(PretrainConfig))
-    except NotFiniteError as error:
-        sys.exit(
-            f"error: {error}; the last checkpoint is kept. A lower learning_rate or a longer "
-            "warmup, in another output_dir, may help"
-        )
-    except (ImportError, OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
+        try:
+            results = pretrain(config_flags.configuration(PretrainConfig))
+        except NotFiniteError as error:
+            sys.exit(
+                f"error: {error}; the last checkpoint is kept. A lower learning_rate or a longer "
+                "warmup, in another output_dir, may help"
+            )
     print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
 
 

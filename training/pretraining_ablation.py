@@ -23,7 +23,7 @@ from pathlib import Path
 
 from absl import app, flags, logging
 
-from training import scores
+from training import program, scores
 from training.config_flags import define_flags, read_flags
 
 
@@ -92,13 +92,10 @@ def variants(config: AblationConfig) -> dict[str, Variant]:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    config = read_flags(AblationConfig)
-    try:
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
+        config = read_flags(AblationConfig)
         print(format_table(config, ablation(config)))
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"error: {' '.join(error.cmd[2:4])} failed, see above")
 
 
 def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:

@@ -25,7 +25,7 @@ from pathlib import Path
 import keras
 from absl import app, logging
 
-from training import config_flags, curves, finetuning, scores
+from training import config_flags, curves, finetuning, program, scores
 from training.docstrings import DocstringData, collect_docstrings
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.pretrained import minilm_folder
@@ -62,17 +62,14 @@ class QuickstartConfig:
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+    program.refuse_arguments(arguments)
     started = time.perf_counter()
     # TensorFlow tells of every file that it writes.
     logging.set_verbosity(logging.WARNING)
     config = config_flags.read_flags(QuickstartConfig)
-    try:
+    with program.plain_errors():
         preset = minilm_folder()
         docstrings = collect_docstrings(max_per_package=config.max_per_package, seed=config.seed)
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
     quickstart(config, preset, docstrings)
     if config.from_scratch:
         from training.quickstart_from_scratch import from_scratch

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ import numpy as np
 from absl import app, logging
 
 from keras_bert import MultipleChoice, TextClassifier
-from training import config_flags, finetuning
+from training import config_flags, finetuning, program
 from training.pretrained import minilm_folder
 from training.ranking_scores import ranking_scores
 from training.rerank_config import RerankConfig
@@ -37,15 +36,11 @@ Scored = dict[str, list[tuple[str, float]]]
 
 
 def main(arguments: list[str]) -> None:
-    if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
-    try:
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
         config = config_flags.configuration(RerankConfig)
         collection = read_cranfield(Path(config.data_dir))
         scores = rerank(config, collection)
-    except (ImportError, OSError, ValueError) as error:
-        # What a user can mend needs no traceback.
-        sys.exit(f"error: {error}")
     print(json.dumps(scores, indent=2))
 
 

@@ -15,12 +15,13 @@ import functools
 import json
 import re
 import string
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from absl import app, flags
+
+from training import program
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -284,12 +285,10 @@ def main(arguments: list[str]) -> None:
     values = flags.FLAGS
     if len(arguments) > 1 or not (values.data_file and values.predictions_file):
         raise app.UsageError("expected --data_file and --predictions_file, and no other arguments")
-    try:
+    with program.plain_errors():
         results = score_files(
             values.data_file, values.predictions_file, values.null_odds_file, values.threshold
         )
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
     print(json.dumps(results, indent=2))
 
 

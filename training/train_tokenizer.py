@@ -27,6 +27,7 @@ from keras_bert.text import (
     train_sentence_piece_model,
     train_vocabulary,
 )
+from training import program
 from training.config_flags import define_flags, read_flags
 from training.pretraining_data_config import files_of
 from training.tokenizer_source import NO_LIMIT
@@ -124,10 +125,11 @@ def make_tokenizer(
     return WordPieceTokenizer(tokens, lowercase=lowercase)
 
 
-def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"unknown arguments: {argv[1:]}")
-    for path in train_tokenizer(read_flags(TokenizerConfig)):
+def main(arguments: list[str]) -> None:
+    program.refuse_arguments(arguments)
+    with program.plain_errors():
+        paths = train_tokenizer(read_flags(TokenizerConfig))
+    for path in paths:
         logging.info("wrote %s, %d bytes", path, path.stat().st_size)
 
 

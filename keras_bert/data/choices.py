@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
+from keras_bert.data.row_batches import BatchOptions, row_batches
 from keras_bert.data.text_packing import num_special_tokens, padded
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
@@ -89,11 +89,7 @@ def choice_batches(
     choices: Sequence[Sequence[str]],
     preprocessor: MultipleChoicePreprocessor,
     rest: Sequence[np.ndarray[Any, Any]] = (),
-    *,
-    batch_size: int,
-    shuffle_seed: int | None = None,
-    coarse_buckets: bool = False,
-    pad_last_batch: bool = False,
+    **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
     """Batches of rows whose longest sequences are of like lengths.
 
@@ -102,8 +98,7 @@ def choice_batches(
         choices: Those of each text.
         preprocessor: Text to features.
         rest: What else each row has: labels, weights.
-        batch_size: Rows in a batch; the encoder sees as many times the choices.
-        shuffle_seed, coarse_buckets, pad_last_batch: As in `text_rows.batches_from_rows`.
+        **options: `BatchOptions`; of a batch, the encoder sees as many times the choices.
 
     Returns:
         A dataset of `(features, rest)`: features dense `(batch, choices, length)`, and a tuple of
@@ -116,18 +111,7 @@ def choice_batches(
         features = preprocessor.ragged(tf.gather(text, index), tf.gather(ragged, index))
         return features, tuple(tf.gather(column, index) for column in columns)
 
-    indices = tf.data.Dataset.range(len(texts))
-    if shuffle_seed is not None and len(texts):
-        indices = indices.shuffle(len(texts), seed=shuffle_seed, reshuffle_each_iteration=True)
-    return length_bucketed_batches(
-        indices,
-        featurize,
-        batch_size=batch_size,
-        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
-        shuffle_seed=shuffle_seed,
-        pad_last_batch=pad_last_batch,
-        pad_token_id=preprocessor.tokenizer.pad_token_id,
-    )
+    return row_batches(len(texts), featurize, preprocessor, **options)
 
 
 def ragged_strings(rows: Any) -> tf.RaggedTensor:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
+from keras_bert.data.row_batches import BatchOptions, row_batches
 
 
 def paired_batches(
@@ -18,11 +18,7 @@ def paired_batches(
     partners: Sequence[str],
     preprocessor: TextClassifierPreprocessor,
     weights: np.ndarray[Any, Any] | None = None,
-    *,
-    batch_size: int,
-    shuffle_seed: int | None = None,
-    coarse_buckets: bool = False,
-    pad_last_batch: bool = False,
+    **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
     """Batches in which the two texts of a pair are rows behind one another.
 
@@ -31,8 +27,7 @@ def paired_batches(
         partners: The second of each, `(pairs,)`.
         preprocessor: Text to features.
         weights: Of the pairs, float32 `(pairs,)`.
-        batch_size: Pairs in a batch.
-        shuffle_seed, coarse_buckets, pad_last_batch: As in `text_rows.batches_from_rows`.
+        **options: `BatchOptions`, of which the size counts pairs.
 
     Returns:
         A dataset of `(features, numbers, weights)`: features `(2 * pairs, length)`; which pair of
@@ -54,18 +49,7 @@ def paired_batches(
         }
         return ragged, (tf.gather(given, index),)
 
-    indices = tf.data.Dataset.range(len(texts))
-    if shuffle_seed is not None and len(texts):
-        indices = indices.shuffle(len(texts), seed=shuffle_seed, reshuffle_each_iteration=True)
-    batches = length_bucketed_batches(
-        indices,
-        featurize,
-        batch_size=batch_size,
-        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
-        shuffle_seed=shuffle_seed,
-        pad_last_batch=pad_last_batch,
-        pad_token_id=preprocessor.tokenizer.pad_token_id,
-    )
+    batches = row_batches(len(texts), featurize, preprocessor, **options)
     return batches.map(_as_rows)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.question_windows import QuestionAnswererPreprocessor, TokenizedQuestions
+from keras_bert.data.row_batches import BatchOptions, row_batches
 from keras_bert.data.squad import QuestionExample
 
 # Questions that are tokenized in one call
@@ -75,19 +75,14 @@ def question_rows(
 def window_batches(
     rows: QuestionRows,
     preprocessor: QuestionAnswererPreprocessor,
-    *,
-    batch_size: int,
-    shuffle_seed: int | None = None,
-    coarse_buckets: bool = False,
-    pad_last_batch: bool = False,
+    **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
     """Length-bucketed batches of windows.
 
     Args:
         rows: The windows.
         preprocessor: What made them.
-        batch_size: Windows in a batch.
-        shuffle_seed, coarse_buckets, pad_last_batch: As in `text_rows.batches_from_rows`.
+        **options: `BatchOptions`.
 
     Returns:
         A dataset of `(features, index)`, with which windows are in the batch, int64 `(batch,)`;
@@ -102,18 +97,7 @@ def window_batches(
     def featurize(index: tf.Tensor) -> Any:
         return {name: tf.gather(value, index) for name, value in ragged.items()}, (index,)
 
-    indices = tf.data.Dataset.range(len(rows))
-    if shuffle_seed is not None and len(rows):
-        indices = indices.shuffle(len(rows), seed=shuffle_seed, reshuffle_each_iteration=True)
-    batches = length_bucketed_batches(
-        indices,
-        featurize,
-        batch_size=batch_size,
-        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
-        shuffle_seed=shuffle_seed,
-        pad_last_batch=pad_last_batch,
-        pad_token_id=preprocessor.tokenizer.pad_token_id,
-    )
+    batches = row_batches(len(rows), featurize, preprocessor, **options)
     return batches.map(lambda features, rest: (features, *rest))
 
 

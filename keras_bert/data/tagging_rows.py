@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.row_batches import BatchOptions, row_batches
 from keras_bert.data.tagging import TokenClassifierPreprocessor, Windows
 
 _FEATURES = ("token_ids", "segment_ids", "padding_mask")
@@ -20,10 +20,7 @@ def window_batches(
     *,
     labels: np.ndarray | None = None,
     weights: np.ndarray | None = None,
-    batch_size: int,
-    shuffle_seed: int | None = None,
-    coarse_buckets: bool = False,
-    pad_last_batch: bool = False,
+    **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
     """Length-bucketed batches of windows.
 
@@ -32,8 +29,7 @@ def window_batches(
         preprocessor: What made them.
         labels: Class ids, int32 `(words,)`, for batches to train or evaluate on.
         weights: Of the words, float32 `(words,)`, with labels.
-        batch_size: Windows in a batch.
-        shuffle_seed, coarse_buckets, pad_last_batch: As in `text_rows.batches_from_rows`.
+        **options: `BatchOptions`.
 
     Returns:
         With labels, a dataset of `(features, labels, weights)`, int32 and float32
@@ -49,18 +45,7 @@ def window_batches(
         return {name: tf.gather(column, index) for name, column in columns.items()}, (index,)
 
     count = int(windows.token_ids.nrows())
-    indices = tf.data.Dataset.range(count)
-    if shuffle_seed is not None and count:
-        indices = indices.shuffle(count, seed=shuffle_seed, reshuffle_each_iteration=True)
-    batches = length_bucketed_batches(
-        indices,
-        featurize,
-        batch_size=batch_size,
-        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
-        shuffle_seed=shuffle_seed,
-        pad_last_batch=pad_last_batch,
-        pad_token_id=preprocessor.tokenizer.pad_token_id,
-    )
+    batches = row_batches(count, featurize, preprocessor, **options)
     return batches.map(_indexed if labels is None else _labelled)
 
 

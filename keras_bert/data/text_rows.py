@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
 from keras_bert.data.masking import MaskedLMMasker
 from keras_bert.data.next_tokens import NextTokenTargets
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
+from keras_bert.data.row_batches import BatchOptions, row_batches
 
 
 def rows_from_columns(
@@ -35,11 +35,7 @@ def rows_from_columns(
 def batches_from_rows(
     rows: tf.data.Dataset,
     preprocessor: TextClassifierPreprocessor,
-    *,
-    batch_size: int,
-    shuffle_seed: int | None = None,
-    coarse_buckets: bool = False,
-    pad_last_batch: bool = False,
+    **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
     """Length-bucketed batches of a dataset's rows.
 
@@ -47,12 +43,7 @@ def batches_from_rows(
         rows: Unbatched `x` or `(x, *rest)`, where `x` is a string, a pair of strings, or a dict
             of `text` and `text_pair`.
         preprocessor: Text to features.
-        batch_size: Rows in a batch.
-        shuffle_seed: Shuffles the order of batches, and rows if their number is known, anew in
-            each iteration; `None` keeps the order within a window of like lengths.
-        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
-        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
-            bucket has one static shape.
+        **options: `BatchOptions`.
 
     Returns:
         A dataset of `(features, *rest)`; a padded last batch adds a weight if there is none.
@@ -62,19 +53,8 @@ def batches_from_rows(
         text, text_pair = split_pair(row[0])
         return preprocessor.ragged(text, text_pair), tuple(row[1:])
 
-    rows = _as_tuples(rows)
-    if shuffle_seed is not None and rows.cardinality() > 0:
-        rows = rows.shuffle(rows.cardinality(), seed=shuffle_seed, reshuffle_each_iteration=True)
-    batches = length_bucketed_batches(
-        rows,
-        featurize,
-        batch_size=batch_size,
-        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse_buckets),
-        shuffle_seed=shuffle_seed,
-        pad_last_batch=pad_last_batch,
-        pad_token_id=preprocessor.tokenizer.pad_token_id,
-    )
-    if pad_last_batch:
+    batches = row_batches(_as_tuples(rows), featurize, preprocessor, **options)
+    if options.get("pad_last_batch"):
         return batches.map(_weigh_filler_rows)
     return batches.map(lambda features, rest: (features, *rest))
 

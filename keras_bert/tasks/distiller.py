@@ -20,10 +20,10 @@ from keras_bert.losses import (
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pretraining import encode, pretraining_inputs
-from keras_bert.tasks.masked_lm import MaskedLM, masked_token_loss
+from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.students import student_from_teacher
-from keras_bert.tasks.task import Task
+from keras_bert.tasks.task import Task, class_loss
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
 from keras_bert.tasks.text_classifier import TextClassifier
 
@@ -159,8 +159,7 @@ class Distiller(OwnObjective, Task):
     def _set_losses(self, student: MaskedLM | TextClassifier) -> None:
         self.is_masked_lm = isinstance(student, MaskedLM)
         self.is_regression = isinstance(student, TextClassifier) and student.is_regression
-        if not self.is_masked_lm:
-            self.default_learning_rate = 2e-5
+        self.default_learning_rate = student.default_learning_rate
         mean = "mean_with_sample_weight"
         self._divergence: keras.losses.Loss = (
             keras.losses.MeanSquaredError(reduction=mean)
@@ -168,9 +167,7 @@ class Distiller(OwnObjective, Task):
             else SoftTargetDivergence(self.temperature)
         )
         self._label_loss: keras.losses.Loss = (
-            keras.losses.MeanSquaredError(reduction=mean)
-            if self.is_regression
-            else masked_token_loss()
+            keras.losses.MeanSquaredError(reduction=mean) if self.is_regression else class_loss()
         )
         self._cosine = CosineDistance()
         names = ["divergence", "label_loss"]
@@ -195,8 +192,8 @@ class Distiller(OwnObjective, Task):
         """The student's."""
         return self.student_task.preprocessor
 
-    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
-        super().compile(optimizer, **kwargs)
+    def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
+        super().compile(optimizer, loss, **kwargs)
         # The student makes the batches, and their lengths depend on it.
         self.student_task.jit_compile = self.jit_compile
 

@@ -13,10 +13,9 @@ import numpy as np
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.presets import preprocessor_config
-from keras_bert.tasks.task import Task
+from keras_bert.tasks.task import Task, class_accuracy
 from keras_bert.tasks.text_arguments import is_dataset, is_text
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 class MaskedTokenTask(Task):
     """What the objectives with masked tokens share: inputs, head, checkpoint."""
+
+    default_learning_rate = 1e-4
 
     @property
     def uses_pooler(self) -> bool:
@@ -153,6 +154,8 @@ class MaskedLM(MaskedTextTask):
     `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and in
     the same places in each evaluation. On a causal encoder they train and measure a left-to-right
     language model instead: nothing is masked, and every token predicts the next one.
+    `compile()` takes AdamW at 1e-4, the cross-entropy of the masked tokens divided by their number
+    (the sum of the sample weights, and not the number of slots), accuracy and perplexity.
 
     Args:
         backbone: The encoder.
@@ -212,34 +215,8 @@ class MaskedLM(MaskedTextTask):
         )
         self.masking = dict(masking or {})
 
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with defaults.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(1e-4)`.
-            loss: `None` takes the cross-entropy of the masked tokens, divided by their number
-                (the sum of the sample weights, and not the number of slots).
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: accuracy and perplexity.
-            **kwargs: As in Keras.
-        """
-        if metrics is None and weighted_metrics is None:
-            weighted_metrics = masked_token_metrics()
-        super().compile(
-            optimizer=AdamW(1e-4) if optimizer is None else optimizer,
-            loss=masked_token_loss() if loss is None else loss,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
+    def _default_metrics(self) -> list[keras.metrics.Metric]:
+        return masked_token_metrics()
 
     def fill(self, text: Any, top_k: int = 5) -> Any:
         """The likeliest tokens for each `[MASK]` (RoBERTa's `<mask>`) that is typed in a text.
@@ -325,17 +302,6 @@ def _has_labels(x: Any) -> bool:
     return is_dataset(x) and isinstance(x.element_spec, tuple) and len(x.element_spec) > 1
 
 
-def masked_token_loss() -> keras.losses.Loss:
-    """The cross-entropy of masked tokens, over the sum of their weights.
-
-    Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2; the released code.
-    """
-    return keras.losses.SparseCategoricalCrossentropy(
-        from_logits=True, reduction="mean_with_sample_weight"
-    )
-
-
 def masked_token_metrics() -> list[keras.metrics.Metric]:
     """Accuracy and perplexity, each token by its weight."""
-    return [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), Perplexity()]
+    return [class_accuracy(), Perplexity()]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +15,6 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.choices import choice_inputs, choice_logits
 from keras_bert.models.pooling import task_pooler
 from keras_bert.ops.masked_score import masked_score
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.choice_arguments import (
     CHOICE_FORMS,
@@ -27,7 +25,7 @@ from keras_bert.tasks.choice_arguments import (
     one_for_each,
 )
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
+from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -38,7 +36,8 @@ if TYPE_CHECKING:
 class MultipleChoice(Task):
     """BERT that reads a text with each of its choices, and gives each pair one number.
 
-    Any number of choices, also another one in each row.
+    Any number of choices, also another one in each row. `compile()` takes AdamW at 2e-5, the
+    cross-entropy over the choices of a row, and accuracy.
 
     Args:
         backbone: The encoder.
@@ -163,39 +162,6 @@ class MultipleChoice(Task):
             task={"sequence_length": preprocessor.sequence_length, "dropout": self.head.dropout},
         )
 
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with defaults.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(2e-5)`.
-            loss: `None` takes the cross-entropy over the choices of a row.
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: accuracy.
-            **kwargs: As in Keras.
-        """
-        if metrics is None and weighted_metrics is None:
-            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        if loss is None:
-            # Divided by the weights' sum and not by the number of rows, some of which may be filler
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        super().compile(
-            optimizer=AdamW(2e-5) if optimizer is None else optimizer,
-            loss=loss,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
-
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """`keras.Model.fit`, which also takes text.
 
@@ -231,24 +197,17 @@ class MultipleChoice(Task):
         from keras_bert.data.choices import choice_batches
 
         texts, choices = choice_columns(x)
-        compiles = self._compiles_each_shape()
         batches = choice_batches(
             texts,
             choices,
             self.preprocessor,
             [np.arange(len(texts))],
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles,
+            **self._batch_options(batch_size),
         )
         shape = (len(texts), max(map(len, choices), default=0))
         logits = np.full(shape, masked_score("float32"), "float32")
-        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
-        # Batch by batch: `predict` would join outputs of several widths.
-        for features, (rows, *_) in batches.as_numpy_iterator():
-            outputs = keras.ops.convert_to_numpy(self.predict_on_batch(features))
+        for _, ((rows,),), outputs in self._outputs_of_batches(batches, verbose):
             logits[rows, : outputs.shape[1]] = outputs
-            progress.add(1)
         return logits
 
     def choose(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
@@ -300,18 +259,8 @@ class MultipleChoice(Task):
         rest = [choice_labels(y, choices)]
         if sample_weight is not None:
             rest.append(one_for_each(np.asarray(sample_weight, "float32"), texts))
-        compiles = self._compiles_each_shape()
-        batches = choice_batches(
-            texts,
-            choices,
-            self.preprocessor,
-            rest,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles and training,
-        )
+        options = self._batch_options(batch_size, shuffle, pads=training)
+        batches = choice_batches(texts, choices, self.preprocessor, rest, **options)
         return batches.map(_weighted), None, None, None
 
     def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:

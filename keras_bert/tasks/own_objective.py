@@ -9,16 +9,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.optimizers import AdamW
-
-_CHOICES = ("loss", "loss_weights", "metrics", "weighted_metrics")
+_CHOICES = ("loss_weights", "metrics", "weighted_metrics")
 
 
 class OwnObjective:
     """A mixin for tasks that compute their losses and metrics themselves."""
 
     _means: dict[str, keras.metrics.Mean]
-    default_learning_rate = 1e-4
 
     def _report(self, names: Iterable[str]) -> None:
         """Makes the means that are reported under these names."""
@@ -30,27 +27,33 @@ class OwnObjective:
             self._means[name].update_state(values, weights)
         return dict(self.get_metrics_result())  # type: ignore[attr-defined]
 
-    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+    def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
         """`keras.Model.compile` with defaults. The losses and metrics are the objective's own.
 
         Args:
             optimizer: `None` takes `keras_bert.optimizers.AdamW`, at a learning rate of 2e-5 for
                 classifiers and 1e-4 for pre-training.
+            loss: Must be `None`.
             **kwargs: As in Keras.
 
         Raises:
             ValueError: If a loss or metrics are given.
         """
-        given = [name for name in _CHOICES if kwargs.get(name) is not None]
+        choices = {"loss": loss, **{name: kwargs.get(name) for name in _CHOICES}}
+        given = [name for name, value in choices.items() if value is not None]
         if given:
             raise ValueError(
                 f"{', '.join(given)} cannot be chosen: the losses and metrics of a "
                 f"{type(self).__name__} are its own, and the weights between its losses are "
                 "arguments of the class."
             )
-        if optimizer is None:
-            optimizer = AdamW(self.default_learning_rate)
-        super().compile(optimizer=optimizer, **kwargs)  # type: ignore[misc]
+        super().compile(optimizer, **kwargs)  # type: ignore[misc]
+
+    def _default_loss(self) -> None:
+        return None
+
+    def _default_metrics(self) -> None:
+        return None
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:

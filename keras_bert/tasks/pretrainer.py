@@ -15,9 +15,9 @@ from keras_bert.models.pretraining import (
     next_sentence_logits,
     pretraining_inputs,
 )
-from keras_bert.optimizers import AdamW
-from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_loss, masked_token_metrics
+from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
 from keras_bert.tasks.presets import pooler_head
+from keras_bert.tasks.task import class_accuracy, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Pretrainer(MaskedTokenTask):
     follows the first (0) or comes from elsewhere (1), or whether their order is right (0) or
     swapped (1). Which of them is the data's matter: `fit` takes ids, such as
     `keras_bert.data.pretraining_batches` reads from records, and no text.
+    `compile()` takes AdamW at 1e-4; the sum of two cross-entropies, of the masked tokens, divided
+    by their number, and of the pairs, divided by theirs; and accuracies and perplexity.
 
     Args:
         backbone: The encoder.
@@ -110,41 +112,13 @@ class Pretrainer(MaskedTokenTask):
             **pooler_head(self.pooler),
         }
 
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with defaults.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(1e-4)`.
-            loss: `None` takes the sum of two cross-entropies: of the masked tokens, divided by
-                their number, and of the pairs, divided by theirs.
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: accuracy and perplexity of the
-                masked tokens, accuracy of the pairs.
-            **kwargs: As in Keras.
-        """
-        if metrics is None and weighted_metrics is None:
-            weighted_metrics = self._default_metrics()
-        super().compile(
-            optimizer=AdamW(1e-4) if optimizer is None else optimizer,
-            loss={name: masked_token_loss() for name in self.output} if loss is None else loss,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
+    def _default_loss(self) -> dict[str, keras.losses.Loss]:
+        return {name: class_loss() for name in self.output}
 
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         metrics = {"masked_lm_logits": masked_token_metrics()}
         if self.next_sentence:
-            accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-            metrics["next_sentence_logits"] = [accuracy]
+            metrics["next_sentence_logits"] = [class_accuracy()]
         return metrics
 
     def _model_data(self, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, int | None]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import random
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -13,7 +12,6 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.answers import as_given
 from keras_bert.tasks.presets import preprocessor_config
@@ -24,7 +22,7 @@ from keras_bert.tasks.question_arguments import (
     paired,
     question_examples,
 )
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
+from keras_bert.tasks.task import Task, class_accuracy, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -42,6 +40,8 @@ class QuestionAnswerer(Task):
 
     A passage that is too long for one row is read in overlapping windows. `fit` and `evaluate`
     take questions with their answers; a window that does not hold the answer points to `[CLS]`.
+    `compile()` takes AdamW at 5e-5, the mean of two cross-entropies, of the answer's first token
+    among all of a row and of its last, and the accuracy of each.
 
     Args:
         backbone: The encoder.
@@ -107,6 +107,8 @@ class QuestionAnswerer(Task):
         self.head = head
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
+
+    default_learning_rate = 5e-5
 
     @property
     def uses_pooler(self) -> bool:
@@ -193,43 +195,14 @@ class QuestionAnswerer(Task):
             },
         )
 
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with defaults.
+    def _default_loss(self) -> dict[str, keras.losses.Loss]:
+        return {name: class_loss() for name in OUTPUTS}
 
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(5e-5)`.
-            loss: `None` takes the mean of two cross-entropies: of the answer's first token among
-                all of a row, and of its last.
-            loss_weights: As in Keras; the default loss has halves.
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: accuracy of the first token and of
-                the last.
-            **kwargs: As in Keras.
-        """
-        if metrics is None and weighted_metrics is None:
-            weighted_metrics = {
-                name: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] for name in OUTPUTS
-            }
-        if loss is None:
-            loss = {name: _token_loss() for name in OUTPUTS}
-            loss_weights = loss_weights or dict.fromkeys(OUTPUTS, 0.5)
-        super().compile(
-            optimizer=AdamW(5e-5) if optimizer is None else optimizer,
-            loss=loss,
-            loss_weights=loss_weights,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
+    def _default_loss_weights(self) -> dict[str, float]:
+        return dict.fromkeys(OUTPUTS, 0.5)
+
+    def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
+        return {name: [class_accuracy()] for name in OUTPUTS}
 
     def fit(
         self,
@@ -373,24 +346,14 @@ class QuestionAnswerer(Task):
         """The logits of every token of the windows, `(tokens,)` each."""
         from keras_bert.data.question_rows import window_batches
 
-        compiles = self._compiles_each_shape()
-        batches = window_batches(
-            rows,
-            self.preprocessor,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            coarse_buckets=compiles,
-        )
+        batches = window_batches(rows, self.preprocessor, **self._batch_options(batch_size))
         logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
-        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
-        # Batch by batch: `predict` would join outputs of several lengths.
-        for features, index in batches.as_numpy_iterator():
-            outputs = self.predict_on_batch(_filled_up(features) if compiles else features)
+        for features, (index,), outputs in self._outputs_of_batches(batches, verbose):
             mask = features["padding_mask"]
             # (batch, 1) + (length,) -> (batch, length) places in the flat arrays
             places = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
             for name in OUTPUTS:
-                logits[name][places[mask]] = np.asarray(outputs[name])[: len(mask)][mask]
-            progress.add(1)
+                logits[name][places[mask]] = outputs[name][mask]
         return logits
 
     def _model_data(
@@ -413,16 +376,8 @@ class QuestionAnswerer(Task):
         from keras_bert.data.question_rows import window_batches, with_targets
 
         rows = self._rows(labelled_examples(x))
-        compiles = self._compiles_each_shape()
-        batches = window_batches(
-            rows,
-            self.preprocessor,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles and training,
-        )
+        options = self._batch_options(batch_size, shuffle, pads=training)
+        batches = window_batches(rows, self.preprocessor, **options)
         return with_targets(batches, rows), None, None, None
 
     def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
@@ -455,19 +410,6 @@ class QuestionAnswerer(Task):
 
 # What a preset brings back besides the windows' sizes
 _SETTINGS = ("max_answer_length", "null_threshold")
-
-
-def _token_loss() -> keras.losses.Loss:
-    # Divided by the weights' sum and not by the number of rows, some of which may be filler
-    return keras.losses.SparseCategoricalCrossentropy(
-        from_logits=True, reduction="mean_with_sample_weight"
-    )
-
-
-def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Features with rows repeated up to a power of two: few sizes for a compiler to meet."""
-    num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
-    return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
 
 
 def _refuse_text(x: Any) -> None:

@@ -16,10 +16,10 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
-from keras_bert.tasks.masked_lm import MaskedTextTask, masked_token_loss
+from keras_bert.tasks.masked_lm import MaskedTextTask
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import preprocessor_config
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE
+from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         self.discriminator_weight = discriminator_weight
         self.masking = dict(masking or {})
         self.seed = seed
-        self._masked_token_loss = masked_token_loss()
+        self._masked_token_loss = class_loss()
         self._replaced_token_loss = keras.losses.BinaryCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

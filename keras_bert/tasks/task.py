@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
 
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel, check_ids
+from keras_bert.optimizers import AdamW
 from keras_bert.tasks.presets import check_preprocessor
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
+
+if TYPE_CHECKING:
+    from keras_bert.data.row_batches import BatchOptions
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -23,6 +28,9 @@ class Task(TokenModel):
     Subclasses build the functional model and hand it over with its `backbone`. Wherever Keras' own
     methods take arrays of ids, this class also takes text.
     """
+
+    # Of the optimizer that `compile` takes where none is given
+    default_learning_rate: float = 2e-5
 
     @property
     def uses_pooler(self) -> bool:
@@ -94,6 +102,54 @@ class Task(TokenModel):
         if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
             return variables
         return _others(variables, self.backbone.pooler.variables)
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """`keras.Model.compile` with the defaults that the class names.
+
+        Args:
+            optimizer: `None` takes `keras_bert.optimizers.AdamW` at the class's default rate.
+            loss: `None` takes the class's.
+            loss_weights: As in Keras; where there are several outputs, the default loss has its
+                own.
+            metrics: As in Keras.
+            weighted_metrics: If this and `metrics` are `None`: the class's. Weighted, so that
+                rows which only fill a batch up do not count.
+            **kwargs: As in Keras.
+        """
+        if metrics is None and weighted_metrics is None:
+            weighted_metrics = self._default_metrics()
+        if loss is None:
+            loss = self._default_loss()
+            loss_weights = loss_weights or self._default_loss_weights()
+        super().compile(
+            optimizer=AdamW(self.default_learning_rate) if optimizer is None else optimizer,
+            loss=loss,
+            loss_weights=loss_weights,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def _default_loss(self) -> Any:
+        """What `compile` takes where no loss is given."""
+        return class_loss()
+
+    def _default_loss_weights(self) -> Any:
+        """What goes with the default loss where there are several."""
+        return None
+
+    def _default_metrics(self) -> Any:
+        """What `compile` takes where no metrics are given."""
+        return [class_accuracy()]
 
     def fit(
         self,
@@ -206,9 +262,51 @@ class Task(TokenModel):
             # An element that is no tuple arrives whole, a tuple as several arguments
             x.enumerate().map(lambda index, row: (_without_labels(row), index)),
             self.preprocessor,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            coarse_buckets=self._compiles_each_shape(),
+            **self._batch_options(batch_size),
         )
+
+    def _batch_options(
+        self, batch_size: int | None, shuffle: bool = False, *, pads: bool = False
+    ) -> BatchOptions:
+        """How rows become batches.
+
+        Args:
+            batch_size: Rows in a batch; `None` takes the default.
+            shuffle: Whether their order is another one in each iteration.
+            pads: Whether the last batch is filled up where a batch of another size costs seconds.
+        """
+        compiles = self._compiles_each_shape()
+        return {
+            "batch_size": batch_size or DEFAULT_BATCH_SIZE,
+            # From Python's generator, which keras.utils.set_random_seed seeds
+            "shuffle_seed": random.getrandbits(31) if shuffle else None,
+            "coarse_buckets": compiles,
+            "pad_last_batch": compiles and pads,
+        }
+
+    def _outputs_of_batches(self, batches: Any, verbose: Any) -> Iterator[tuple[Any, Any, Any]]:
+        """Outputs batch by batch: `predict` would join those of several lengths.
+
+        Args:
+            batches: A dataset of `(features, *rest)`.
+            verbose: Whether a progress bar is shown.
+
+        Yields:
+            The features of a batch, the rest of it, and the outputs, NumPy arrays all.
+        """
+        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
+        compiles = self._compiles_each_shape()
+        for features, *rest in batches.as_numpy_iterator():
+            num_rows = len(features["token_ids"])
+            outputs = self.predict_on_batch(_filled_up(features) if compiles else features)
+            yield (
+                features,
+                rest,
+                keras.tree.map_structure(
+                    lambda x, num_rows=num_rows: keras.ops.convert_to_numpy(x)[:num_rows], outputs
+                ),
+            )
+            progress.add(1)
 
     def _compiles_each_shape(self) -> bool:
         """Whether a batch of a new length costs seconds of compilation."""
@@ -251,23 +349,13 @@ class Task(TokenModel):
             return x, y, sample_weight, batch_size
         from keras_bert.data import text_rows
 
-        compiles = self._compiles_each_shape()
-        options: dict[str, Any] = {
-            "batch_size": batch_size or DEFAULT_BATCH_SIZE,
-            "coarse_buckets": compiles,
-            "pad_last_batch": compiles and training,
-        }
-        # From Python's generator, which keras.utils.set_random_seed seeds
-        seed = random.getrandbits(31) if shuffle else None
+        options = self._batch_options(batch_size, shuffle, pads=training)
         if is_dataset(x):
             if y is not None:
                 raise ValueError("`y` must be left out: a dataset of text brings its labels.")
             if text_rows.is_batched(x):
                 return text_rows.batches_from_batched_rows(x, self.preprocessor), None, None, None
-            dataset = text_rows.batches_from_rows(
-                x, self.preprocessor, shuffle_seed=seed, **options
-            )
-            return dataset, None, None, None
+            return text_rows.batches_from_rows(x, self.preprocessor, **options), None, None, None
         columns = text_columns(x)
         rest = [self._labels(y)] if y is not None else []
         if sample_weight is not None:
@@ -279,10 +367,7 @@ class Task(TokenModel):
                     "each text needs one."
                 )
         dataset = text_rows.batches_from_rows(
-            text_rows.rows_from_columns(columns, rest),
-            self.preprocessor,
-            shuffle_seed=seed,
-            **options,
+            text_rows.rows_from_columns(columns, rest), self.preprocessor, **options
         )
         return dataset, None, None, None
 
@@ -326,11 +411,33 @@ class Task(TokenModel):
         return task
 
 
+def class_loss() -> keras.losses.Loss:
+    """The cross-entropy of logits for class ids.
+
+    It is divided by the sum of the weights and not by their number: rows may only fill a batch
+    up, and most tokens of a tagger's are no first piece of a word.
+    """
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+
+
+def class_accuracy() -> keras.metrics.Metric:
+    """The share of class ids whose logit is the largest."""
+    return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+
+
 def _others(variables: list[Any], known: list[Any]) -> list[Any]:
     """Those variables that are not among the known ones, in their order."""
     # Compared with ==, variables would compare their values.
     known_ids = {id(variable) for variable in known}
     return [variable for variable in variables if id(variable) not in known_ids]
+
+
+def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Features with rows repeated up to a power of two: few sizes for a compiler to meet."""
+    num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
+    return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
 
 
 def _split_off_validation(

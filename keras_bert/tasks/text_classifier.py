@@ -15,11 +15,10 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pooling import pooled_output, task_pooler
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_name
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import as_given, softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
-from keras_bert.tasks.task import Task
+from keras_bert.tasks.task import Task, class_accuracy, class_loss
 
 if TYPE_CHECKING:
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
@@ -30,6 +29,8 @@ class TextClassifier(Task):
     """BERT with a dense layer on the pooled output, or on a BiLSTM over the sequence output.
 
     The pooled output of a causal encoder is of the last token, the only one that has seen all.
+    `compile()` takes AdamW at 2e-5, the cross-entropy and accuracy; of a regression, the mean
+    squared and the mean absolute error.
 
     Args:
         backbone: The encoder.
@@ -219,48 +220,15 @@ class TextClassifier(Task):
         """Whether the output is one number rather than classes."""
         return self.num_classes == 1
 
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with defaults.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(2e-5)`.
-            loss: `None` takes the cross-entropy of the logits, or the mean squared error of a
-                regression.
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: accuracy, or the mean absolute
-                error of a regression.
-            **kwargs: As in Keras.
-        """
-        if metrics is None and weighted_metrics is None:
-            # Weighted, so that rows which only fill a batch up do not count.
-            weighted_metrics = [self._default_metric()]
-        super().compile(
-            optimizer=AdamW(2e-5) if optimizer is None else optimizer,
-            loss=self._default_loss() if loss is None else loss,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
-
     def _default_loss(self) -> keras.losses.Loss:
-        # Divided by the weights' sum and not by the number of rows, some of which may be filler
-        reduction = "mean_with_sample_weight"
         if self.is_regression:
-            return keras.losses.MeanSquaredError(reduction=reduction)
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+            return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+        return class_loss()
 
-    def _default_metric(self) -> keras.metrics.Metric:
+    def _default_metrics(self) -> list[keras.metrics.Metric]:
         if self.is_regression:
-            return keras.metrics.MeanAbsoluteError(name="mean_absolute_error")
-        return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+            return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
+        return [class_accuracy()]
 
     def classify(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
         """The most probable class of each text, or the score of a regression.

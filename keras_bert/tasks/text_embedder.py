@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import random
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -14,9 +13,8 @@ from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.presets import preprocessor_config
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
+from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
 
 if TYPE_CHECKING:
@@ -28,7 +26,8 @@ class TextEmbedder(Task):
     """BERT whose tokens' vectors become one for the text.
 
     `fit` takes pairs of texts that mean the same, or answer one another: those of the other pairs
-    in a batch are what they are told from.
+    in a batch are what they are told from. `compile()` takes AdamW at 2e-5 and
+    `keras_bert.losses.InBatchNegatives()`.
 
     Args:
         backbone: The encoder.
@@ -152,19 +151,11 @@ class TextEmbedder(Task):
             },
         )
 
-    def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
-        """`keras.Model.compile` with defaults.
+    def _default_loss(self) -> keras.losses.Loss:
+        return InBatchNegatives()
 
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(2e-5)`.
-            loss: `None` takes `keras_bert.losses.InBatchNegatives()`.
-            **kwargs: As in Keras.
-        """
-        super().compile(
-            optimizer=AdamW(2e-5) if optimizer is None else optimizer,
-            loss=InBatchNegatives() if loss is None else loss,
-            **kwargs,
-        )
+    def _default_metrics(self) -> None:
+        return None
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """`keras.Model.fit`, which also takes pairs of texts.
@@ -230,17 +221,12 @@ class TextEmbedder(Task):
         columns = text_columns(x)
         if "text_pair" not in columns:
             raise ValueError("An embedder learns from pairs of texts; received single ones.")
-        compiles = self._compiles_each_shape()
         batches = paired_batches(
             list(columns["text"]),
             list(columns["text_pair"]),
             self.preprocessor,
             None if sample_weight is None else np.asarray(sample_weight, "float32"),
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles and training,
+            **self._batch_options(batch_size, shuffle, pads=training),
         )
         return batches, None, None, None
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,11 +13,10 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids
 from keras_bert.tasks.presets import classifier_from_preset
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Task
+from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text
 from keras_bert.tasks.word_arguments import (
     WORD_FORMS,
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenClassifier(Task):
     """BERT with a dense layer on every token, for one class a word: that of its first piece.
+
+    `compile()` takes AdamW at 5e-5, and cross-entropy and accuracy of the words' first pieces.
 
     Args:
         backbone: The encoder.
@@ -104,6 +104,8 @@ class TokenClassifier(Task):
         self.head = head
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
+
+    default_learning_rate = 5e-5
 
     @property
     def uses_pooler(self) -> bool:
@@ -183,40 +185,6 @@ class TokenClassifier(Task):
                 "overlap": preprocessor.overlap,
                 "dropout": self.head.dropout,
             },
-        )
-
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with defaults.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW(5e-5)`.
-            loss: `None` takes the cross-entropy of the words' first pieces, over the sum of
-                their weights.
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: accuracy, of words.
-            **kwargs: As in Keras.
-        """
-        if metrics is None and weighted_metrics is None:
-            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        if loss is None:
-            # Divided by the weights' sum: most tokens are padding, or not the first of a word
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        super().compile(
-            optimizer=AdamW(5e-5) if optimizer is None else optimizer,
-            loss=loss,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
         )
 
     def fit(
@@ -368,25 +336,14 @@ class TokenClassifier(Task):
         preprocessor = self.preprocessor
         words = ragged_words(x)
         windows = preprocessor.windows(words)
-        compiles = self._compiles_each_shape()
-        batches = window_batches(
-            windows,
-            preprocessor,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles,
-        )
+        batches = window_batches(windows, preprocessor, **self._batch_options(batch_size))
         row_splits = windows.token_ids.row_splits.numpy()
         logits = np.zeros((row_splits[-1], self.num_classes), "float32")
-        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
-        # Batch by batch: `predict` would join outputs of several lengths.
-        for features, index in batches.as_numpy_iterator():
+        for features, (index,), outputs in self._outputs_of_batches(batches, verbose):
             mask = features["padding_mask"]
             # (batch, 1) + (length,) -> (batch, length) places in the flat array
             places = row_splits[index][:, None] + np.arange(mask.shape[1])
-            outputs = keras.ops.convert_to_numpy(self.predict_on_batch(features))
             logits[places[mask]] = outputs[mask]
-            progress.add(1)
         places = row_splits[windows.word_window.numpy()] + windows.word_position.numpy()
         sentences = words.values if words.ragged_rank == 2 else words
         return list(np.split(logits[places], sentences.row_splits.numpy()[1:-1]))[
@@ -417,17 +374,12 @@ class TokenClassifier(Task):
         weights = (labels >= 0).astype("float32")
         if sample_weight is not None:
             weights *= np.asarray(flat_labels(x, sample_weight, depth), "float32")
-        compiles = self._compiles_each_shape()
         batches = window_batches(
             self.preprocessor.windows(ragged_words(x)),
             self.preprocessor,
             labels=np.maximum(labels, 0),
             weights=weights,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles and training,
+            **self._batch_options(batch_size, shuffle, pads=training),
         )
         return batches, None, None, None
 

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of a preprocessor's rows, whatever a row is to its task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, Required, TypedDict, Unpack
+
+import tensorflow as tf
+
+from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.text.tokenizer import Tokenizer
+
+
+class BatchOptions(TypedDict, total=False):
+    """How rows become batches.
+
+    Attributes:
+        batch_size: Rows in a batch.
+        shuffle_seed: Shuffles the order of batches, and rows if their number is known, anew in
+            each iteration; `None` keeps the order within a window of like lengths.
+        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
+        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
+            bucket has one static shape.
+    """
+
+    batch_size: Required[int]
+    shuffle_seed: int | None
+    coarse_buckets: bool
+    pad_last_batch: bool
+
+
+class RowPreprocessor(Protocol):
+    """What batches need to know of a preprocessor."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def sequence_length(self) -> int: ...
+
+
+def row_batches(
+    rows: tf.data.Dataset | int,
+    featurize: Callable[..., tuple[dict[str, tf.RaggedTensor], tuple[Any, ...]]],
+    preprocessor: RowPreprocessor,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Length-bucketed batches of rows.
+
+    Args:
+        rows: A dataset of them; or how many there are, where `featurize` takes their numbers.
+        featurize: As in `length_bucketed_batches`.
+        preprocessor: Whose rows they are: says how long they may be, and what pads them.
+        **options: `BatchOptions`.
+
+    Returns:
+        A dataset of `(features, rest)`, as `length_bucketed_batches` gives it.
+    """
+    if isinstance(rows, int):
+        rows = tf.data.Dataset.range(rows)
+    seed = options.get("shuffle_seed")
+    if seed is not None and rows.cardinality() > 0:
+        rows = rows.shuffle(rows.cardinality(), seed=seed, reshuffle_each_iteration=True)
+    coarse = options.get("coarse_buckets", False)
+    return length_bucketed_batches(
+        rows,
+        featurize,
+        batch_size=options["batch_size"],
+        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse),
+        shuffle_seed=seed,
+        pad_last_batch=options.get("pad_last_batch", False),
+        pad_token_id=preprocessor.tokenizer.pad_token_id,
+    )
