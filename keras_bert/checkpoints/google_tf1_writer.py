@@ -4,21 +4,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import weights
+from keras_bert.checkpoints import sentence_piece_files, weights
 from keras_bert.checkpoints.bert_json import config_to_json, misfits
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import replaced_files, write_json
 from keras_bert.checkpoints.google_tf1 import LAYER_NORM_EPSILON, import_tensorflow
 from keras_bert.checkpoints.google_tf1_families import RELEASES, Release
 from keras_bert.checkpoints.layouts import Layout, disassemble
+from keras_bert.checkpoints.tokenizer_files import WORDPIECE
 from keras_bert.checkpoints.wordpiece_files import VOCABULARY_FILE, write_vocabulary
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
+
+TOKENIZER_FILES = (VOCABULARY_FILE, sentence_piece_files.RELEASED_FILE)
 
 _UNKNOWN_TO_TF1 = (
     "layer_norm_eps",
@@ -33,7 +37,7 @@ def save_google_tf1(
     folder: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
-    vocabulary: Sequence[str] | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the layout of the TF1 release of BERT or ALBERT, which its code then reads.
 
@@ -44,19 +48,22 @@ def save_google_tf1(
         folder: Where to write; files of the same names are replaced.
         heads: Heads to write too: `masked_lm`, `next_sentence`, `classifier`,
             `question_answerer`, each with its layer or layers.
-        vocabulary: The word pieces, for `vocab.txt`.
+        tokenizer: The tokenizer's config: WordPiece's vocabulary becomes `vocab.txt`, a
+            SentencePiece model `30k-clean.model`.
 
     Raises:
         CheckpointError: If TensorFlow is missing, or the released code could not compute this
             model: it knows GELU in its tanh form only, an epsilon of 1e-12, and no causal
-            attention.
+            attention. Or if the tokenizer is of a kind that no release has.
     """
     tf = import_tensorflow()
     release = _release_of(backbone.config, "masked_lm" in (heads or {}))
     config = _config_to_json(backbone.config, release)
     tensors = _tensors_of(release, backbone, heads)
+    write_tokenizer = None if tokenizer is None else _tokenizer_writer(tokenizer)
     prefix, config_file = release.prefix, str(release.config_file)
-    files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001", config_file, VOCABULARY_FILE)
+    checkpoint_files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001")
+    files = (*checkpoint_files, config_file, *TOKENIZER_FILES)
     with replaced_files(folder, owned=files, last=config_file) as temporary:
         tf.raw_ops.SaveV2(
             prefix=str(temporary / prefix),
@@ -65,8 +72,35 @@ def save_google_tf1(
             tensors=list(tensors.values()),
         )
         write_json(temporary / config_file, config)
-        if vocabulary is not None:
-            write_vocabulary(temporary / VOCABULARY_FILE, vocabulary)
+        if write_tokenizer and tokenizer:
+            write_tokenizer(temporary, tokenizer)
+
+
+def _write_word_pieces(folder: Path, tokenizer: Mapping[str, Any]) -> None:
+    write_vocabulary(folder / VOCABULARY_FILE, tokenizer["vocabulary"])
+
+
+def _write_sentence_pieces(folder: Path, tokenizer: Mapping[str, Any]) -> None:
+    path = folder / sentence_piece_files.RELEASED_FILE
+    path.write_bytes(sentence_piece_files.model_of(tokenizer))
+
+
+_TOKENIZER_WRITERS = {
+    WORDPIECE: _write_word_pieces,
+    sentence_piece_files.KIND: _write_sentence_pieces,
+}
+
+
+def _tokenizer_writer(
+    tokenizer: Mapping[str, Any],
+) -> Callable[[Path, Mapping[str, Any]], None]:
+    kind = tokenizer.get("kind", WORDPIECE)
+    if kind not in _TOKENIZER_WRITERS:
+        raise CheckpointError(
+            f"kind of the tokenizer is {kind!r}; the TF1 releases have "
+            f"{' and '.join(_TOKENIZER_WRITERS)}."
+        )
+    return _TOKENIZER_WRITERS[kind]
 
 
 def _release_of(config: BertConfig, masked_lm: bool) -> Release:

@@ -68,7 +68,7 @@ def write_sentence_piece(folder: Path, tokenizer: Mapping[str, Any]) -> dict[str
     Returns:
         What `tokenizer_config.json` is to say of them.
     """
-    model = base64.b64decode(tokenizer["model"])
+    model = model_of(tokenizer)
     lowercase = bool(tokenizer.get("lowercase", True))
     keep_accents = bool(tokenizer.get("keep_accents", False))
     (folder / MODEL_FILE).write_bytes(model)
@@ -88,11 +88,19 @@ def pieces_of(tokenizer: Mapping[str, Any]) -> list[str]:
     Raises:
         ValueError: If its model is none.
     """
+    return [piece.text for piece in read_pieces(model_of(tokenizer))]
+
+
+def model_of(tokenizer: Mapping[str, Any]) -> bytes:
+    """The SentencePiece model of a tokenizer's config.
+
+    Raises:
+        ValueError: If it is no base64.
+    """
     try:
-        model = base64.b64decode(tokenizer["model"], validate=True)
+        return base64.b64decode(tokenizer["model"], validate=True)
     except (TypeError, binascii.Error) as error:
         raise ValueError(f"model of the tokenizer's config is no base64: {error}.") from error
-    return [piece.text for piece in read_pieces(model)]
 
 
 def _checked(model: bytes, path: Path) -> str:

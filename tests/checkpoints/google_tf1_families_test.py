@@ -15,6 +15,7 @@ from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
 from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
+from tests.text import small_tokenizers
 
 pytestmark = pytest.mark.needs_tensorflow
 tf = pytest.importorskip("tensorflow")
@@ -119,11 +120,17 @@ def test_albert(tmp_path):
 def test_albert_is_written_and_read_again(tmp_path):
     backbone = Backbone(
         small_config(
-            activation="gelu_tanh", layer_sharing="all", embedding_dim=4, tokenizer="sentence_piece"
+            vocabulary_size=500,
+            activation="gelu_tanh",
+            layer_sharing="all",
+            embedding_dim=4,
+            tokenizer="sentence_piece",
         )
     )
     randomize(backbone)
-    checkpoints.save_google_tf1(backbone, tmp_path)
+    tokenizer = small_tokenizers.make("sentence_piece").get_config()
+    checkpoints.save_google_tf1(backbone, tmp_path, tokenizer=tokenizer)
+    assert checkpoints.open_checkpoint(tmp_path).tokenizer["model"] == tokenizer["model"]
     again = Backbone.from_preset(tmp_path)
     assert again.config.layer_sharing == "all"
     inputs = random_inputs(backbone.config)
@@ -136,6 +143,13 @@ def test_albert_is_written_and_read_again(tmp_path):
 def test_an_architecture_that_no_release_has_is_an_error(tmp_path):
     with pytest.raises(CheckpointError, match=r"bert_config.json needs pooler=True"):
         checkpoints.save_google_tf1(Backbone(small_config(pooler=False)), tmp_path)
+
+
+def test_byte_pairs_are_in_no_release(tmp_path):
+    backbone = Backbone(small_config(activation="gelu_tanh"))
+    with pytest.raises(CheckpointError, match="kind of the tokenizer is 'byte_pair'"):
+        checkpoints.save_google_tf1(backbone, tmp_path / "new", tokenizer={"kind": "byte_pair"})
+    assert not (tmp_path / "new").exists()
 
 
 def test_electra_is_known_by_its_variables(tmp_path):

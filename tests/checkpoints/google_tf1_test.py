@@ -91,7 +91,9 @@ def test_from_the_released_code_to_our_preset_and_back_is_bit_exact(fixture_fold
 def test_what_is_written_is_read_back_bit_by_bit(tmp_path):
     backbone = small_backbone(**TANH, num_heads=4, num_segments=3)
     heads, _ = pretraining_heads(backbone)
-    checkpoints.save_google_tf1(backbone, tmp_path / "one", heads=heads, vocabulary=VOCABULARY)
+    checkpoints.save_google_tf1(
+        backbone, tmp_path / "one", heads=heads, tokenizer={"vocabulary": VOCABULARY}
+    )
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == [
         "bert_config.json",
         "bert_model.ckpt.data-00000-of-00001",
@@ -147,7 +149,7 @@ def test_a_fine_tuned_checkpoint_of_tf1s_saver_is_read_under_any_prefix(tmp_path
     backbone = small_backbone(**TANH)
     head = classification_head(8, 3)
     checkpoints.save_google_tf1(
-        backbone, tmp_path, heads={"classifier": head}, vocabulary=VOCABULARY
+        backbone, tmp_path, heads={"classifier": head}, tokenizer={"vocabulary": VOCABULARY}
     )
     variables = read_variables(tmp_path / "bert_model.ckpt")
     assert variables["output_weights"].shape == (3, 8)
