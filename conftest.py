@@ -8,7 +8,8 @@ makes TensorFlow look as if it were not installed.
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _belongs_to_this_run(item)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Where TensorFlow is blocked, a test that is skipped for that reason must be marked.
+
+    The leg `jax` of `tests.run` runs what is marked, and nothing else.
+    """
+    report = yield
+    if TENSORFLOW_IS_BLOCKED and report.skipped and "import 'tensorflow" in str(report.longrepr):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} needs TensorFlow, and is not marked needs_tensorflow"
+    return report
 
 
 @pytest.fixture(autouse=True)

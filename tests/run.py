@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the whole suite, or the legs that are named.
 
-Each backend is a process of its own, for Keras picks its backend at import. Two legs run at a time
-where there are two processors; a leg's output is then printed when it ends. The exit status is 1 if
-any failed.
+Each backend is a process of its own, for Keras picks its backend at import. JAX has two: all that
+can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite. Two
+legs run at a time where there are two processors; a leg's output is then printed when it ends. The
+exit status is 1 if any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
@@ -36,11 +37,11 @@ LEGS = {
         ((*PYTEST, "tests", "keras_bert", "training", "--doctest-modules"),),
         {"KERAS_BACKEND": "tensorflow"},
     ),
-    "jax": Leg((PYTEST,), {"KERAS_BACKEND": "jax"}),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
     "without_tensorflow": Leg(
         (PYTEST,), {"KERAS_BACKEND": "jax", "KERAS_BERT_BLOCK_TENSORFLOW": "1"}
     ),
+    "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax"}),
     "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
     "mypy": Leg((("-m", "mypy"),)),
 }

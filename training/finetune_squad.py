@@ -107,6 +107,8 @@ def build_answerer(
         sequence_length=config.sequence_length,
         doc_stride=config.doc_stride,
         max_query_length=config.max_query_length,
+        bilstm_units=None if config.bilstm_units < 0 else config.bilstm_units,
+        load_weights=config.pretrained,
         dtype=finetuning.resolve_precision(config.precision),
     )
     answerer.max_answer_length = config.max_answer_length

@@ -35,6 +35,10 @@ class SquadConfig(TrainingConfig):
         max_query_length: the longest question in tokens; what is longer is cut.
         n_best: how many first and last tokens of a window, and answers of a question, are kept.
         max_answer_length: the longest answer in tokens.
+        pretrained: whether the checkpoint's weights are taken; with no, its architecture and
+            vocabulary alone, and fresh weights.
+        bilstm_units: width of each direction of a fresh BiLSTM between encoder and logits; 0 for
+            none, negative takes the checkpoint's.
         output_dir: where models, answers, scores and plots go.
     """
 
@@ -51,6 +55,8 @@ class SquadConfig(TrainingConfig):
     max_query_length: int = 64
     n_best: int = 20
     max_answer_length: int = 30
+    pretrained: bool = True
+    bilstm_units: int = -1
     output_dir: str = "runs/finetune_squad"
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import keras
@@ -48,6 +49,31 @@ def bidirectional_lstm(
         )
         x = layer(x, mask=padding_mask)
     return x
+
+
+def bilstm_options(units: int, num_layers: int) -> dict[str, int]:
+    """What a task is to keep of its BiLSTM: arguments of the class; nothing where there is none.
+
+    Args:
+        units: Width of each direction; 0 for none.
+        num_layers: How many stand on each other.
+
+    Raises:
+        ValueError: If one of them is too small.
+    """
+    if units < 0 or num_layers < 1:
+        raise ValueError(
+            f"bilstm_units is {units} and bilstm_layers {num_layers}; expected at least 0 (for "
+            "none) and 1."
+        )
+    return {"bilstm_units": units, "bilstm_layers": num_layers} if units else {}
+
+
+def bilstm_heads(model: keras.Model) -> dict[str, Any]:
+    """The BiLSTM's layers in a model, by the names that checkpoints know them by."""
+    names = {layer.name for layer in model.layers}
+    indices = itertools.takewhile(lambda index: bilstm_name(index) in names, itertools.count())
+    return {bilstm_name(index): model.get_layer(bilstm_name(index)) for index in indices}
 
 
 def bilstm_name(index: int) -> str:

@@ -87,6 +87,24 @@ def classifier_from_preset(
     return task
 
 
+def load_heads(checkpoint: Checkpoint, heads: Mapping[str, Any], *, fits: bool) -> None:
+    """Loads a task's heads, or leaves those of the checkpoint and warns, where they do not fit."""
+    from keras_bert import checkpoints
+
+    if fits:
+        for name, head in heads.items():
+            checkpoint.load_head(name, head)
+        return
+    for name in checkpoint.heads:
+        checkpoint.leave_head(name)
+    warnings.warn(
+        f"{checkpoint.folder} has heads on another BiLSTM or none; they are freshly initialised: "
+        f"{', '.join(heads)}.",
+        checkpoints.CheckpointWarning,
+        stacklevel=3,
+    )
+
+
 def pooler_head(pooler: Any) -> dict[str, Any]:
     """The pooler of a task's own among its heads, where it has one."""
     return {} if pooler is None else {"pooler": pooler}

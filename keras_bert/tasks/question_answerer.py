@@ -12,9 +12,10 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.answers import as_given
-from keras_bert.tasks.presets import preprocessor_config
+from keras_bert.tasks.presets import load_heads, preprocessor_config
 from keras_bert.tasks.question_arguments import (
     QUESTION_FORMS,
     is_questions,
@@ -51,6 +52,9 @@ class QuestionAnswerer(Task):
         max_answer_length: The longest answer, in tokens.
         null_threshold: By how much no answer must be likelier than the best one for `answer` to
             give an empty one; `None` always gives an answer.
+        bilstm_units: Width of each direction of a fresh BiLSTM between the encoder and the
+            logits; 0 for none.
+        bilstm_layers: How many layers it has.
         name: The model's name.
 
     Call arguments:
@@ -69,7 +73,7 @@ class QuestionAnswerer(Task):
     ((1, 5), (1, 5))
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3.
+        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class QuestionAnswerer(Task):
         dropout: float | None = None,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
+        bilstm_units: int = 0,
+        bilstm_layers: int = 2,
         name: str = "question_answerer",
         **kwargs: Any,
     ) -> None:
@@ -93,7 +99,16 @@ class QuestionAnswerer(Task):
 
         # === Functional graph ===
         inputs = token_inputs()
-        logits = head(backbone(inputs)["sequence_output"])
+        hidden = backbone(inputs)["sequence_output"]
+        if bilstm_options(bilstm_units, bilstm_layers):
+            hidden = bidirectional_lstm(
+                hidden,
+                inputs["padding_mask"],
+                num_layers=bilstm_layers,
+                units=bilstm_units,
+                return_sequences=True,
+            )
+        logits = head(hidden)
         super().__init__(
             inputs=inputs,
             # (batch, length, 2) -> (batch, length) each
@@ -107,12 +122,19 @@ class QuestionAnswerer(Task):
         self.head = head
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
+        self.bilstm_units = bilstm_units
+        self.bilstm_layers = bilstm_layers
 
     default_learning_rate = 5e-5
 
     @property
     def uses_pooler(self) -> bool:
         return False
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """The task's heads, by the names that checkpoints know them by."""
+        return {"question_answerer": self.head, **bilstm_heads(self)}
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
@@ -129,12 +151,15 @@ class QuestionAnswerer(Task):
         doc_stride: int | None = None,
         max_query_length: int | None = None,
         dropout: float | None = None,
+        bilstm_units: int | None = None,
+        bilstm_layers: int = 2,
         load_weights: bool = True,
         dtype: Any = None,
     ) -> Self:
         """A question answerer on a pretrained encoder, with the checkpoint's vocabulary.
 
-        A head that the checkpoint has not starts fresh, and a warning says so.
+        The head is loaded where the checkpoint has one, on the same BiLSTM or none; otherwise it
+        starts fresh, and a warning says so.
 
         Args:
             preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
@@ -146,6 +171,8 @@ class QuestionAnswerer(Task):
             max_query_length: The longest question in tokens; `None` takes the preset's,
                 otherwise 64.
             dropout: Rate on the sequence output; `None` takes the preset's or the config's.
+            bilstm_units: As in the class; `None` takes the preset's BiLSTM, or none.
+            bilstm_layers: As in the class, where `bilstm_units` is given.
             load_weights: `False` gives the architecture with fresh weights.
             dtype: A Keras dtype policy or its name.
 
@@ -160,6 +187,11 @@ class QuestionAnswerer(Task):
         longest = min(DEFAULT_SEQUENCE_LENGTH, checkpoint.config.max_sequence_length)
         given = {"doc_stride": doc_stride, "max_query_length": max_query_length}
         windows = {name: value or saved.get(name) for name, value in given.items()}
+        has_head = load_weights and "question_answerer" in checkpoint.heads
+        stored = saved.get("head_options") or {} if has_head or not load_weights else {}
+        options = stored
+        if bilstm_units is not None:
+            options = bilstm_options(bilstm_units, bilstm_layers)
         task = cls(
             Backbone(checkpoint.config, dtype=dtype),
             {
@@ -170,10 +202,11 @@ class QuestionAnswerer(Task):
             },
             dropout=saved.get("dropout") if dropout is None else dropout,
             **{name: saved[name] for name in _SETTINGS if name in saved},
+            **options,
         )
         if load_weights:
-            checkpoint.load_into(task.backbone)
-            checkpoint.load_head("question_answerer", task.head)
+            checkpoint.load_into(task.backbone, pooler_is_used=False)
+            load_heads(checkpoint, task.heads, fits=not has_head or options == stored)
             checkpoint.warn_unused()
         return task
 
@@ -185,12 +218,13 @@ class QuestionAnswerer(Task):
         checkpoints.save_preset(
             self.backbone,
             folder,
-            heads={"question_answerer": self.head},
+            heads=self.heads,
             tokenizer=preprocessor.tokenizer.get_config(),
             task={
                 "sequence_length": preprocessor.sequence_length,
                 "doc_stride": preprocessor.doc_stride,
                 "max_query_length": preprocessor.max_query_length,
+                "head_options": bilstm_options(self.bilstm_units, self.bilstm_layers),
                 **self._settings(),
             },
         )
@@ -405,7 +439,12 @@ class QuestionAnswerer(Task):
         return {"dropout": self.head.dropout, **{name: getattr(self, name) for name in _SETTINGS}}
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self._settings()}
+        return {
+            **super().get_config(),
+            **self._settings(),
+            "bilstm_units": self.bilstm_units,
+            "bilstm_layers": self.bilstm_layers,
+        }
 
 
 # What a preset brings back besides the windows' sizes

@@ -14,7 +14,7 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pooling import pooled_output, task_pooler
-from keras_bert.models.recurrent import bidirectional_lstm, bilstm_name
+from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.answers import as_given, softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
@@ -81,11 +81,7 @@ class TextClassifier(Task):
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
-        if bilstm_units < 0 or bilstm_layers < 1:
-            raise ValueError(
-                f"bilstm_units is {bilstm_units} and bilstm_layers {bilstm_layers}; expected at "
-                "least 0 (for none) and 1."
-            )
+        bilstm_options(bilstm_units, bilstm_layers)  # raises at wrong ones
         config = backbone.config
 
         # === Layers ===
@@ -133,13 +129,7 @@ class TextClassifier(Task):
     @property
     def heads(self) -> dict[str, Any]:
         """The task's heads, by the names that checkpoints know them by."""
-        count = self.bilstm_layers if self.bilstm_units else 0
-        names = map(bilstm_name, range(count))
-        return {
-            "classifier": self.head,
-            **pooler_head(self.pooler),
-            **{name: self.get_layer(name) for name in names},
-        }
+        return {"classifier": self.head, **pooler_head(self.pooler), **bilstm_heads(self)}
 
     @classmethod
     def from_preset(
@@ -191,7 +181,9 @@ class TextClassifier(Task):
             sequence_length=sequence_length,
             dropout=dropout,
             encoder_dropout=encoder_dropout,
-            head_options=None if bilstm_units is None else _options(bilstm_units, bilstm_layers),
+            head_options=(
+                None if bilstm_units is None else bilstm_options(bilstm_units, bilstm_layers)
+            ),
             load_weights=load_weights,
             dtype=dtype,
         )
@@ -211,7 +203,7 @@ class TextClassifier(Task):
             task={
                 "sequence_length": preprocessor.sequence_length,
                 "dropout": self.head.dropout,
-                "head_options": _options(self.bilstm_units, self.bilstm_layers),
+                "head_options": bilstm_options(self.bilstm_units, self.bilstm_layers),
             },
         )
 
@@ -290,10 +282,3 @@ class TextClassifier(Task):
             "bilstm_units": self.bilstm_units,
             "bilstm_layers": self.bilstm_layers,
         }
-
-
-def _options(bilstm_units: int, bilstm_layers: int) -> dict[str, int]:
-    """What a preset keeps of a BiLSTM: nothing where there is none."""
-    if not bilstm_units:
-        return {}
-    return {"bilstm_units": bilstm_units, "bilstm_layers": bilstm_layers}

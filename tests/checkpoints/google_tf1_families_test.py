@@ -15,10 +15,11 @@ from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
 from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
-from tests.text import small_tokenizers
 
 pytestmark = pytest.mark.needs_tensorflow
 tf = pytest.importorskip("tensorflow")
+
+from tests.text import small_tokenizers  # noqa: E402
 
 # Applied in this order to names of tensors, dots already slashes
 ALBERT_NAMES = [

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A question answerer on a BiLSTM over the encoder's sequence output."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone, BertConfig, QuestionAnswerer
+from keras_bert.checkpoints import CheckpointWarning
+from keras_bert.optimizers import AdamW
+
+CONFIG = BertConfig(
+    vocabulary_size=20,
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=8,
+    intermediate_dim=16,
+    max_sequence_length=16,
+    causal=True,
+)
+IDS = np.array([[2, 7, 3, 9, 8, 3], [2, 7, 3, 5, 3, 0]])
+FEATURES = {"token_ids": IDS, "padding_mask": IDS != 0}
+
+
+def make_answerer(**arguments):
+    return QuestionAnswerer(Backbone(CONFIG), **{"bilstm_units": 6, **arguments})
+
+
+def logits(answerer, rows=slice(None), length=None):
+    features = {name: values[rows, :length] for name, values in FEATURES.items()}
+    outputs = answerer.predict(features, verbose=0)
+    return np.stack([outputs["start_logits"], outputs["end_logits"]])
+
+
+@pytest.fixture(scope="module")
+def answerer():
+    return make_answerer()
+
+
+def test_padding_changes_nothing(answerer):
+    np.testing.assert_allclose(
+        logits(answerer)[:, 1:, :5], logits(answerer, slice(1, 2), 5), atol=1e-5
+    )
+
+
+def test_what_follows_is_seen_in_spite_of_a_causal_encoder(answerer):
+    changed = {**FEATURES, "token_ids": np.where(np.arange(6) == 4, 11, IDS)}
+    after = answerer.predict(changed, verbose=0)["start_logits"]
+    assert (np.abs(after - logits(answerer)[0])[0, :4] > 0).all()
+
+
+def test_every_weight_trains(answerer):
+    model = make_answerer(bilstm_layers=1)
+    before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_variables]
+    model.compile(AdamW(0.01, weight_decay=0.0))
+    targets = {"start_logits": np.array([3, 0]), "end_logits": np.array([4, 0])}
+    model.fit(FEATURES, targets, verbose=0)
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        assert np.abs(keras.ops.convert_to_numpy(variable) - value).max() > 0, variable.path
+
+
+@pytest.mark.needs_tensorflow
+def test_it_comes_back_from_files(tmp_path):
+    pytest.importorskip("tensorflow")
+    answerer = with_preprocessor()
+    answerer.save(tmp_path / "answerer.keras")
+    answerer.save_to_preset(tmp_path / "preset")
+    for same in (
+        keras.saving.load_model(tmp_path / "answerer.keras"),
+        QuestionAnswerer.from_preset(tmp_path / "preset"),
+    ):
+        assert (same.bilstm_units, same.bilstm_layers) == (6, 2)
+        np.testing.assert_allclose(logits(same), logits(answerer), atol=1e-6)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("options", [{"bilstm_units": 0}, {"bilstm_units": 4}])
+def test_another_bilstm_starts_fresh_and_says_so(options, tmp_path):
+    pytest.importorskip("tensorflow")
+    with_preprocessor().save_to_preset(tmp_path)
+    with pytest.warns(CheckpointWarning, match="has heads on another BiLSTM or none"):
+        other = QuestionAnswerer.from_preset(tmp_path, **options)
+    assert other.bilstm_units == options["bilstm_units"]
+
+
+def with_preprocessor():
+    from keras_bert.data import QuestionAnswererPreprocessor
+    from keras_bert.text import WordPieceTokenizer
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    tokenizer = WordPieceTokenizer([*special, *"abcdefghijklmnop"])
+    return make_answerer(preprocessor=QuestionAnswererPreprocessor(tokenizer, 16, 5, 4))
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(ValueError, match="expected at least 0"):
+        make_answerer(bilstm_units=-1)
