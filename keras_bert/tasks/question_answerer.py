@@ -238,21 +238,7 @@ class QuestionAnswerer(Task):
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {name: [class_accuracy()] for name in OUTPUTS}
 
-    def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: bool = True,
-        class_weight: Any = None,
-        sample_weight: Any = None,
-        **kwargs: Any,
-    ) -> keras.callbacks.History:
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """`keras.Model.fit`, which also takes questions with their answers.
 
         Args:
@@ -262,34 +248,13 @@ class QuestionAnswerer(Task):
                 columns, or the examples of `keras_bert.data.read_squad`. Or features, as
                 `keras.Model.fit` takes them. The first answer is learnt.
             y: For features: a dict of `start_logits` and `end_logits`, positions `(batch,)`.
-            batch_size: Windows in a batch (32).
-            validation_split: Share of the questions at the end that is held out.
-            validation_data: Questions, or what Keras takes.
-            shuffle: Whether windows are shuffled in each epoch.
-            epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
+            *args, **kwargs: As in `TextClassifier.fit`; `batch_size` counts windows,
+                `validation_split` holds out questions, and `validation_data` is questions too.
 
         Returns:
             Keras' history of losses and metrics.
         """
-        if is_questions(x) and validation_split:
-            x = question_examples(x)
-            start = int(len(x) * (1 - validation_split))
-            x, validation_data = x[:start], x[start:]
-            validation_split = 0.0
-        return super().fit(
-            x,
-            y,
-            batch_size,
-            epochs,
-            verbose,
-            callbacks,
-            validation_split,
-            validation_data,
-            shuffle,
-            class_weight,
-            sample_weight,
-            **kwargs,
-        )
+        return super().fit(x, y, *args, **kwargs)
 
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
@@ -413,6 +378,14 @@ class QuestionAnswerer(Task):
         options = self._batch_options(batch_size, shuffle, pads=training)
         batches = window_batches(rows, self.preprocessor, **options)
         return with_targets(batches, rows), None, None, None
+
+    def _has_rows(self, x: Any) -> bool:
+        return is_questions(x)
+
+    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
+        x = question_examples(x)
+        start = int(len(x) * (1 - share))
+        return x[:start], y, sample_weight, x[start:]
 
     def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
         if data is None or not is_questions(data):

@@ -185,7 +185,7 @@ class Task(TokenModel):
         Returns:
             Keras' history of losses and metrics.
         """
-        if is_text(x) and validation_split and not is_dataset(x):
+        if validation_split and self._has_rows(x):
             x, y, sample_weight, validation_data = self._held_out(
                 x, y, sample_weight, validation_split
             )
@@ -312,8 +312,12 @@ class Task(TokenModel):
         """Whether a batch of a new length costs seconds of compilation."""
         return keras.backend.backend() == "jax" or bool(self.jit_compile)
 
+    def _has_rows(self, x: Any) -> bool:
+        """Whether `x` is what the task makes features of, in memory, so that it can be split."""
+        return is_text(x) and not is_dataset(x)
+
     def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
-        """Text, labels and weights without their last rows, and these as validation data."""
+        """Rows, labels and weights without the last ones, and these as validation data."""
         return _split_off_validation(x, y, sample_weight, share)
 
     def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:

@@ -187,21 +187,7 @@ class TokenClassifier(Task):
             },
         )
 
-    def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: bool = True,
-        class_weight: Any = None,
-        sample_weight: Any = None,
-        **kwargs: Any,
-    ) -> keras.callbacks.History:
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """`keras.Model.fit`, which also takes words with their labels.
 
         Args:
@@ -211,37 +197,14 @@ class TokenClassifier(Task):
             y: A label for each word, nested like `x`: class ids, or names if the task has
                 `class_names`; a negative id counts for nothing. For features: class ids
                 `(batch, length)`, of which negative ones and those of padding count for nothing.
-            batch_size: Windows in a batch (32).
-            validation_split: Share of the sentences, or documents, at the end that is held out.
-            validation_data: `(x, y)` or `(x, y, sample_weight)`, words or features.
-            shuffle: Whether windows are shuffled in each epoch.
-            sample_weight: A weight for each word, nested like `x`; or as in Keras.
-            epochs, verbose, callbacks, class_weight, **kwargs: As in Keras.
+            *args, **kwargs: As in `TextClassifier.fit`; `batch_size` counts windows,
+                `validation_split` holds out sentences or documents, and `sample_weight` has a
+                weight for each word, nested like `x`.
 
         Returns:
             Keras' history of losses and metrics.
         """
-        if validation_split and word_depth(x) is not None:
-            x, y = as_lists(x), as_lists(y)
-            start = int(len(x) * (1 - validation_split))
-            held_out = [part[start:] for part in (x, y, sample_weight) if part is not None]
-            validation_data, validation_split = tuple(held_out), 0.0
-            x, y = x[:start], y[:start]
-            sample_weight = None if sample_weight is None else sample_weight[:start]
-        return super().fit(
-            x,
-            y,
-            batch_size,
-            epochs,
-            verbose,
-            callbacks,
-            validation_split,
-            validation_data,
-            shuffle,
-            class_weight,
-            sample_weight,
-            **kwargs,
-        )
+        return super().fit(x, y, *args, **kwargs)
 
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
@@ -382,6 +345,16 @@ class TokenClassifier(Task):
             **self._batch_options(batch_size, shuffle, pads=training),
         )
         return batches, None, None, None
+
+    def _has_rows(self, x: Any) -> bool:
+        return word_depth(x) is not None
+
+    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
+        x, y = as_lists(x), as_lists(y)
+        start = int(len(x) * (1 - share))
+        held_out = tuple(part[start:] for part in (x, y, sample_weight) if part is not None)
+        weights = None if sample_weight is None else sample_weight[:start]
+        return x[:start], y[:start], weights, held_out
 
     def _check_ids_alone(self, x: Any) -> None:
         if is_text(x):
