@@ -22,7 +22,7 @@ from keras_bert.checkpoints.wordpiece_files import VOCABULARY_FILE, write_vocabu
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 
-TOKENIZER_FILES = (VOCABULARY_FILE, sentence_piece_files.RELEASED_FILE)
+_TOKENIZER_FILES = (VOCABULARY_FILE, sentence_piece_files.RELEASED_FILE)
 
 _UNKNOWN_TO_TF1 = (
     "layer_norm_eps",
@@ -63,7 +63,7 @@ def save_google_tf1(
     write_tokenizer = None if tokenizer is None else _tokenizer_writer(tokenizer)
     prefix, config_file = release.prefix, str(release.config_file)
     checkpoint_files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001")
-    files = (*checkpoint_files, config_file, *TOKENIZER_FILES)
+    files = (*checkpoint_files, config_file, *_TOKENIZER_FILES)
     with replaced_files(folder, owned=files, last=config_file) as temporary:
         tf.raw_ops.SaveV2(
             prefix=str(temporary / prefix),

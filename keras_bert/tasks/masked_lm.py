@@ -14,7 +14,7 @@ from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.presets import preprocessor_config
+from keras_bert.tasks.presets import load_heads, preprocessor_config
 from keras_bert.tasks.task import Task, class_accuracy
 from keras_bert.tasks.text_arguments import is_dataset, is_text
 
@@ -79,8 +79,7 @@ class MaskedTokenTask(Task):
         )
         if load_weights:
             checkpoint.load_into(task.backbone)
-            for name, head in task.heads.items():
-                checkpoint.load_head(name, head)
+            load_heads(checkpoint, task.heads)
             checkpoint.warn_unused()
         return task
 

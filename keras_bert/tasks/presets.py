@@ -69,13 +69,10 @@ def classifier_from_preset(
         return task
     checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
     if head_classes is None or fits:
-        for name, head in task.heads.items():
-            checkpoint.load_head(name, head)
+        load_heads(checkpoint, task.heads)
     else:
-        for name in checkpoint.heads:
-            checkpoint.leave_head(name)
-        for name, head in pooler_head(getattr(task, "pooler", None)).items():
-            checkpoint.load_head(name, head)
+        leave_heads(checkpoint)
+        load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
         warnings.warn(
             f"{preset} has a classifier for {head_classes} classes{_in_brackets(stored)} and "
             f"{task.num_classes} are wanted{_in_brackets(options)}; the classifier head is "
@@ -87,22 +84,16 @@ def classifier_from_preset(
     return task
 
 
-def load_heads(checkpoint: Checkpoint, heads: Mapping[str, Any], *, fits: bool) -> None:
-    """Loads a task's heads, or leaves those of the checkpoint and warns, where they do not fit."""
-    from keras_bert import checkpoints
+def load_heads(checkpoint: Checkpoint, heads: Mapping[str, Any]) -> None:
+    """Loads the heads that a checkpoint has; it warns of the others."""
+    for name, head in heads.items():
+        checkpoint.load_head(name, head)
 
-    if fits:
-        for name, head in heads.items():
-            checkpoint.load_head(name, head)
-        return
+
+def leave_heads(checkpoint: Checkpoint) -> None:
+    """Keeps heads that do not fit, and are knowingly not loaded, out of the unused weights."""
     for name in checkpoint.heads:
         checkpoint.leave_head(name)
-    warnings.warn(
-        f"{checkpoint.folder} has heads on another BiLSTM or none; they are freshly initialised: "
-        f"{', '.join(heads)}.",
-        checkpoints.CheckpointWarning,
-        stacklevel=3,
-    )
 
 
 def pooler_head(pooler: Any) -> dict[str, Any]:

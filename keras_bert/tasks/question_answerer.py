@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -15,7 +16,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.answers import as_given
-from keras_bert.tasks.presets import load_heads, preprocessor_config
+from keras_bert.tasks.presets import leave_heads, load_heads, preprocessor_config
 from keras_bert.tasks.question_arguments import (
     QUESTION_FORMS,
     is_questions,
@@ -76,6 +77,8 @@ class QuestionAnswerer(Task):
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
     """
 
+    default_learning_rate = 5e-5
+
     def __init__(
         self,
         backbone: Backbone,
@@ -124,8 +127,6 @@ class QuestionAnswerer(Task):
         self.null_threshold = null_threshold
         self.bilstm_units = bilstm_units
         self.bilstm_layers = bilstm_layers
-
-    default_learning_rate = 5e-5
 
     @property
     def uses_pooler(self) -> bool:
@@ -206,7 +207,16 @@ class QuestionAnswerer(Task):
         )
         if load_weights:
             checkpoint.load_into(task.backbone, pooler_is_used=False)
-            load_heads(checkpoint, task.heads, fits=not has_head or options == stored)
+            if not has_head or options == stored:
+                load_heads(checkpoint, task.heads)
+            else:
+                leave_heads(checkpoint)
+                warnings.warn(
+                    f"{checkpoint.folder} has heads on another BiLSTM or none; they are freshly "
+                    f"initialised: {', '.join(task.heads)}.",
+                    checkpoints.CheckpointWarning,
+                    stacklevel=2,
+                )
             checkpoint.warn_unused()
         return task
 

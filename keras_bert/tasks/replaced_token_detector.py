@@ -18,7 +18,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.masked_lm import MaskedTextTask
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
-from keras_bert.tasks.presets import preprocessor_config
+from keras_bert.tasks.presets import load_heads, preprocessor_config
 from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
@@ -248,8 +248,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
 
     def _load_generator(self, checkpoint: Any) -> None:
         checkpoint.load_into(self.generator, pooler_is_used=False)
-        for name, head in self.generator_heads.items():
-            checkpoint.load_head(name, head)
+        load_heads(checkpoint, self.generator_heads)
         checkpoint.warn_unused()
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:

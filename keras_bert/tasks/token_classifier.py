@@ -67,6 +67,8 @@ class TokenClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3.
     """
 
+    default_learning_rate = 5e-5
+
     def __init__(
         self,
         backbone: Backbone,
@@ -104,8 +106,6 @@ class TokenClassifier(Task):
         self.head = head
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
-
-    default_learning_rate = 5e-5
 
     @property
     def uses_pooler(self) -> bool:

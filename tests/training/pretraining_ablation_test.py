@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
 pytestmark = pytest.mark.backend_independent
 
 from training.finetune_config import FinetuneConfig  # noqa: E402
