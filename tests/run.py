@@ -41,7 +41,7 @@ LEGS = {
     "without_tensorflow": Leg(
         (PYTEST,), {"KERAS_BACKEND": "jax", "KERAS_BERT_BLOCK_TENSORFLOW": "1"}
     ),
-    # What programs do is tested here, with XLA's compiler in haste; the leg above has it as users do.
+    # Here it is programs that are tested, with XLA in haste; the leg above has it as users do.
     "jax": Leg(
         ((*PYTEST, "-m", "needs_tensorflow"),),
         {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
