@@ -14,6 +14,8 @@ from keras_bert.models.backbone import Backbone
 if TYPE_CHECKING:
     from keras_bert.checkpoints import Checkpoint
 
+_PADDING_TOKENS = ("<pad>", "[PAD]")  # byte pairs' and SentencePiece's, WordPiece's
+
 
 def classifier_from_preset(
     make_task: Callable[..., Any],
@@ -135,8 +137,8 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
     """Raises if a preprocessor, or the config of one, makes rows that an encoder cannot take.
 
     Raises:
-        ValueError: If rows may be longer than the encoder's positions, or ids larger than its
-            vocabulary.
+        ValueError: If rows may be longer than the encoder's positions, ids larger than its
+            vocabulary, or padding another id than the one past which it counts positions.
     """
     from keras_bert.checkpoints.tokenizer_files import tokens_of
 
@@ -146,9 +148,15 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
             f"The preprocessor makes rows of up to {values['sequence_length']} tokens; the "
             f"encoder has positions for {config.max_sequence_length}."
         )
-    vocabulary_size = len(tokens_of(values["tokenizer"]))
-    if vocabulary_size > config.vocabulary_size:
+    tokens = tokens_of(values["tokenizer"])
+    if len(tokens) > config.vocabulary_size:
         raise ValueError(
-            f"The preprocessor's vocabulary has {vocabulary_size} tokens; the encoder's has "
+            f"The preprocessor's vocabulary has {len(tokens)} tokens; the encoder's has "
             f"{config.vocabulary_size}."
+        )
+    padding = [tokens.index(token) for token in _PADDING_TOKENS if token in tokens]
+    if config.position_offset and padding[:1] != [config.pad_token_id]:
+        raise ValueError(
+            f"The preprocessor fills rows up with the token {padding[0] if padding else None}; the "
+            f"encoder counts positions past token {config.pad_token_id}, its pad_token_id."
         )
