@@ -5,6 +5,7 @@
 makes TensorFlow look as if it were not installed.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _belongs_to_this_run(item)]
+
+
+def pytest_collection_finish() -> None:
+    """Spares the collector the millions of objects that imports made: a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)
