@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 
@@ -43,6 +44,7 @@ def training_flops(
     return _TRAINING_FACTOR * rows * of_row
 
 
+@functools.cache
 def peak_flops(dtype: str) -> float:
     """Floating-point operations a second in the product of two large square matrices.
 
@@ -50,7 +52,7 @@ def peak_flops(dtype: str) -> float:
         dtype: of the factors, as `bfloat16`.
 
     Returns:
-        The median of a few rounds.
+        The median of a few rounds, of the first call in a process.
     """
     size = _SIZE_ON_ACCELERATOR if has_accelerator() else _SIZE_ON_CPU
     factor = ops.cast(keras.random.normal((size, size), seed=0), dtype)

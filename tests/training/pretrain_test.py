@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import json
 import random
 import signal
@@ -8,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import keras
 import pytest
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -17,6 +17,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import MaskedLM, ReplacedTokenDetector, TextClassifier  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
+from training import recipes  # noqa: E402
 from training.pretrain import pretrain  # noqa: E402
 from training.pretrain_config import Phase, PretrainConfig  # noqa: E402
 from training.run_checkpoints import NotFiniteError  # noqa: E402
@@ -153,20 +154,60 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kind": "full_sentences", "packing": True, "masking_unit": "word"},
-        {"kind": "sentence_order", "accumulation": 2, "optimizer": "lamb", "jit": "on"},
         {"kind": "full_sentences", "causal": True, "optimizer": "adamw"},
         {"static_masks": True, "precision": "mixed_bfloat16"},
     ],
-    ids=["packed", "sentence_order", "causal", "static_masks"],
+    ids=["causal", "static_masks"],
 )
-def test_the_other_ways_to_pretrain(corpus, tmp_path, changes):
-    if keras.backend.backend() == "torch":
-        changes = {name: value for name, value in changes.items() if name != "jit"}
+def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
     short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, "dev_files": (), **changes}
     results = pretrain(config(corpus, tmp_path, **short))
     assert results["last"]["step"] == 4
     assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
+
+
+RECIPES = [
+    name for name in recipes.names() if isinstance(recipes.load(name, object), PretrainConfig)
+]
+VOCABULARY_SIZES = {"wordpiece": 60, "byte_pair": 300, "sentence_piece": 40}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
+def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
+    recipe = recipes.load(name, PretrainConfig)
+    tokenizer = recipe.named_architecture().tokenizer
+    preset = str(finished[0] / "preset")
+    small = {
+        **OPTIONS,
+        "model": recipe.model,
+        "input_files": ("train.txt",),
+        "dev_files": (),
+        "data_dir": str(corpus),
+        "output_dir": str(tmp_path),
+        "vocabulary_size": VOCABULARY_SIZES[tokenizer],
+        "phases": ("16:1",),
+        "batch_size": 8,
+        "accumulation": min(recipe.accumulation, 2),
+        "steps_per_execution": min(recipe.steps_per_execution, 2),
+        "num_steps": 2,
+        "warmup_steps": 1,
+        "interval": 2,
+        "teacher": recipe.teacher and preset,
+        "init_preset": recipe.init_preset and preset,
+    }
+    settings = dataclasses.replace(recipe, **small)
+    results = pretrain(settings)
+    assert results["last"]["step"] == 2
+    assert ("pair_accuracy" in results["last"]) == recipe.next_sentence
+    if recipe.objective == "masked_lm":
+        masked_lm = MaskedLM.from_preset(tmp_path / "preset")
+        text_tokenizer = masked_lm.preprocessor.tokenizer
+        assert masked_lm.config.tokenizer == text_tokenizer.kind == tokenizer
+        assert masked_lm.config.pad_token_id == text_tokenizer.pad_token_id
+        assert len(masked_lm.fill(f"the {text_tokenizer.mask_token} sat", top_k=3)) == 3
+    if tokenizer != "wordpiece":  # its own vocabulary is found again
+        assert pretrain(settings)["log"] == results["log"]
 
 
 def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
@@ -238,32 +279,6 @@ def test_distillation(corpus, detected, tmp_path):
     results = pretrain(config(corpus, folder, **options, **changes))
     assert {"divergence", "cosine_distance", "masked_loss"} <= set(results["log"][-1])
     assert MaskedLM.from_preset(folder / "preset").config.num_layers == 1
-
-
-@pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("model", "kind", "vocabulary_size", "tokenizer"),
-    [
-        ("roberta_base", "full_sentences", 300, "byte_pair"),
-        ("albert_base_v2", "sentence_order", 40, "sentence_piece"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
-def test_a_family_gets_its_own_vocabulary(
-    corpus, tmp_path, model, kind, vocabulary_size, tokenizer
-):
-    changes = {"model": model, "kind": kind, "vocabulary_size": vocabulary_size}
-    settings = config(
-        corpus, tmp_path, masking_unit="word", phases=("16:1",), num_steps=5, **changes
-    )
-    results = pretrain(settings)
-    assert results["log"][-1]["step"] == 5
-    masked_lm = MaskedLM.from_preset(tmp_path / "preset")
-    assert masked_lm.config.tokenizer == masked_lm.preprocessor.tokenizer.kind == tokenizer
-    assert masked_lm.config.pad_token_id == masked_lm.preprocessor.tokenizer.pad_token_id
-    mask = masked_lm.preprocessor.tokenizer.mask_token
-    assert len(masked_lm.fill(f"the {mask} sat", top_k=3)) == 3
-    assert pretrain(settings)["log"] == results["log"]
 
 
 @pytest.mark.backend_independent
