@@ -10,6 +10,7 @@ falls on all alike. Reported are medians over the rounds.
         --sequence_length=24 --precision=mixed_bfloat16
     python -m training.benchmark --subjects=keras_bert:jax,keras_hub:jax,transformers:torch \
         --batch_size=64 --sequence_length=512 --padding=0.3 --precision=mixed_bfloat16
+    python -m training.benchmark --subjects=keras_bert:jax,keras_bert:jax@albert_base_v2
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class BenchmarkConfig:
 
     Args:
         what: forward, classify (training steps of a classifier) or pretrain (of a masked LM).
-        subjects: Each library:backend, or library:backend:precision where it differs; libraries
-            are keras_bert, keras_hub, transformers. Times are compared with the first one's.
+        subjects: Each library:backend[:precision][@model], with a precision and a model where they
+            differ; libraries are keras_bert, keras_hub, transformers. Times are compared with the
+            first one's.
         model: A name that BertConfig.from_name knows.
         precision: float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
         batch_size: Rows in a batch.

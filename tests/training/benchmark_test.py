@@ -8,6 +8,7 @@ import pytest
 
 from training import benchmark
 from training.benchmarks.report import format_table
+from training.benchmarks.subject import Subject
 from training.benchmarks.workload import Workload
 
 BACKEND = os.environ["KERAS_BACKEND"]
@@ -37,6 +38,21 @@ def test_both_libraries_train_in_one_run(tmp_path):
     written = json.loads(path.read_text())
     assert written["config"]["what"] == "pretrain"
     assert [row["milliseconds"] for row in written["rows"]] == [row.milliseconds for row in rows]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("name", "precision", "model"),
+    [
+        ("keras_bert:jax", "float32", "bert_tiny_uncased"),
+        ("keras_bert:jax:bfloat16", "bfloat16", "bert_tiny_uncased"),
+        ("keras_bert:jax@albert_base_v2", "float32", "albert_base_v2"),
+        ("keras_hub:jax:bfloat16@roberta_base", "bfloat16", "roberta_base"),
+    ],
+)
+def test_a_subject_may_have_its_own_precision_and_model(name, precision, model):
+    with Subject(name, TINY.workload) as subject:
+        assert (subject.workload.precision, subject.workload.model) == (precision, model)
 
 
 @pytest.mark.backend_independent

@@ -14,7 +14,7 @@ class Row:
     """One subject's result.
 
     Args:
-        subject: `library:backend[:precision]`.
+        subject: `library:backend[:precision][@model]`.
         milliseconds: Median over the rounds, of one step.
         tokens_per_second: At that median, padding left out.
         fastest: Milliseconds of a step in the fastest round.

@@ -22,8 +22,8 @@ class Subject:
     """One library on one backend in a process of its own.
 
     Args:
-        name: `library:backend`, or `library:backend:precision` where it differs from the
-            workload's.
+        name: `library:backend[:precision][@model]`, with a precision and a model where they differ
+            from the workload's.
         workload: The work to measure.
         device: `cpu`, or `auto` for an accelerator where there is one.
 
@@ -32,15 +32,18 @@ class Subject:
     """
 
     def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
-        library, backend, precision = (*name.split(":"), "", "")[:3]
+        place, _, model = name.partition("@")
+        library, backend, precision = (*place.split(":"), "", "")[:3]
         if library not in LIBRARIES or backend not in BACKENDS:
             raise ValueError(
-                f"{name!r} is no subject; expected library:backend[:precision] with a library of "
-                f"{', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
+                f"{name!r} is no subject; expected library:backend[:precision][@model] with a "
+                f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
             )
         self.name = name
         self.library, self.backend = library, backend
-        self.workload = dataclasses.replace(workload, precision=precision or workload.precision)
+        self.workload = dataclasses.replace(
+            workload, precision=precision or workload.precision, model=model or workload.model
+        )
         self.seconds: list[float] = []
         self.peak_bytes = 0
         self.unavailable = ""
