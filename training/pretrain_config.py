@@ -62,7 +62,8 @@ class PretrainConfig(PretrainingDataConfig):
             vocabulary.
         objective: masked_lm (with pairs where kind has labels for them), replaced_token (ELECTRA's;
             model is the discriminator) or distillation (model is the student).
-        generator_size: for replaced_token, width of the generator as a share of the model's.
+        generator_size: for replaced_token, width of the generator as a share of the model's; an
+            init_preset that has a generator keeps it.
         discriminator_weight: for replaced_token, what the model's loss is multiplied by.
         teacher: for distillation, the checkpoint that is learned from; its vocabulary is taken.
         teacher_layers: the teacher's layers that the student begins with, by their numbers from 0;

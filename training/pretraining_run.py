@@ -76,10 +76,13 @@ def _pretrainer(config: PretrainConfig, tokenizer: Tokenizer) -> Pretrainer:
 
 
 def _detector(config: PretrainConfig, tokenizer: Tokenizer) -> ReplacedTokenDetector:
-    options: dict[str, Any] = {"discriminator_weight": config.discriminator_weight}
-    if not config.init_preset:
-        options["generator_size"] = config.generator_size
-    model: ReplacedTokenDetector = _task(ReplacedTokenDetector, config, tokenizer, **options)
+    model: ReplacedTokenDetector = _task(
+        ReplacedTokenDetector,
+        config,
+        tokenizer,
+        discriminator_weight=config.discriminator_weight,
+        generator_size=config.generator_size,
+    )
     return model
 
 
