@@ -91,7 +91,8 @@ class PretrainConfig(PretrainingDataConfig):
         precision: Keras' dtype policy: float32, mixed_bfloat16, mixed_float16 or bfloat16.
         jit: whether XLA compiles the step: on, off, or auto: on GPU and TPU and always with JAX,
             not with TensorFlow on a CPU, where it is slower.
-        steps_per_execution: batches that the accelerator does without asking.
+        steps_per_execution: batches that the accelerator does without asking; on PyTorch it is
+            always one.
         interval: updates after which metrics are logged, the held-out text is scored and a
             checkpoint is written; 0 takes a hundredth of num_steps.
         keep_checkpoints: how many of the last checkpoints are kept, 2 or more: one may be torn.

@@ -64,7 +64,7 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
     model.compile(
         _optimizer(config),
         jit_compile=_jit(config.jit),
-        steps_per_execution=config.steps_per_execution,
+        steps_per_execution=_steps_per_execution(config.steps_per_execution),
     )
     model.optimizer.build(model.trainable_variables)
     return model
@@ -161,6 +161,11 @@ def _rate(config: PretrainConfig) -> dict[str, Any]:
     if not config.schedule:
         return {"learning_rate": config.learning_rate, **steps}
     return {"learning_rate": schedules[config.schedule](config.learning_rate, **steps)}
+
+
+def _steps_per_execution(steps: int) -> int:
+    # Keras has none on PyTorch, and refuses another number than 1 there.
+    return 1 if keras.backend.backend() == "torch" else steps
 
 
 def _jit(choice: str) -> bool | str:

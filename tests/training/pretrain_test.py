@@ -173,7 +173,7 @@ VOCABULARY_SIZES = {"wordpiece": 60, "byte_pair": 300, "sentence_piece": 40}
 
 
 @pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
     recipe = recipes.load(name, PretrainConfig)
     tokenizer = recipe.named_architecture().tokenizer

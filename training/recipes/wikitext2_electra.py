@@ -3,6 +3,13 @@
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=DIR
     python -m training.pretrain --recipe=wikitext2_electra --data_dir=DIR
+
+From random weights, with 5,000 updates at a rate of 2e-3, the discriminator's loss was 0.340 in the
+end, and what the share of replaced tokens gives without a look at the text is 0.343: the generator
+runs ahead of it. The paper, section 3.2, tells of the same, and starts it from a trained encoder.
+Started so, it finds half of the replaced tokens after 250 updates.
+
+Hardware, time and score: the README's table of recipes.
 """
 
 import dataclasses
