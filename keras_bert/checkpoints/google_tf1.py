@@ -18,7 +18,13 @@ from keras_bert.checkpoints.bert_json import config_from_json
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
-from keras_bert.checkpoints.google_tf1_families import ELECTRA, RELEASES, Release
+from keras_bert.checkpoints.google_tf1_families import (
+    CONFIG_FILES,
+    ELECTRA,
+    RELEASES,
+    Release,
+    electra_heads,
+)
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer
 from keras_bert.config import BertConfig
 
@@ -31,7 +37,7 @@ _OPTIMIZER_STATE = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|global_step|
 def release_of(folder: Path) -> Release | None:
     """Whose release a folder is, by its files; `None` if it is none."""
     for release in RELEASES:
-        if (folder / str(release.config_file)).exists():
+        if release.config_file and (folder / release.config_file).exists():
             return release
     return ELECTRA if any(folder.glob("*.index")) else None
 
@@ -61,7 +67,7 @@ def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig
     if not layers:
         raise CheckpointError(
             f"{folder} holds a TensorFlow checkpoint with neither "
-            f"{' nor '.join(str(release.config_file) for release in RELEASES)} beside it, nor "
+            f"{' nor '.join(CONFIG_FILES)} beside it, nor "
             "ELECTRA's variables (electra/encoder/layer_0/…) in it."
         )
     vocabulary_size, embedding_dim = variables.shape("electra/embeddings/word_embeddings")
@@ -72,8 +78,7 @@ def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig
         "hidden_size": hidden_dim,
         "intermediate_size": intermediate_dim,
         "num_hidden_layers": 1 + max(int(match[1]) for match in layers),
-        # No shape shows it; every released size has heads of 64.
-        "num_attention_heads": max(1, hidden_dim // 64),
+        "num_attention_heads": electra_heads(hidden_dim),
         "max_position_embeddings": variables.shape("electra/embeddings/position_embeddings")[0],
         "type_vocab_size": variables.shape("electra/embeddings/token_type_embeddings")[0],
         "hidden_act": "gelu",

@@ -185,4 +185,10 @@ ELECTRA = Release(
         },
     },
 )
-RELEASES = (BERT, ALBERT)
+RELEASES = (BERT, ALBERT, ELECTRA)  # the last is known by its variables alone
+CONFIG_FILES = tuple(release.config_file for release in RELEASES if release.config_file)
+
+
+def electra_heads(hidden_dim: int) -> int:
+    """How many heads ELECTRA's blocks have: 64 wide in every released size; no file says it."""
+    return max(1, hidden_dim // 64)

@@ -15,7 +15,12 @@ from keras_bert.checkpoints.bert_json import config_to_json, misfits
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import replaced_files, write_json
 from keras_bert.checkpoints.google_tf1 import LAYER_NORM_EPSILON, import_tensorflow
-from keras_bert.checkpoints.google_tf1_families import RELEASES, Release
+from keras_bert.checkpoints.google_tf1_families import (
+    CONFIG_FILES,
+    RELEASES,
+    Release,
+    electra_heads,
+)
 from keras_bert.checkpoints.layouts import Layout, disassemble
 from keras_bert.checkpoints.tokenizer_files import WORDPIECE
 from keras_bert.checkpoints.wordpiece_files import VOCABULARY_FILE, write_vocabulary
@@ -39,39 +44,43 @@ def save_google_tf1(
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes the layout of the TF1 release of BERT or ALBERT, which its code then reads.
+    """Writes the layout of the TF1 release of BERT, ALBERT or ELECTRA, which its code then reads.
 
-    The layout has no place for whether the tokenizer lowercases.
+    The layout has no place for whether the tokenizer lowercases, and ELECTRA's, which is written
+    for an encoder of its form, none for anything that is not a variable's shape.
 
     Args:
         backbone: The encoder; its weights are written in float32.
         folder: Where to write; files of the same names are replaced.
         heads: Heads to write too: `masked_lm`, `next_sentence`, `classifier`,
-            `question_answerer`, each with its layer or layers.
+            `question_answerer`, or ELECTRA's `replaced_token`, each with its layer or layers.
         tokenizer: The tokenizer's config: WordPiece's vocabulary becomes `vocab.txt`, a
             SentencePiece model `30k-clean.model`.
 
     Raises:
         CheckpointError: If TensorFlow is missing, or the released code could not compute this
-            model: it knows GELU in its tanh form only, an epsilon of 1e-12, and no causal
-            attention. Or if the tokenizer is of a kind that no release has.
+            model: it knows GELU in one form (by tanh; ELECTRA's the exact one), an epsilon of
+            1e-12, and no causal attention. Or if the tokenizer is of a kind that no release has,
+            or the folder holds another family's release.
     """
     tf = import_tensorflow()
     release = _release_of(backbone.config, "masked_lm" in (heads or {}))
     config = _config_to_json(backbone.config, release)
     tensors = _tensors_of(release, backbone, heads)
     write_tokenizer = None if tokenizer is None else _tokenizer_writer(tokenizer)
-    prefix, config_file = release.prefix, str(release.config_file)
+    _check_no_other(Path(folder), release)
+    prefix, config_file = release.prefix, release.config_file
     checkpoint_files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001")
-    files = (*checkpoint_files, config_file, *_TOKENIZER_FILES)
-    with replaced_files(folder, owned=files, last=config_file) as temporary:
+    files = (*checkpoint_files, *_TOKENIZER_FILES)
+    with replaced_files(folder, owned=files, last=config_file or files[0]) as temporary:
         tf.raw_ops.SaveV2(
             prefix=str(temporary / prefix),
             tensor_names=list(tensors),
             shape_and_slices=[""] * len(tensors),
             tensors=list(tensors.values()),
         )
-        write_json(temporary / config_file, config)
+        if config_file:
+            write_json(temporary / config_file, config)
         if write_tokenizer and tokenizer:
             write_tokenizer(temporary, tokenizer)
 
@@ -109,10 +118,18 @@ def _release_of(config: BertConfig, masked_lm: bool) -> Release:
         if not needed:
             return release
     wanted = "; ".join(
-        f"{release.config_file} needs {', '.join(needed)}"
+        f"{release.config_file or release.prefix} needs {', '.join(needed)}"
         for release, needed in zip(RELEASES, needs, strict=True)
     )
     raise CheckpointError(f"No TF1 release that is written has this architecture: {wanted}.")
+
+
+def _check_no_other(folder: Path, release: Release) -> None:
+    for name in CONFIG_FILES:
+        if name != release.config_file and (folder / name).exists():
+            raise CheckpointError(
+                f"{folder} holds {name}, of another family's release; choose another folder."
+            )
 
 
 def _tensors_of(
@@ -148,6 +165,11 @@ def _config_to_json(config: BertConfig, release: Release) -> dict[str, Any]:
         raise CheckpointError(
             "causal is True; in the released TF1 code every token sees all others, so it would "
             "compute something else."
+        )
+    if release.config_file is None and config.num_heads != electra_heads(config.hidden_dim):
+        raise CheckpointError(
+            f"num_heads is {config.num_heads}; ELECTRA's release does not say it, and is read "
+            f"with heads of 64, {electra_heads(config.hidden_dim)} for this width."
         )
     words = {ours: word for word, ours in release.activations.items()}
     fields = config_to_json(config, words, release.json)

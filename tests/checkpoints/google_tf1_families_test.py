@@ -177,6 +177,30 @@ def test_electra_is_known_by_its_variables(tmp_path):
     ours = outputs_of(head, backbone(inputs)["sequence_output"])
     np.testing.assert_allclose(ours, reference_outputs(model, inputs).logits, atol=2e-5)
 
+    checkpoints.save_google_tf1(backbone, tmp_path / "again", heads={"replaced_token": head})
+    original, written = (
+        tf.train.load_checkpoint(str(prefix))
+        for prefix in (tmp_path / "electra_small", tmp_path / "again" / "electra")
+    )
+    shapes = original.get_variable_to_shape_map()
+    assert written.get_variable_to_shape_map().keys() == shapes.keys() - {"global_step"}
+    for name in shapes.keys() - {"global_step"}:
+        np.testing.assert_array_equal(written.get_tensor(name), original.get_tensor(name), name)
+    again = checkpoints.open_checkpoint(tmp_path / "again")
+    assert (again.config, again.heads) == (checkpoint.config, checkpoint.heads)
+
+
+def test_electra_with_narrow_heads_is_refused(tmp_path):
+    config = small_config(pooler=False, pooler_activation="gelu_erf", pooler_dropout=0.1)
+    with pytest.raises(CheckpointError, match=r"num_heads is 2; .* with heads of 64, 1 for"):
+        checkpoints.save_google_tf1(Backbone(config), tmp_path)
+
+
+def test_two_families_do_not_share_a_folder(tmp_path):
+    (tmp_path / "albert_config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"holds albert_config\.json, of another family's"):
+        checkpoints.save_google_tf1(Backbone(small_config(activation="gelu_tanh")), tmp_path)
+
 
 def test_variables_of_no_known_model_are_an_error(tmp_path):
     tf.raw_ops.SaveV2(
