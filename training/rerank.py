@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains an encoder to re-rank what BM25 finds, and scores both on queries that were held out.
+"""Trains an encoder to re-rank what BM25 finds, and scores it on queries that were held out.
 
     python -m training.rerank --data_dir=cranfield --loss=pairwise
 
@@ -7,8 +7,9 @@ By a recipe, with any of its values changed by a flag:
 
     python -m training.rerank --recipe=minilm_cranfield --data_dir=cranfield --epochs=1
 
-It writes into `output_dir`: the rankings of the held-out queries in TREC's format (`bm25.run`,
-`reranked.run`), the scores of both (`scores.json`), and the model (`model.keras`).
+It writes into `output_dir`: the rankings of the held-out queries in TREC's format, by BM25
+(`bm25.run`), by the encoder (`reranked.run`) and by both (`combined.run`), the scores of the three
+(`scores.json`), and the model (`model.keras`).
 
 Needs the extra `ranking`, which brings the BM25 that it starts from.
 """
@@ -52,7 +53,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         collection: documents, queries and judgements.
 
     Returns:
-        The scores of BM25 and of the re-ranking, by the names of `ranking_scores`.
+        The scores of BM25's ranking, of the encoder's and of both combined, by the names of
+        `ranking_scores`.
     """
     keras.utils.set_random_seed(config.seed)
     folder = Path(config.output_dir)
@@ -64,6 +66,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     model = train(config, triples)
     baseline = {query: found[query] for query in test}
     rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+    rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
     judgements = {query: collection.judgements.get(query, {}) for query in test}
     results = {}
     for name, scored in rankings.items():
@@ -167,6 +170,29 @@ def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
     for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
         scored[query].append((document, float(score)))
     return {query: sorted(own, key=lambda pair: -pair[1]) for query, own in scored.items()}
+
+
+def combined(first: Scored, second: Scored, share: float) -> Scored:
+    """The documents of two rankings, ordered by a weighted sum of their scores.
+
+    Each ranking's scores are first put on one scale: for each query, mean 0 and deviation 1.
+
+    Args:
+        first, second: Rankings of the same documents for each query.
+        share: The weight of the first, in [0, 1]; the second has the rest.
+    """
+    result: Scored = {}
+    for query, own in first.items():
+        both = [_standard_scores(own), _standard_scores(second[query])]
+        sums = {name: share * both[0][name] + (1 - share) * both[1][name] for name in both[0]}
+        result[query] = sorted(sums.items(), key=lambda pair: -pair[1])
+    return result
+
+
+def _standard_scores(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
+    scores = np.array([score for _, score in scored])
+    deviation = scores.std() or 1.0
+    return {document: float((score - scores.mean()) / deviation) for document, score in scored}
 
 
 def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:

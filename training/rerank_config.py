@@ -20,6 +20,7 @@ class RerankConfig(OptimizationConfig):
             score of a relevant one higher than that of another for the same query.
         candidates: how many documents of BM25's are re-ranked.
         negatives: for each relevant document, how many others of BM25's it is trained against.
+        bm25_share: weight of BM25's score beside the encoder's, 0 to 1, in the combined ranking.
         test_every: every so many queries one is held out to be scored.
         batch_size: pairs of documents, or single ones, in an optimizer step.
         sequence_length: the longest query with a document in tokens; longer ones are cut.
@@ -32,6 +33,7 @@ class RerankConfig(OptimizationConfig):
     loss: str = "pairwise"
     candidates: int = 50
     negatives: int = 4
+    bm25_share: float = 0.5
     test_every: int = 5
     epochs: int = 2
     batch_size: int = 16
@@ -43,5 +45,7 @@ class RerankConfig(OptimizationConfig):
             raise ValueError(f"loss is {self.loss!r}, expected one of {', '.join(LOSSES)}")
         super().__post_init__()
         self.check_positive("candidates", "negatives")
+        if not 0 <= self.bm25_share <= 1:
+            raise ValueError(f"bm25_share is {self.bm25_share}, expected 0 to 1")
         if self.test_every < 2:
             raise ValueError(f"test_every is {self.test_every}, expected at least 2")

@@ -67,6 +67,21 @@ def test_rankings_come_back_from_files(tmp_path):
 
 
 @pytest.mark.backend_independent
+def test_two_rankings_are_combined_on_one_scale():
+    first = {"1": [("a", 30.0), ("b", 20.0), ("c", 10.0)]}
+    second = {"1": [("c", 3.0), ("b", 2.0), ("a", 1.0)]}
+    orders = {
+        share: "".join(document for document, _ in rerank.combined(first, second, share)["1"])
+        for share in (0.0, 0.4, 0.6, 1.0)
+    }
+    assert orders == {0.0: "cba", 0.4: "cba", 0.6: "abc", 1.0: "abc"}
+    alike = {"1": [("a", 2.0), ("b", 2.0), ("c", 2.0)]}
+    assert dict(rerank.combined(alike, second, 0.5)["1"])["b"] == 0
+    spread = 10 * np.sqrt(2 / 3)
+    assert dict(rerank.combined(first, alike, 1.0)["1"])["a"] == pytest.approx(10 / spread)
+
+
+@pytest.mark.backend_independent
 @pytest.mark.parametrize(
     ("reader", "text", "message"),
     [
@@ -143,11 +158,10 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
     folder = tmp_path / "run"
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
     assert json.loads((folder / "scores.json").read_text()) == results
-    first, second = (read_run(folder / f"{name}.run") for name in ("bm25", "reranked"))
-    assert list(first) == list(second) == ["3", "6"]
-    assert {q: sorted(own) for q, own in first.items()} == {
-        q: sorted(own) for q, own in second.items()
-    }
+    runs = [read_run(folder / f"{name}.run") for name in ("bm25", "reranked", "combined")]
+    assert [list(run) for run in runs] == [["3", "6"]] * 3
+    documents = [{query: sorted(own) for query, own in run.items()} for run in runs]
+    assert documents[1] == documents[2] == documents[0]
     model = keras.saving.load_model(folder / "model.keras")
     assert model.config.vocabulary_size == len(TOKENS)
 
@@ -158,6 +172,7 @@ def test_a_wrong_value_is_named():
         ({"loss": "listwise"}, "loss is 'listwise'"),
         ({"negatives": 0}, "negatives is 0"),
         ({"test_every": 1}, "test_every is 1"),
+        ({"bm25_share": 1.5}, "bm25_share is 1.5"),
         ({"accumulation": 3}, "accumulation is 3"),
     ]:
         with pytest.raises(ValueError, match=message):
