@@ -2,7 +2,7 @@
 """Training on two devices gives what one device gives.
 
 A process has its number of devices from the start, so each run is a process of its own: two
-virtual CPUs, on which the same classifier is trained twice, on one device and on both.
+virtual CPUs, on which the same tasks are trained twice, on one device and on both.
 """
 
 import json
@@ -16,7 +16,29 @@ import pytest
 
 from tests.source_imports import ROOT
 
-TRAINING = """
+DEVICES = {
+    "jax": """
+import contextlib
+import jax
+import keras
+
+def both_devices():
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    return contextlib.nullcontext()
+
+NUM_DEVICES = len(jax.devices())
+""",
+    "tensorflow": """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+both_devices = strategy.scope
+NUM_DEVICES = strategy.num_replicas_in_sync
+""",
+}
+
+CLASSIFIER = """
 import contextlib, json
 import keras
 import numpy as np
@@ -32,8 +54,14 @@ lengths = random.integers(3, 9, (16, 1))
 mask = (np.arange(8) < lengths).astype("int32")
 FEATURES = {"token_ids": random.integers(1, 50, (16, 8)) * mask, "padding_mask": mask}
 LABELS = random.integers(0, 2, 16)
+# On JAX the loss is divided by the weights of the whole batch, even if the rows without weight,
+# which only fill the last batch up, all lie on the second device. On TensorFlow Keras takes the
+# mean over the replicas of each one's weighted mean: rows of equal weight.
+WEIGHTS = (random.uniform(0.1, 3.0, 16) * (np.arange(16) < 13)).astype("float32")
+if keras.backend.backend() == "tensorflow":
+    WEIGHTS = None
 
-def train(scope, sample_weight=None):
+def train(scope):
     keras.utils.set_random_seed(0)
     with scope:
         classifier = keras_bert.TextClassifier(keras_bert.Backbone(CONFIG), num_classes=2)
@@ -42,61 +70,83 @@ def train(scope, sample_weight=None):
         )
         classifier.compile(optimizer)
     history = classifier.fit(
-        FEATURES, LABELS, sample_weight=sample_weight,
+        FEATURES, LABELS, sample_weight=WEIGHTS,
         batch_size=8, epochs=3, shuffle=False, verbose=0,
     )
     logits = classifier.predict(FEATURES, batch_size=8, verbose=0)
     return {"loss": history.history["loss"], "logits": logits.tolist()}
+
+single, double = train(contextlib.nullcontext()), train(both_devices())
+print(json.dumps({"devices": NUM_DEVICES, "single": single, "double": double}))
 """
 
-# The loss is divided by the weights of the whole batch, even if the rows without weight, which
-# only fill the last batch up, all lie on the second device.
-JAX = """
-import jax
-weights = (random.uniform(0.1, 3.0, 16) * (np.arange(16) < 13)).astype("float32")
-single = train(contextlib.nullcontext(), weights)
-keras.distribution.set_distribution(keras.distribution.DataParallel())
-double = train(contextlib.nullcontext(), weights)
-print(json.dumps({"devices": len(jax.devices()), "single": single, "double": double}))
+EVERY_TASK = """
+import contextlib, json
+import keras
+import numpy as np
+from tests.small_tasks import CONFIG, TASKS, make_task
+
+config = CONFIG.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.3)
+
+# Each device gets the same rows, for on TensorFlow rows may weigh differently on each.
+def twice(rows):
+    rows = np.concatenate([rows, rows])
+    return rows.astype("int32") if rows.dtype == bool else rows
+
+def train(task, scope):
+    with scope:
+        model = make_task(task, config)
+        model.compile(keras.optimizers.SGD(0.01))
+    x, y, weights = keras.tree.map_structure(twice, TASKS[task]()[1])
+    history = model.fit(
+        x, y, sample_weight=weights, batch_size=8, epochs=2, shuffle=False, verbose=0
+    )
+    return history.history["loss"]
+
+single = {task.__name__: train(task, contextlib.nullcontext()) for task in TASKS}
+double = {task.__name__: train(task, both_devices()) for task in TASKS}
+print(json.dumps({"devices": NUM_DEVICES, "single": single, "double": double}))
 """
 
-# Here Keras takes the mean over the replicas of each one's weighted mean: rows of equal weight.
-TENSORFLOW = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-single, double = train(contextlib.nullcontext()), train(strategy.scope())
-devices = strategy.num_replicas_in_sync
-print(json.dumps({"devices": devices, "single": single, "double": double}))
-"""
+# What a replica of TensorFlow does for itself: it draws samples, and knows its own rows alone.
+OWN_TO_A_REPLICA = {"ReplacedTokenDetector", "TextEmbedder"}
 
 BACKEND = keras.backend.backend()
-PROGRAMS = {"jax": JAX, "tensorflow": TENSORFLOW}
 
 pytestmark = pytest.mark.skipif(
-    BACKEND not in PROGRAMS, reason="Keras distributes on JAX and TensorFlow"
+    BACKEND not in DEVICES, reason="Keras distributes on JAX and TensorFlow"
 )
 
 
-def test_two_devices_train_as_one():
+def run(program):
+    flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
     finished = subprocess.run(
-        [sys.executable, "-c", TRAINING + PROGRAMS[BACKEND]],
+        [sys.executable, "-c", DEVICES[BACKEND] + program],
         cwd=ROOT,
-        env=os.environ
-        | {
-            "PYTHONPATH": str(ROOT),
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2 "
-            "--xla_backend_optimization_level=0",
-        },
+        env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": flags},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr[-4000:]
-    run = json.loads(finished.stdout.splitlines()[-1])
-    assert run["devices"] == 2
-    assert run["single"]["loss"][-1] < run["single"]["loss"][0]
-    np.testing.assert_allclose(run["double"]["loss"], run["single"]["loss"], rtol=1e-5)
-    np.testing.assert_allclose(run["double"]["logits"], run["single"]["logits"], atol=1e-5)
+    answers = json.loads(finished.stdout.splitlines()[-1])
+    assert answers["devices"] == 2
+    return answers["single"], answers["double"]
+
+
+def test_two_devices_train_as_one():
+    single, double = run(CLASSIFIER)
+    assert single["loss"][-1] < single["loss"][0]
+    np.testing.assert_allclose(double["loss"], single["loss"], rtol=1e-5)
+    np.testing.assert_allclose(double["logits"], single["logits"], atol=1e-5)
+
+
+def test_every_task_trains_on_two_devices():
+    single, double = run(EVERY_TASK)
+    assert len(double) == 8
+    for name, losses in double.items():
+        assert np.isfinite(losses).all(), name
+        assert losses[1] != losses[0], name
+        if BACKEND == "jax" or name not in OWN_TO_A_REPLICA:
+            np.testing.assert_allclose(losses, single[name], rtol=1e-5, err_msg=name)

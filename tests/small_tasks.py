@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every task at miniature size, and batches of ids to train it on."""
+
+import keras
+import numpy as np
+
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    Distiller,
+    MaskedLM,
+    MultipleChoice,
+    Pretrainer,
+    QuestionAnswerer,
+    ReplacedTokenDetector,
+    TextClassifier,
+    TextEmbedder,
+    TokenClassifier,
+)
+
+BATCH_SIZE = 4
+CONFIG = BertConfig(
+    vocabulary_size=50,
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=16,
+    intermediate_dim=32,
+    max_sequence_length=12,
+)
+
+
+class Buckets(keras.utils.PyDataset):
+    """Batches of length 4 and 8 in turn; the last one's second half is filler of weight 0."""
+
+    def __init__(self, filler: int = 2) -> None:
+        super().__init__()
+        self.filler = filler
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int):
+        length = (4, 8)[index % 2]
+        random = np.random.default_rng(index)
+        shape = (BATCH_SIZE, length)
+        mask = np.arange(length) < random.integers(2, length + 1, (BATCH_SIZE, 1))
+        weights = np.ones(BATCH_SIZE, "float32")
+        features = {
+            "token_ids": random.integers(1, 50, shape).astype("int32"),
+            "padding_mask": mask,
+        }
+        if index == 3:
+            # Whatever stands in filler, even no token at all
+            features["padding_mask"] = mask & (np.arange(BATCH_SIZE) < 2)[:, None]
+            features["token_ids"][2:] = self.filler
+            weights[2:] = 0
+        return features, random.integers(0, 2, BATCH_SIZE), weights
+
+
+class PretrainingBuckets(Buckets):
+    """The same with a slot for each second token; filler slots have weight 0."""
+
+    def __getitem__(self, index: int):
+        features, labels, weights = super().__getitem__(index)
+        num_slots = features["token_ids"].shape[1] // 2
+        slots = np.arange(num_slots) * np.ones((BATCH_SIZE, 1), "int32")
+        masked = slots < 1 + np.arange(BATCH_SIZE)[:, None] % num_slots
+        features["mask_positions"] = (slots * masked).astype("int32")
+        targets = {
+            "masked_lm_logits": features["token_ids"][:, :num_slots],
+            "next_sentence_logits": labels,
+        }
+        slot_weights = (masked * weights[:, None]).astype("float32")
+        return (
+            features,
+            targets,
+            {"masked_lm_logits": slot_weights, "next_sentence_logits": weights},
+        )
+
+
+class SlotBuckets(PretrainingBuckets):
+    """The same without pairs, as for a masked LM."""
+
+    def __getitem__(self, index: int):
+        parts = super().__getitem__(index)
+        return parts[0], *(part["masked_lm_logits"] for part in parts[1:])
+
+
+class QuestionBuckets(Buckets):
+    """The same with an answer's first and last token for each row."""
+
+    def __getitem__(self, index: int):
+        features, labels, weights = super().__getitem__(index)
+        targets = {"start_logits": labels, "end_logits": labels + 1}
+        return features, targets, dict.fromkeys(targets, weights)
+
+
+class TaggingBuckets(Buckets):
+    """The same with a label for each second token."""
+
+    def __getitem__(self, index: int):
+        features, labels, weights = super().__getitem__(index)
+        is_first = np.arange(features["token_ids"].shape[1]) % 2 == 0
+        return (
+            features,
+            labels[:, None] * np.ones_like(features["token_ids"]),
+            weights[:, None] * (features["padding_mask"] & is_first),
+        )
+
+
+class ChoiceBuckets(Buckets):
+    """The same with two choices to a row, the second of which is shorter."""
+
+    def __getitem__(self, index: int):
+        features, labels, weights = super().__getitem__(index)
+        features = {name: np.stack([value, value], axis=1) for name, value in features.items()}
+        features["padding_mask"][:, 1, 2:] = False
+        return features, labels, weights
+
+
+class EmbedderBuckets(Buckets):
+    """The same with rows that are pairs."""
+
+    def __getitem__(self, index: int):
+        features, _, weights = super().__getitem__(index)
+        numbers = np.array([0, 0, 1, 1])
+        return features, np.where(weights > 0, numbers, -1), weights
+
+
+# Each task, and batches for it
+TASKS = {
+    TextClassifier: Buckets,
+    Pretrainer: PretrainingBuckets,
+    ReplacedTokenDetector: SlotBuckets,
+    Distiller: SlotBuckets,
+    QuestionAnswerer: QuestionBuckets,
+    TokenClassifier: TaggingBuckets,
+    MultipleChoice: ChoiceBuckets,
+    TextEmbedder: EmbedderBuckets,
+}
+
+
+def make_task(task: type, config: BertConfig = CONFIG) -> keras.Model:
+    """A task of a class, or of a class made from it, with fresh weights."""
+    keras.utils.set_random_seed(0)
+    if issubclass(task, Distiller):
+        return task(MaskedLM(Backbone(config)), MaskedLM(Backbone(config)))
+    if issubclass(task, TextClassifier | TokenClassifier):
+        return task(Backbone(config), num_classes=2)
+    if issubclass(task, ReplacedTokenDetector):
+        return task(Backbone(config), generator_size=0.5)
+    return task(Backbone(config))
