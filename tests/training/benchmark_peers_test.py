@@ -42,6 +42,13 @@ def test_keras_hub_has_as_many_but_for_what_it_leaves_out(family):
     assert theirs == Backbone(config).count_params() + difference
 
 
+@pytest.mark.parametrize("family", NAMES)
+def test_every_encoder_has_vectors_of_its_tokens(family):
+    config = small(family)
+    for backbone in (Backbone(config), peers.keras_hub_backbone(config)):
+        assert peers.sequence_output(backbone).shape == (None, None, config.hidden_dim)
+
+
 def test_an_architecture_of_no_family_has_no_peers():
     with pytest.raises(ValueError, match="No family that has peers"):
         peers.family_of(small("bert").replace(layer_sharing="attention"))

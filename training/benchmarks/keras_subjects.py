@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.benchmarks.peers import keras_hub_backbone, keras_hub_class
+from training.benchmarks.peers import keras_hub_backbone, keras_hub_class, sequence_output
 from training.benchmarks.workload import Workload
 
 LEARNING_RATE = 2e-5
@@ -82,7 +82,7 @@ def _has_gpu() -> bool:
 def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], float]:
     # The mean keeps the copy to numpy small, and every token's vector needed.
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
-    model = keras.Model(backbone.input, mean(backbone.output["sequence_output"]))
+    model = keras.Model(backbone.input, mean(sequence_output(backbone)))
 
     def run(steps: int) -> float:
         start = time.perf_counter()

@@ -53,6 +53,12 @@ def keras_hub_backbone(config: BertConfig) -> Any:
     return getattr(keras_hub.models, family.backbone_class)(**arguments)
 
 
+def sequence_output(backbone: Any) -> Any:
+    """The vectors of an encoder's tokens, the one output of those of KerasHub without a pooler."""
+    output = backbone.output
+    return output["sequence_output"] if isinstance(output, dict) else output
+
+
 def keras_hub_class(config: BertConfig, ending: str) -> Any:
     """A class of KerasHub for the architecture, such as its `MaskedLM`.
 
