@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import keras
 import pytest
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -154,12 +155,15 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
+        {"kind": "sentence_order", "accumulation": 2, "optimizer": "lamb", "jit": "on"},
         {"kind": "full_sentences", "causal": True, "optimizer": "adamw"},
         {"static_masks": True, "precision": "mixed_bfloat16"},
     ],
-    ids=["causal", "static_masks"],
+    ids=["sentence_order", "causal", "static_masks"],
 )
 def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
+    if keras.backend.backend() == "torch":
+        changes = {name: value for name, value in changes.items() if name != "jit"}
     short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, "dev_files": (), **changes}
     results = pretrain(config(corpus, tmp_path, **short))
     assert results["last"]["step"] == 4
@@ -196,8 +200,7 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         "teacher": recipe.teacher and preset,
         "init_preset": recipe.init_preset and preset,
     }
-    settings = dataclasses.replace(recipe, **small)
-    results = pretrain(settings)
+    results = pretrain(dataclasses.replace(recipe, **small))
     assert results["last"]["step"] == 2
     assert ("pair_accuracy" in results["last"]) == recipe.next_sentence
     if recipe.objective == "masked_lm":
@@ -206,8 +209,6 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         assert masked_lm.config.tokenizer == text_tokenizer.kind == tokenizer
         assert masked_lm.config.pad_token_id == text_tokenizer.pad_token_id
         assert len(masked_lm.fill(f"the {text_tokenizer.mask_token} sat", top_k=3)) == 3
-    if tokenizer != "wordpiece":  # its own vocabulary is found again
-        assert pretrain(settings)["log"] == results["log"]
 
 
 def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
@@ -279,6 +280,32 @@ def test_distillation(corpus, detected, tmp_path):
     results = pretrain(config(corpus, folder, **options, **changes))
     assert {"divergence", "cosine_distance", "masked_loss"} <= set(results["log"][-1])
     assert MaskedLM.from_preset(folder / "preset").config.num_layers == 1
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("model", "kind", "vocabulary_size", "tokenizer"),
+    [
+        ("roberta_base", "full_sentences", 300, "byte_pair"),
+        ("albert_base_v2", "sentence_order", 40, "sentence_piece"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
+def test_a_family_gets_its_own_vocabulary(
+    corpus, tmp_path, model, kind, vocabulary_size, tokenizer
+):
+    changes = {"model": model, "kind": kind, "vocabulary_size": vocabulary_size}
+    settings = config(
+        corpus, tmp_path, masking_unit="word", phases=("16:1",), num_steps=5, **changes
+    )
+    results = pretrain(settings)
+    assert results["log"][-1]["step"] == 5
+    masked_lm = MaskedLM.from_preset(tmp_path / "preset")
+    assert masked_lm.config.tokenizer == masked_lm.preprocessor.tokenizer.kind == tokenizer
+    assert masked_lm.config.pad_token_id == masked_lm.preprocessor.tokenizer.pad_token_id
+    mask = masked_lm.preprocessor.tokenizer.mask_token
+    assert len(masked_lm.fill(f"the {mask} sat", top_k=3)) == 3
+    assert pretrain(settings)["log"] == results["log"]
 
 
 @pytest.mark.backend_independent
