@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_bert.ops import dispatch
+from keras_bert.ops.dropout import portable_dropout
 from keras_bert.ops.masked_score import masked_score
 
 
@@ -41,12 +41,12 @@ def attention(
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
         return kernels.attention(query_key_value, mask, dropout=rate, seed=seed)
-    if rate:
+    if rate or dispatch.is_jax_on_cpu():  # Nothing is fused there, and backwards it takes longer
         return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
     plain = dispatch.tensorflow_plain()
     if plain is not None:
         return plain.attention(query_key_value, mask)
-    query, key, value = _split(query_key_value)
+    query, key, value = (query_key_value[:, :, part] for part in range(3))
     return ops.dot_product_attention(query, key, value, mask=mask)
 
 
@@ -63,16 +63,16 @@ def attention_with_scores(
         The output `(batch, length, heads, head_dim)`, and the probabilities before dropout
         `(batch, heads, length, length)`, in the dtype of the input.
     """
-    query, key, value = _split(query_key_value)
-    scores = ops.einsum("btnh,bsnh->bnts", query, key)
+    # (batch, length, 3, heads, head_dim) -> three of (batch, heads, length, head_dim): one
+    # transposition before two products of plain matrices
+    query, key, value = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
+    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32") / math.sqrt(query.shape[-1])
     if mask is not None:
         scores = ops.where(mask, scores, masked_score("float32"))
-    probabilities = ops.cast(ops.softmax(scores, axis=-1), query.dtype)
-    kept = keras.random.dropout(probabilities, dropout, seed=seed) if dropout else probabilities
-    return ops.einsum("bnts,bsnh->btnh", kept, value), probabilities
-
-
-def _split(query_key_value: Any) -> tuple[Any, Any, Any]:
-    """Query, key and value, each `(batch, length, heads, head_dim)`."""
-    return query_key_value[:, :, 0], query_key_value[:, :, 1], query_key_value[:, :, 2]
+    # Keras warns of a softmax over one element, which a row of one token is.
+    alone = scores.shape[-1] == 1
+    probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
+    probabilities = ops.cast(probabilities, query.dtype)
+    kept = portable_dropout(probabilities, dropout, seed=seed)
+    return ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3)), probabilities

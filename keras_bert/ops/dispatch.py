@@ -32,6 +32,16 @@ def tensorflow_plain() -> ModuleType | None:
 
 
 @functools.cache
+def is_jax_on_cpu() -> bool:
+    """Whether JAX computes, and on a CPU."""
+    if keras.backend.backend() != "jax":
+        return False
+    import jax
+
+    return bool(jax.default_backend() == "cpu")
+
+
+@functools.cache
 def _tensorflow_without_accelerator() -> bool:
     if keras.backend.backend() != "tensorflow":
         return False

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.ops import dispatch
+from keras_bert.ops import dispatch, hashed_dropout
 
 
 def dropout(x: Any, rate: float, *, seed: Any, training: bool) -> Any:
@@ -31,4 +31,13 @@ def dropout(x: Any, rate: float, *, seed: Any, training: bool) -> Any:
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
         return kernels.dropout(x, rate, seed=seed)
+    return portable_dropout(x, rate, seed=seed)
+
+
+def portable_dropout(x: Any, rate: float, *, seed: Any) -> Any:
+    """Dropout by operations that every device of a backend has; `x` itself for a rate of 0."""
+    if not rate:
+        return x
+    if keras.backend.backend() == "jax":  # which compiles whatever it draws, at every step
+        return hashed_dropout.drop(x, rate, hashed_dropout.make_key(rate, seed))
     return keras.random.dropout(x, rate, seed=seed)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_bert.ops import dispatch
+from keras_bert.ops.dropout import portable_dropout
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
@@ -84,6 +84,5 @@ def portable_bias_dropout_residual_layer_norm(
 ) -> Any:
     """The definition that every faster version is held to."""
     x = ops.add(x, ops.cast(bias, x.dtype))
-    if dropout:
-        x = keras.random.dropout(x, dropout, seed=seed)
+    x = portable_dropout(x, dropout, seed=seed)
     return layer_norm(ops.add(x, residual), gamma, beta, epsilon)

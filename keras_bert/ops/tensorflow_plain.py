@@ -44,6 +44,11 @@ def attention_probabilities(query: Any, key: Any, mask: Any) -> Any:
     return tf.nn.softmax(scores)
 
 
+def tokens_at(x: Any, positions: Any) -> Any:
+    """`keras_bert.ops.tokens_at`, a vector at a time where Keras' own goes by single numbers."""
+    return tf.gather(x, positions, batch_dims=1)
+
+
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """`keras_bert.ops.layer_norm` in fewer passes over the data than Keras' own."""
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32

@@ -73,36 +73,3 @@ def test_a_compiled_step_computes_the_same(dtype):
     tolerance = 1e-5 if dtype == "float32" else 5e-3
     for plain, compiled in zip(one_step(False), one_step(True), strict=True):
         np.testing.assert_allclose(plain, compiled, atol=tolerance)
-
-
-def keeps(key, rate=0.5, shape=(256, 256)):
-    import tensorflow as tf
-
-    from keras_bert.ops.tensorflow_dropout import drop
-
-    return drop(tf.ones(shape), rate, tf.constant(key, tf.uint32)).numpy() > 0
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
-def test_dropout_has_its_rate_in_all_and_in_every_bit_of_a_line(rate):
-    kept = keeps((3, 5), rate)
-    deviation = np.sqrt(rate * (1 - rate))
-    assert abs(kept.mean() - (1 - rate)) < 4 * deviation / 256
-    for axis in (0, 1):
-        # 256 means of 256 draws: the largest of them lies within five deviations
-        assert abs(kept.mean(axis) - (1 - rate)).max() < 5 * deviation / 16
-
-
-@pytest.mark.parametrize("key", [(3, 6), (4, 5), (5, 3), (3, 5 + 2**31)])
-def test_keys_that_differ_little_drop_independently(key):
-    first, second = keeps((3, 5)), keeps(key)
-    for rows, columns in [(0, 0), (0, 1), (1, 0), (5, 17)]:
-        agreement = (first == np.roll(second, (rows, columns), (0, 1))).mean()
-        assert abs(agreement - 0.5) < 4 * 0.5 / 256
-
-
-def test_neighbours_drop_independently():
-    kept = keeps((0, 0))
-    for rows, columns in [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (128, 0), (0, 128)]:
-        agreement = (kept == np.roll(kept, (rows, columns), (0, 1))).mean()
-        assert abs(agreement - 0.5) < 4 * 0.5 / 256

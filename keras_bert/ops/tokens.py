@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Some tokens' vectors out of every row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from keras_bert.ops import dispatch
+
+
+def tokens_at(x: Any, positions: Any) -> Any:
+    """The vectors of the tokens at some positions of each row.
+
+    Args:
+        x: `(batch, length, dim)`.
+        positions: int `(batch, slots)`, each at least 0 and below `length`.
+
+    Returns:
+        `(batch, slots, dim)` in the dtype of `x`.
+    """
+    positions = ops.cast(positions, "int32")
+    plain = dispatch.tensorflow_plain()
+    if plain is not None:
+        return plain.tokens_at(x, positions)
+    return ops.take_along_axis(x, positions[:, :, None], axis=1)
