@@ -19,7 +19,13 @@ _ROUNDS = 5
 
 
 def training_flops(
-    config: BertConfig, rows: int, sequence_length: int, slots: int, next_sentence: bool
+    config: BertConfig,
+    rows: int,
+    sequence_length: int,
+    slots: int,
+    next_sentence: bool,
+    *,
+    reads_all: bool = False,
 ) -> int:
     """Floating-point operations of the matrix products of a training step.
 
@@ -31,6 +37,9 @@ def training_flops(
         sequence_length: tokens in a row, padding counted: products do not know it.
         slots: masked tokens in a row.
         next_sentence: whether there is the second objective.
+        reads_all: whether the outputs of all tokens are looked at, and not the masked ones' alone
+            (and the first one's for the second objective): of others, what lies behind the last
+            attention is not computed, except by a causal encoder.
     """
     hidden, inside = config.hidden_dim, config.intermediate_dim
     of_token = 2 * hidden * (4 * hidden + 2 * inside) + 4 * sequence_length * hidden
@@ -40,6 +49,9 @@ def training_flops(
     of_projection = 0 if config.embedding_dim is None else 2 * width * hidden
     of_pair = 2 * hidden * (hidden + 2) if next_sentence else 0
     of_tokens = sequence_length * (config.num_layers * of_token + of_projection)
+    if not (reads_all or config.causal):
+        num_unread = sequence_length - slots - int(next_sentence)
+        of_tokens -= num_unread * 2 * hidden * (hidden + 2 * inside)
     of_row = of_tokens + slots * of_slot + of_pair
     return _TRAINING_FACTOR * rows * of_row
 

@@ -120,17 +120,23 @@ def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots
         slots: masked tokens in a row.
     """
 
-    def flops(config: BertConfig, slots: int, next_sentence: bool = False) -> int:
-        return model_flops.training_flops(config, rows, sequence_length, slots, next_sentence)
+    def flops(
+        config: BertConfig, slots: int, next_sentence: bool = False, reads_all: bool = False
+    ) -> int:
+        return model_flops.training_flops(
+            config, rows, sequence_length, slots, next_sentence, reads_all=reads_all
+        )
 
     if isinstance(model, ReplacedTokenDetector):
         # The discriminator has logits for no token, but a product more for each one.
         hidden = model.config.hidden_dim
         head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
-        return flops(model.generator.config, slots) + flops(model.config, 0) + head
+        return flops(model.generator.config, slots) + flops(model.config, 0, reads_all=True) + head
     if isinstance(model, Distiller):
         # The teacher has no backward pass, which is two thirds of the work.
-        return flops(model.config, slots) + flops(model.teacher_task.config, slots) // 3
+        everywhere = bool(model.cosine_weight) or model.divergence_tokens == "all"
+        student = flops(model.config, slots, reads_all=everywhere)
+        return student + flops(model.teacher_task.config, slots, reads_all=everywhere) // 3
     return flops(model.config, slots, model.next_sentence)
 
 

@@ -17,6 +17,7 @@ from keras_bert.layers.heads import (
     VocabularyBias,
 )
 from keras_bert.layers.replacement import PlacedTokens, SampledTokens, spread_slots
+from keras_bert.layers.tokens import TokensAt
 
 __all__ = [
     "BiasActivation",
@@ -32,6 +33,7 @@ __all__ = [
     "SampledTokens",
     "SelfAttention",
     "TokenEmbedding",
+    "TokensAt",
     "TransformerBlock",
     "VocabularyBias",
     "spread_slots",

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.attention import SelfAttention
-from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm
+from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm, tokens_at
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -127,10 +127,12 @@ class TransformerBlock(keras.layers.Layer):
         inputs: `(batch, length, hidden)`.
         padding_mask: Boolean `(batch, length)`, or `None` for a batch without padding.
         sequence_ids: int `(batch, length)`, or `None` where every row is one sequence.
+        output_positions: int `(batch, slots)`, the tokens whose outputs are wanted, so that all
+            that follows the attention is computed for these alone; `None` for all of them.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`; with `return_scores` a pair with
+        `(batch, length, hidden)`, or `(batch, slots, hidden)`; with `return_scores` a pair with
         `(batch, heads, length, length)`.
 
     A block may have the attention or the feed-forward network of another: see `share`.
@@ -177,7 +179,11 @@ class TransformerBlock(keras.layers.Layer):
         self._shared.add(part)
 
     def build(
-        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+        self,
+        inputs_shape: Any,
+        padding_mask_shape: Any = None,
+        sequence_ids_shape: Any = None,
+        output_positions_shape: Any = None,
     ) -> None:
         if "attention" not in self._shared:
             self._build_attention(inputs_shape)
@@ -234,14 +240,18 @@ class TransformerBlock(keras.layers.Layer):
         inputs: Any,
         padding_mask: Any = None,
         sequence_ids: Any = None,
+        output_positions: Any = None,
         training: bool = False,
     ) -> Any:
         attended = self.attention(
             inputs, padding_mask=padding_mask, sequence_ids=sequence_ids, training=training
         )
         context, scores = attended if self.return_scores else (attended, None)
+        if output_positions is not None:
+            inputs = tokens_at(inputs, output_positions)
+            context = tokens_at(context, output_positions)
 
-        # (batch, length, hidden) -> (batch * length, hidden): products of plain matrices
+        # (batch, tokens, hidden) -> (batch * tokens, hidden): products of plain matrices
         hidden_dim = inputs.shape[-1]
         x = ops.reshape(inputs, (-1, hidden_dim))
         context = ops.reshape(context, (-1, hidden_dim))
@@ -256,9 +266,16 @@ class TransformerBlock(keras.layers.Layer):
         inputs: Any,
         padding_mask: Any = None,
         sequence_ids: Any = None,
+        output_positions: Any = None,
         training: bool = False,
     ) -> Any:
-        return self.attention.compute_output_spec(inputs, padding_mask, sequence_ids)
+        attended = self.attention.compute_output_spec(inputs, padding_mask, sequence_ids)
+        if output_positions is None:
+            return attended
+        outputs = keras.KerasTensor(
+            (*output_positions.shape, inputs.shape[-1]), dtype=self.compute_dtype
+        )
+        return (outputs, attended[1]) if self.return_scores else outputs
 
     def get_config(self) -> dict[str, Any]:
         return {

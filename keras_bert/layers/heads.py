@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.ops import activation_function, dropout, layer_norm
+from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
 
 
 def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
@@ -104,7 +104,7 @@ def _last_real(inputs: Any, is_real: Any) -> Any:
     places = ops.arange(ops.shape(inputs)[1], dtype="int32")
     last = ops.max(ops.where(ops.cast(is_real, "bool"), places, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
-    return ops.take_along_axis(inputs, last[:, None, None], axis=1)[:, 0]
+    return tokens_at(inputs, last[:, None])[:, 0]
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -171,11 +171,10 @@ class ClassificationHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(keras.layers.Layer):
-    """Gathers the masked positions and prepares them: `LN(activation(dense(h)))`.
+    """Prepares the masked tokens for the vocabulary: `LN(activation(dense(h)))`.
 
-    Only the masked slots go on, so that logits over the whole vocabulary are computed for 15 %
-    of the tokens. The product with the transposed token table follows
-    (`TokenEmbedding(..., reverse=True)`), then `VocabularyBias`.
+    The product with the transposed token table follows (`TokenEmbedding(..., reverse=True)`), then
+    `VocabularyBias`.
 
     Args:
         activation: A name that `BertConfig.activation` allows.
@@ -183,9 +182,8 @@ class MaskedLMTransform(keras.layers.Layer):
         layer_norm_epsilon: Added to the variance.
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
 
-    Call arguments:
-        sequence_output: `(batch, length, hidden)`.
-        mask_positions: int `(batch, slots)`, the positions to predict.
+    Input shape:
+        `(batch, slots, hidden)`.
 
     Output shape:
         `(batch, slots, dim)`.
@@ -208,8 +206,8 @@ class MaskedLMTransform(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
 
-    def build(self, sequence_output_shape: Any, mask_positions_shape: Any = None) -> None:
-        hidden_dim = sequence_output_shape[-1]
+    def build(self, input_shape: Any) -> None:
+        hidden_dim = input_shape[-1]
         dim = self.dim or hidden_dim
         self.dense = keras.layers.Dense(
             dim,
@@ -221,15 +219,12 @@ class MaskedLMTransform(keras.layers.Layer):
         self.gamma = self.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=(dim,), initializer="zeros", autocast=False)
 
-    def call(self, sequence_output: Any, mask_positions: Any) -> Any:
-        hidden = ops.take_along_axis(
-            sequence_output, ops.cast(mask_positions, "int32")[:, :, None], axis=1
-        )
-        hidden = activation_function(self.activation)(self.dense(hidden))
+    def call(self, inputs: Any) -> Any:
+        hidden = activation_function(self.activation)(self.dense(inputs))
         return layer_norm(hidden, self.gamma, self.beta, self.layer_norm_epsilon)
 
-    def compute_output_shape(self, sequence_output_shape: Any, mask_positions_shape: Any) -> Any:
-        return (*mask_positions_shape, self.dim or sequence_output_shape[-1])
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (*input_shape[:-1], self.dim or input_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
         return {

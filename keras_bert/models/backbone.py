@@ -9,14 +9,9 @@ from typing import Any, Self
 import keras
 
 from keras_bert.config import BertConfig
-from keras_bert.layers import (
-    CountedPositions,
-    EmbeddingPostprocessor,
-    TokenEmbedding,
-    TransformerBlock,
-)
+from keras_bert.layers import EmbeddingPostprocessor, TokenEmbedding, TransformerBlock
+from keras_bert.models.encoder_graph import encoder_outputs, new_layers
 from keras_bert.models.inputs import TokenModel, token_inputs
-from keras_bert.models.pooling import make_pooler
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -106,62 +101,69 @@ class Backbone(TokenModel):
         config = config.replace(**{k: v for k, v in changes.items() if v is not None})
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
-        # === Layers ===
-        if embeddings_of is None:
-            token_embedding, embeddings = _embeddings(config, policy)
-        else:
-            _check_same_embeddings(config, embeddings_of.config)
-            token_embedding, embeddings = embeddings_of.token_embedding, embeddings_of.embeddings
-        pooler = make_pooler(config, policy) if config.pooler else None
-
-        # === Functional graph ===
+        layers = new_layers(config, policy, embeddings_of)
         inputs = token_inputs(packed)
-        position_ids = inputs.get("position_ids")
-        if config.position_offset:
-            count = CountedPositions(
-                config.pad_token_id, config.max_sequence_length, name="positions"
-            )
-            position_ids = count(inputs["token_ids"], position_ids=position_ids)
-        x = embeddings(
-            token_embedding(inputs["token_ids"]),
-            segment_ids=inputs["segment_ids"],
-            position_ids=position_ids,
-        )
-        projection = _projection(config, policy)
-        if projection is not None:
-            x = projection(x)
-        masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
-        blocks: list[TransformerBlock] = []
-        hidden_states, attention_scores = [x], []
-        for index in range(config.num_layers):
-            blocks.append(_block(config, policy, index, blocks))
-            x = blocks[-1](x, **masks)
-            if config.output_attention_scores:
-                x, scores = x
-                attention_scores.append(scores)
-            hidden_states.append(x)
-        outputs: dict[str, Any] = {"sequence_output": x}
-        if pooler is not None:
-            outputs["pooled_output"] = pooler(x, **masks) if config.causal else pooler(x)
-        if config.output_hidden_states:
-            outputs["hidden_states"] = tuple(hidden_states)
-        if config.output_attention_scores:
-            outputs["attention_scores"] = tuple(attention_scores)
+        outputs = encoder_outputs(config, layers, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
         self.config: BertConfig = config
         self.packed = packed
         self.dtype_policy = policy
-        self.token_embedding: TokenEmbedding = token_embedding
-        self.embeddings: EmbeddingPostprocessor = embeddings
-        self.embedding_projection = projection
-        self.blocks = blocks
-        self.pooler = pooler
+        self.token_embedding: TokenEmbedding = layers.token_embedding
+        self.embeddings: EmbeddingPostprocessor = layers.embeddings
+        self.embedding_projection = layers.embedding_projection
+        self.blocks: list[TransformerBlock] = layers.blocks
+        self.pooler = layers.pooler
 
     @property
     def token_embedding_table(self) -> Any:
         """The token embeddings, a variable of shape `(vocabulary, embedding width)`."""
         return self.token_embedding.embeddings
+
+    def encode(self, inputs: dict[str, Any], output_positions: Any = None) -> dict[str, Any]:
+        """The encoder as a part of a larger functional model that may look at some tokens alone.
+
+        What nobody looks at is not computed: the last block works on the tokens asked for.
+
+        Args:
+            inputs: Symbolic inputs by name, the encoder's and any others.
+            output_positions: Symbolic, int `(batch, slots)`, the tokens whose outputs are wanted;
+                `None` for all of them.
+
+        Returns:
+            What a call returns, symbolic. With `output_positions`, `sequence_output` (and the last
+            of `hidden_states`) is `(batch, slots, hidden)`, and `pooled_output` is of the first
+            slot.
+
+        Raises:
+            ValueError: If a causal encoder is asked for some tokens: its pooler looks for the last.
+
+        Example:
+
+        >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=32)
+        >>> inputs = {"token_ids": keras.Input((None,), dtype="int32")}
+        >>> first = keras.ops.zeros_like(inputs["token_ids"][:, :1])
+        >>> Backbone(config).encode(inputs, first)["sequence_output"].shape
+        (None, None, 8)
+        """
+        inputs = {name: inputs.get(name) for name in self.input}
+        if output_positions is None:
+            return dict(self(inputs))
+        if self.config.causal:
+            raise ValueError(
+                "A causal encoder gives the outputs of all tokens; leave positions out."
+            )
+        model_inputs = {
+            **token_inputs(self.packed),
+            "output_positions": keras.Input((None,), dtype="int32", name="output_positions"),
+        }
+        model = TokenModel(
+            inputs=model_inputs,
+            outputs=encoder_outputs(self.config, self, model_inputs),
+            name=f"{self.name}_at_positions",
+        )
+        model.config = self.config
+        return dict(model({**inputs, "output_positions": output_positions}))
 
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
         """Freezes the encoder and adds low-rank updates to the Q, K, V product of every block.
@@ -254,80 +256,3 @@ class Backbone(TokenModel):
         from keras_bert import checkpoints
 
         checkpoints.save_preset(self, folder)
-
-
-def _embeddings(config: BertConfig, policy: Any) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
-    table = TokenEmbedding(
-        config.vocabulary_size,
-        config.embedding_width,
-        initializer_range=config.initializer_range,
-        dtype=policy,
-        name="token_embedding",
-    )
-    rest = EmbeddingPostprocessor(
-        config.max_sequence_length,
-        config.num_segments,
-        position_offset=config.position_offset,
-        layer_norm_epsilon=config.layer_norm_epsilon,
-        dropout=config.dropout,
-        initializer_range=config.initializer_range,
-        dtype=policy,
-        name="embeddings",
-    )
-    return table, rest
-
-
-def _check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
-    names = (
-        "vocabulary_size",
-        "embedding_width",
-        "max_sequence_length",
-        "num_segments",
-        "position_offset",
-    )
-    for name in names:
-        if getattr(config, name) != getattr(other, name):
-            raise ValueError(
-                f"Encoders that share embeddings must have the same {name}; received "
-                f"{getattr(config, name)} and {getattr(other, name)}."
-            )
-
-
-def _projection(config: BertConfig, policy: Any) -> keras.layers.Dense | None:
-    if config.embedding_dim is None:
-        return None
-    return keras.layers.Dense(
-        config.hidden_dim,
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_range),
-        dtype=policy,
-        name="embedding_projection",
-    )
-
-
-def _block(
-    config: BertConfig, policy: Any, index: int, before: list[TransformerBlock]
-) -> TransformerBlock:
-    """A new block, or one of those before it, or a new one with a part of theirs."""
-    owners = {
-        "attention": config.attention_owners[index],
-        "feed_forward": config.feed_forward_owners[index],
-    }
-    if index not in owners.values():
-        return before[owners["attention"]]
-    block = TransformerBlock(
-        config.num_heads,
-        config.intermediate_dim,
-        activation=config.activation,
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        layer_norm_epsilon=config.layer_norm_epsilon,
-        initializer_range=config.initializer_range,
-        causal=config.causal,
-        return_scores=config.output_attention_scores,
-        dtype=policy,
-        name=f"layer_{index}",
-    )
-    for part, owner in owners.items():
-        if owner < index:
-            block.share(before[owner], part)
-    return block

@@ -32,6 +32,19 @@ class TokenModel(keras.Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Any:
+        # Keras asks every input for its shape. None has none, and changes that of no output.
+        shape = inputs["token_ids"].shape
+        shaped = {
+            name: keras.KerasTensor(shape, reference.dtype)
+            if inputs[name] is None
+            else inputs[name]
+            for name, reference in self.input.items()
+        }
+        return super().compute_output_spec(shaped, training=training, mask=mask)
+
 
 def token_inputs(packed: bool = False) -> dict[str, Any]:
     """The symbolic inputs of every model of this package, any length.

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from keras import ops
+
 from keras_bert.config import BertConfig
 from keras_bert.layers import Pooler
 
@@ -36,6 +38,23 @@ def task_pooler(backbone: Backbone) -> Pooler | None:
         return None
     # By another name than the encoder's, for it learns as fast as the head that it belongs to.
     return make_pooler(backbone.config, backbone.dtype_policy, name="task_pooler")
+
+
+def first_positions(token_ids: Any) -> Any:
+    """The position of each row's first token, symbolic int `(batch, 1)`."""
+    return ops.zeros_like(token_ids[:, :1])
+
+
+def encode_pooled(backbone: Backbone, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The encoder's outputs where a pooler alone looks at them, the encoder's or a task's.
+
+    Args:
+        backbone: The encoder.
+        inputs: Symbolic, by name.
+    """
+    if backbone.config.causal:
+        return backbone.encode(inputs)
+    return backbone.encode(inputs, first_positions(inputs["token_ids"]))
 
 
 def pooled_output(encoded: dict[str, Any], pooler: Pooler | None, padding_mask: Any) -> Any:

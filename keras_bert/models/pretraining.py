@@ -6,10 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+from keras import ops
 
-from keras_bert.layers import ClassificationHead, MaskedLMTransform, VocabularyBias
+from keras_bert.layers import ClassificationHead, MaskedLMTransform, TokensAt, VocabularyBias
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.pooling import first_positions
 
 
 def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
@@ -18,18 +20,38 @@ def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
     return {**token_inputs(backbone.packed), "mask_positions": positions}
 
 
-def encode(backbone: Backbone, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The encoder's outputs for inputs of which some are for a head."""
-    return dict(backbone({name: inputs[name] for name in backbone.input}))
+def encode_masked(
+    backbone: Backbone, inputs: dict[str, Any], *, pooled: bool = False
+) -> tuple[Any, dict[str, Any]]:
+    """The encoder's outputs where masked tokens alone are looked at.
+
+    Args:
+        backbone: The encoder.
+        inputs: What `pretraining_inputs` gave.
+        pooled: Whether the pooler's token is looked at too.
+
+    Returns:
+        The masked tokens' hidden states, symbolic `(batch, slots, hidden)`; and the outputs, of
+        which the pooled one, or the first token, counts only if `pooled`.
+    """
+    positions = inputs["mask_positions"]
+    if backbone.config.causal:
+        outputs = backbone.encode(inputs)
+        return TokensAt(name="masked_tokens")(outputs["sequence_output"], positions), outputs
+    if not pooled:
+        outputs = backbone.encode(inputs, positions)
+        return outputs["sequence_output"], outputs
+    first = first_positions(inputs["token_ids"])
+    outputs = backbone.encode(inputs, ops.concatenate([first, positions], axis=1))
+    return outputs["sequence_output"][:, 1:], outputs
 
 
-def masked_lm_logits(backbone: Backbone, sequence_output: Any, mask_positions: Any) -> Any:
-    """Logits over the vocabulary for the masked positions, with the tied token table.
+def masked_lm_logits(backbone: Backbone, hidden: Any) -> Any:
+    """Logits over the vocabulary, with the tied token table.
 
     Args:
         backbone: The encoder whose token table is shared.
-        sequence_output: Symbolic, `(batch, length, hidden)`.
-        mask_positions: Symbolic, int `(batch, slots)`.
+        hidden: Symbolic, `(batch, slots, hidden)`, of the masked tokens.
 
     Returns:
         Symbolic float32 logits `(batch, slots, vocabulary)`.
@@ -46,8 +68,7 @@ def masked_lm_logits(backbone: Backbone, sequence_output: Any, mask_positions: A
         dtype=policy,
         name="masked_lm_transform",
     )
-    hidden = transform(sequence_output, mask_positions)
-    logits = backbone.token_embedding(hidden, reverse=True)
+    logits = backbone.token_embedding(transform(hidden), reverse=True)
     return VocabularyBias(name="masked_lm_bias")(logits)
 
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.layers import FrozenModel
+from keras_bert.layers import FrozenModel, TokensAt
 from keras_bert.losses import (
     CosineDistance,
     SoftTargetDivergence,
@@ -19,7 +19,8 @@ from keras_bert.losses import (
 )
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.models.pretraining import encode, pretraining_inputs
+from keras_bert.models.pretraining import encode_masked, pretraining_inputs
+from keras_bert.ops import tokens_at
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.students import student_from_teacher
@@ -230,8 +231,7 @@ class Distiller(OwnObjective, Task):
             if self.divergence_tokens == "all":
                 compared = tokens
                 # (batch, length, vocabulary) -> (batch, slots, vocabulary)
-                positions = ops.cast(x["mask_positions"], "int32")[:, :, None]
-                logits = ops.take_along_axis(logits, positions, axis=1)
+                logits = tokens_at(logits, x["mask_positions"])
             return {
                 "labels": labels,
                 "logits": logits,
@@ -350,14 +350,14 @@ class _Parts:
         """The symbolic `logits`, and `hidden` where wanted, of a task's layers on inputs."""
         if not isinstance(task, MaskedLM):
             return {"logits": task(inputs)}
-        hidden = encode(task.backbone, inputs)["sequence_output"]
-        positions = inputs["mask_positions"]
-        if self.everywhere:
-            places = ops.cumsum(ops.ones_like(inputs["token_ids"]), axis=1) - 1
-            positions = ops.cast(places, "int32")
         transform, bias = task.heads["masked_lm"]
-        scores = task.backbone.token_embedding(transform(hidden, positions), reverse=True)
-        logits = bias(scores)
+        if self.hidden or self.everywhere:
+            hidden = task.backbone.encode(inputs)["sequence_output"]
+            masked = hidden if self.everywhere else TokensAt()(hidden, inputs["mask_positions"])
+        else:
+            hidden = None
+            masked, _ = encode_masked(task.backbone, inputs)
+        logits = bias(task.backbone.token_embedding(transform(masked), reverse=True))
         return {"logits": logits, **({"hidden": hidden} if self.hidden else {})}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
+from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.presets import load_heads, preprocessor_config
 from keras_bert.tasks.task import Task, class_accuracy
@@ -202,11 +202,10 @@ class MaskedLM(MaskedTextTask):
                 f"masking is {masking!r}, but on a causal encoder nothing is masked: leave it out."
             )
         inputs = pretraining_inputs(backbone)
-        sequence_output = encode(backbone, inputs)["sequence_output"]
-        logits = masked_lm_logits(backbone, sequence_output, inputs["mask_positions"])
+        hidden, _ = encode_masked(backbone, inputs)
         super().__init__(
             inputs=inputs,
-            outputs=logits,
+            outputs=masked_lm_logits(backbone, hidden),
             backbone=backbone,
             preprocessor=preprocessor,
             name=name,

@@ -10,7 +10,7 @@ import keras
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pooling import pooled_output, task_pooler
 from keras_bert.models.pretraining import (
-    encode,
+    encode_masked,
     masked_lm_logits,
     next_sentence_logits,
     pretraining_inputs,
@@ -77,12 +77,8 @@ class Pretrainer(MaskedTokenTask):
         **kwargs: Any,
     ) -> None:
         inputs = pretraining_inputs(backbone)
-        encoded = encode(backbone, inputs)
-        outputs = {
-            "masked_lm_logits": masked_lm_logits(
-                backbone, encoded["sequence_output"], inputs["mask_positions"]
-            )
-        }
+        hidden, encoded = encode_masked(backbone, inputs, pooled=next_sentence)
+        outputs = {"masked_lm_logits": masked_lm_logits(backbone, hidden)}
         pooler = task_pooler(backbone) if next_sentence else None
         if next_sentence:
             pooled = pooled_output(encoded, pooler, inputs["padding_mask"])

@@ -15,7 +15,7 @@ from keras import ops
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.pretraining import encode, masked_lm_logits, pretraining_inputs
+from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.masked_lm import MaskedTextTask
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import load_heads, preprocessor_config
@@ -134,15 +134,15 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         # === Functional graph ===
         inputs = pretraining_inputs(backbone)
         positions = inputs["mask_positions"]
-        hidden = encode(generator_encoder, inputs)["sequence_output"]
-        logits = masked_lm_logits(generator_encoder, hidden, positions)
+        hidden, _ = encode_masked(generator_encoder, inputs)
+        logits = masked_lm_logits(generator_encoder, hidden)
         sampled = SampledTokens(seed, name="sampled_tokens")(logits)
         corrupted = PlacedTokens(name="placed_tokens")(inputs["token_ids"], positions, sampled)
         outputs = {
             "masked_lm_logits": logits,
             "sampled_ids": sampled,
             "replaced_token_logits": head(
-                encode(backbone, {**inputs, "token_ids": corrupted})["sequence_output"]
+                backbone.encode({**inputs, "token_ids": corrupted})["sequence_output"]
             ),
         }
         super().__init__(

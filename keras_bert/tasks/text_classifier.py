@@ -13,7 +13,7 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.models.pooling import pooled_output, task_pooler
+from keras_bert.models.pooling import encode_pooled, pooled_output, task_pooler
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.answers import as_given, softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids
@@ -94,13 +94,13 @@ class TextClassifier(Task):
 
         # === Functional graph ===
         inputs = token_inputs()
-        encoded = backbone(inputs)
         pooler = None if bilstm_units else task_pooler(backbone)
         if not bilstm_units:
+            encoded = encode_pooled(backbone, inputs)
             pooled = pooled_output(encoded, pooler, inputs["padding_mask"])
         else:
             pooled = bidirectional_lstm(
-                encoded["sequence_output"],
+                backbone(inputs)["sequence_output"],
                 inputs["padding_mask"],
                 num_layers=bilstm_layers,
                 units=bilstm_units,

@@ -13,6 +13,7 @@ from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.pooling import encode_pooled
 from keras_bert.tasks.presets import preprocessor_config
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
@@ -74,7 +75,8 @@ class TextEmbedder(Task):
             )
         inputs = token_inputs()
         pool = SentencePooling(pooling, normalize, name="sentence_pooling")
-        vectors = pool(backbone(inputs)["sequence_output"], padding_mask=inputs["padding_mask"])
+        encoded = encode_pooled(backbone, inputs) if pooling == "cls" else backbone(inputs)
+        vectors = pool(encoded["sequence_output"], padding_mask=inputs["padding_mask"])
         super().__init__(
             inputs=inputs,
             outputs=vectors,

@@ -40,8 +40,9 @@ LAYERS = [
     (
         layers.MaskedLMTransform,
         {"activation": "gelu_erf", "layer_norm_epsilon": 1e-5},
-        (HIDDEN, IDS[:, :2] % 5),
+        (HIDDEN,),
     ),
+    (layers.TokensAt, {}, (HIDDEN, IDS[:, :2] % 5)),
     (layers.VocabularyBias, {}, (HIDDEN,)),
     (layers.ReplacedTokenHead, {"activation": "relu"}, (HIDDEN,)),
     (layers.SampledTokens, {"seed": 3}, (HIDDEN,)),

@@ -4,7 +4,13 @@
 import numpy as np
 import pytest
 
-from keras_bert.layers import ClassificationHead, MaskedLMTransform, Pooler, VocabularyBias
+from keras_bert.layers import (
+    ClassificationHead,
+    MaskedLMTransform,
+    Pooler,
+    TokensAt,
+    VocabularyBias,
+)
 from tests.models import numpy_bert
 from tests.models.small_backbone import random_weights, to_numpy
 
@@ -45,20 +51,24 @@ def test_classifier_drops_its_input_in_training_alone():
     assert abs(to_numpy(layer(X[:, 0])) - bias).max() > 0.1
 
 
-@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh"])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_masked_lm_transform(activation, dtype):
+def test_tokens_at(dtype):
+    expected = np.stack([row[at] for row, at in zip(X, POSITIONS, strict=True)])
+    np.testing.assert_array_equal(to_numpy(TokensAt()(X, POSITIONS.astype(dtype))), expected)
+
+
+@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh"])
+def test_masked_lm_transform(activation):
     layer = MaskedLMTransform(activation)
     layer.build(X.shape)
     random_weights(layer)
-    gathered = np.stack([row[at] for row, at in zip(X, POSITIONS, strict=True)])
     kernel, bias = layer.dense.get_weights()
     expected = numpy_bert.layer_norm(
-        numpy_bert.ACTIVATIONS[activation](gathered @ kernel + bias),
+        numpy_bert.ACTIVATIONS[activation](X @ kernel + bias),
         layer.gamma.numpy(),
         layer.beta.numpy(),
     )
-    np.testing.assert_allclose(to_numpy(layer(X, POSITIONS.astype(dtype))), expected, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(layer(X)), expected, atol=1e-5)
 
 
 def test_vocabulary_bias():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The encoder: what goes in, what comes out, and that padding never shows."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -113,6 +114,15 @@ def test_token_ids_alone_may_be_an_array_a_list_or_a_tensor(backbone):
     assert_same(backbone(ids.tolist()), expected, atol=0)
     assert_same(backbone(ops.convert_to_tensor(ids)), expected, atol=0)
     assert_same(backbone({"token_ids": ids.tolist()}), expected, atol=0)
+
+
+@pytest.mark.parametrize("form", ["dict", "alone"])
+def test_a_larger_model_may_have_token_ids_alone(backbone, form):
+    ids = keras.Input((None,), dtype="int32")
+    pooled = backbone({"token_ids": ids} if form == "dict" else ids)["pooled_output"]
+    assert pooled.shape == (None, 16)
+    expected = to_numpy(backbone(token_ids())["pooled_output"])
+    np.testing.assert_allclose(to_numpy(keras.Model(ids, pooled)(token_ids())), expected, atol=1e-6)
 
 
 def test_segments_matter(backbone):

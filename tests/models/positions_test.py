@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outputs of some tokens alone: as among all tokens, and not computed for the others."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.models import Backbone
+from keras_bert.models.inputs import token_inputs
+from keras_bert.tasks import (
+    MaskedLM,
+    MultipleChoice,
+    Pretrainer,
+    TextClassifier,
+    TextEmbedder,
+)
+from tests.models.packing_test import FEATURES
+from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
+
+POSITIONS = np.array([[0, 6, 3], [4, 2, 0], [1, 0, 0]], "int32")
+VARIANTS = {
+    "bert": {},
+    "one block": {"num_layers": 1},
+    "shared blocks": {"num_layers": 4, "layer_sharing": "all"},
+    "narrow embeddings": {"embedding_dim": 4},
+    "no segments, no pooler": {"num_segments": 0, "pooler": False},
+    "everything is returned": {"output_hidden_states": True, "output_attention_scores": True},
+}
+
+
+def at_positions(backbone: Backbone) -> keras.Model:
+    inputs = token_inputs(backbone.packed)
+    positions = keras.Input((None,), dtype="int32", name="output_positions")
+    outputs = backbone.encode(inputs, positions)
+    return keras.Model({**inputs, "output_positions": positions}, outputs)
+
+
+def chosen(outputs) -> np.ndarray:
+    """Of the outputs of all tokens, those at `POSITIONS`."""
+    return np.take_along_axis(to_numpy(outputs), POSITIONS[..., None], axis=1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_outputs_are_those_of_the_whole_row(variant):
+    backbone = Backbone(SMALL.replace(**VARIANTS[variant]))
+    random_weights(backbone)
+    inputs = features()
+    whole = backbone(inputs)
+    outputs = at_positions(backbone)({**inputs, "output_positions": POSITIONS})
+    assert outputs.keys() == whole.keys()
+    expected = chosen(whole["sequence_output"])
+    np.testing.assert_allclose(to_numpy(outputs["sequence_output"]), expected, atol=1e-5)
+    if backbone.pooler is not None:
+        pooled = backbone.pooler(expected)
+        np.testing.assert_allclose(to_numpy(outputs["pooled_output"]), to_numpy(pooled), atol=1e-5)
+    for name in ("hidden_states", "attention_scores"):
+        *lower, last = whole.get(name, (None,))
+        *found, found_last = outputs.get(name, (None,))
+        for array, tensor in zip(lower, found, strict=True):
+            np.testing.assert_allclose(to_numpy(tensor), to_numpy(array), atol=1e-5)
+        if last is not None:
+            expected_last = chosen(last) if name == "hidden_states" else to_numpy(last)
+            np.testing.assert_allclose(to_numpy(found_last), expected_last, atol=1e-5)
+
+
+def test_packed_rows():
+    backbone = Backbone(SMALL, packed=True)
+    random_weights(backbone)
+    model = at_positions(backbone)
+    inputs = {**FEATURES, "padding_mask": None, "output_positions": POSITIONS}
+    outputs = model(inputs)
+    expected = chosen(backbone(FEATURES)["sequence_output"])
+    np.testing.assert_allclose(to_numpy(outputs["sequence_output"]), expected, atol=1e-5)
+
+
+def test_a_causal_encoder_says_no():
+    backbone = Backbone(SMALL.replace(causal=True))
+    with pytest.raises(ValueError, match="causal encoder gives the outputs of all tokens"):
+        at_positions(backbone)
+
+
+def test_weights_are_the_encoders_own():
+    backbone = Backbone(SMALL)
+    model = at_positions(backbone)
+    assert [id(v) for v in model.trainable_variables] == [
+        id(v) for v in backbone.trainable_variables
+    ]
+    backbone.trainable = False
+    assert not model.trainable_variables
+
+
+# (task, inputs) -> how many tokens its last feed-forward network should see
+CASES = {
+    "classifier": (lambda b: TextClassifier(b, num_classes=2), features(), 3),
+    "classifier on a BiLSTM": (
+        lambda b: TextClassifier(b, num_classes=2, bilstm_units=4),
+        features(),
+        3 * 7,
+    ),
+    "vector of the first token": (
+        lambda b: TextEmbedder(b, pooling="cls"),
+        features(),
+        3,
+    ),
+    "mean vector": (TextEmbedder, features(), 3 * 7),
+    "choice": (
+        MultipleChoice,
+        {name: array[None] for name, array in features().items()},
+        3,
+    ),
+    "masked LM": (MaskedLM, {**features(), "mask_positions": POSITIONS}, 3 * 3),
+    "masked LM, next sentence": (
+        Pretrainer,
+        {**features(), "mask_positions": POSITIONS},
+        3 * (1 + 3),
+    ),
+    "masked LM alone": (
+        lambda b: Pretrainer(b, next_sentence=False),
+        {**features(), "mask_positions": POSITIONS},
+        3 * 3,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tasks_compute_no_more_than_they_look_at(case, monkeypatch):
+    make, inputs, num_tokens = CASES[case]
+    backbone = Backbone(SMALL)
+    task = make(backbone)
+    rows = []
+    for block in backbone.blocks:
+        product = block.feed_forward_output
+
+        def call(x, training=None, product=product):
+            rows.append(x.shape[0])
+            return keras.ops.matmul(x, product.kernel)
+
+        monkeypatch.setattr(product, "call", call)
+    task(inputs)
+    assert rows == [3 * 7, num_tokens]
