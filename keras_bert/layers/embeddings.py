@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.ops import dropout, layer_norm
+from keras_bert.ops import dropout, layer_norm, token_logits
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -25,13 +25,13 @@ class TokenEmbedding(keras.layers.Layer):
         initializer_range: Standard deviation of the truncated normal it starts from.
 
     Call arguments:
-        inputs: Token ids `(batch, length)`; or, in reverse, vectors `(..., hidden)`.
+        inputs: Token ids `(batch, length)`; or, in reverse, vectors `(batch, slots, hidden)`.
         reverse: Which direction.
 
     Output shape:
         `(batch, length, hidden)` in the table's own dtype (float32 under the mixed policies:
         sums and LayerNorm follow at once, and they want the precision); in reverse
-        `(..., vocabulary)` in the compute dtype.
+        `(batch, slots, vocabulary)` in the compute dtype.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, inputs: Any, reverse: bool = False) -> Any:
         if reverse:
             table = ops.cast(self.embeddings, self.compute_dtype)
-            return ops.matmul(ops.cast(inputs, self.compute_dtype), ops.transpose(table))
+            return token_logits(ops.cast(inputs, self.compute_dtype), table)
         return ops.take(self.embeddings, inputs, axis=0)
 
     def compute_output_spec(self, inputs: Any, reverse: bool = False) -> keras.KerasTensor:

@@ -5,7 +5,7 @@ from keras_bert.ops.activations import activation_function, bias_activation, bia
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.dropout import dropout
 from keras_bert.ops.residual import bias_dropout_residual_layer_norm, layer_norm
-from keras_bert.ops.tokens import tokens_at
+from keras_bert.ops.tokens import token_logits, tokens_at
 
 __all__ = [
     "activation_function",
@@ -16,5 +16,6 @@ __all__ = [
     "bias_dropout_residual_layer_norm",
     "dropout",
     "layer_norm",
+    "token_logits",
     "tokens_at",
 ]

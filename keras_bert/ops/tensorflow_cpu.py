@@ -215,10 +215,9 @@ def _activation_gradient(name: str) -> Callable[..., Any]:
     return activation_gradient
 
 
-@compiled
 def _sum_rows(x: Any) -> Any:
-    # On its own: fused with what computes `x`, XLA would compute that once more for the sum.
-    return tf.reduce_sum(_wide(x), 0)
+    # XLA takes twice as long over it, and fused with what computes `x` would compute that again.
+    return tf.raw_ops.BiasAddGrad(out_backprop=_wide(x))
 
 
 @functools.cache

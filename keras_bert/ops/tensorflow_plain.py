@@ -49,6 +49,13 @@ def tokens_at(x: Any, positions: Any) -> Any:
     return tf.gather(x, positions, batch_dims=1)
 
 
+def token_logits(x: Any, table: Any) -> Any:
+    """`keras_bert.ops.token_logits`, whose gradient has the table's layout as it is computed."""
+    rows = tf.reshape(x, (-1, x.shape[-1]))
+    logits = tf.matmul(rows, table, transpose_b=True)
+    return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], tf.shape(logits)[-1:]], 0))
+
+
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """`keras_bert.ops.layer_norm` in fewer passes over the data than Keras' own."""
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32

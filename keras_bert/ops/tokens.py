@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some tokens' vectors out of every row."""
+"""Some tokens' vectors out of every row, and vectors against the table of all tokens."""
 
 from __future__ import annotations
 
@@ -25,3 +25,19 @@ def tokens_at(x: Any, positions: Any) -> Any:
     if plain is not None:
         return plain.tokens_at(x, positions)
     return ops.take_along_axis(x, positions[:, :, None], axis=1)
+
+
+def token_logits(x: Any, table: Any) -> Any:
+    """The product of vectors with the transposed table of all tokens.
+
+    Args:
+        x: `(batch, slots, dim)`.
+        table: `(vocabulary, dim)`, in the dtype of `x`.
+
+    Returns:
+        `(batch, slots, vocabulary)`.
+    """
+    plain = dispatch.tensorflow_plain()
+    if plain is not None:
+        return plain.token_logits(x, table)
+    return ops.matmul(x, ops.transpose(table))
