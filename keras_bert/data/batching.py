@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.data.tuning import without_tuning
+
 # Batches that are sorted among themselves: enough that a batch's rows differ by a token or two,
 # few enough that the order of an epoch stays random.
 WINDOW_BATCHES = 64
@@ -106,7 +108,7 @@ def length_bucketed_batches(
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
         batches = batches.shuffle(WINDOW_BATCHES, seed=shuffle_seed, reshuffle_each_iteration=True)
-    return batches.prefetch(tf.data.AUTOTUNE)
+    return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
 
 
 def pad_to_bucket(

@@ -10,6 +10,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_bert.data import mask_selection
+from keras_bert.data.tuning import without_tuning
 from keras_bert.text import special_tokens
 from keras_bert.text.pieces import SUFFIX
 from keras_bert.text.tokenizer import Tokenizer
@@ -231,13 +232,14 @@ class MaskedLMMasker:
 
         steps = tf.data.Dataset.counter(first_step)
         zipped = tf.data.Dataset.zip(steps, dataset)
-        return zipped.map(
+        batches = zipped.map(
             lambda step, element: mask(
                 step, *(element if isinstance(element, tuple) else (element,))
             ),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
+        return without_tuning(batches)
 
     def num_slots(self, length: int) -> int:
         """How many predictions a row of a length has room for."""

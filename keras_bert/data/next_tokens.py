@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from keras_bert.data.tuning import without_tuning
 from keras_bert.text import special_tokens
 
 
@@ -94,7 +95,8 @@ class NextTokenTargets:
         def find(*element: Any) -> Any:
             return self(element[0]) if len(element) == 1 else (self(element[0]), *element[1:])
 
-        return dataset.map(find, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        batches = dataset.map(find, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return without_tuning(batches)
 
     def num_slots(self, length: int) -> int:
         """How many predictions a row of a length has room for."""

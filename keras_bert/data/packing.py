@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.tuning import without_tuning
+
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -52,7 +54,8 @@ def packed_batches(
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    return rows.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(tf.data.AUTOTUNE)
+    rows = rows.rebatch(batch_size, drop_remainder=drop_remainder)
+    return without_tuning(rows.prefetch(tf.data.AUTOTUNE))
 
 
 def pack_sequences(

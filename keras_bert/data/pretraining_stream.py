@@ -14,6 +14,7 @@ from keras_bert.data.masking import MaskedLMMasker
 from keras_bert.data.packing import pack_sequences
 from keras_bert.data.record_parsing import Features, RecordParser
 from keras_bert.data.record_reading import check_record_files, interleaved_records, record_paths
+from keras_bert.data.tuning import without_tuning
 
 # Records, or packed rows, that are shuffled among themselves
 SHUFFLE_WINDOW = 8192
@@ -116,14 +117,14 @@ class PretrainingStream:
         epoch, batch = divmod(first, self.batches_per_epoch)
         epochs = tf.data.Dataset.counter(epoch + 1).flat_map(self._epoch)
         batches = self._epoch(tf.constant(epoch, tf.int64), batch).concatenate(epochs)
-        return self._masked(batches, first).prefetch(tf.data.AUTOTUNE)
+        return without_tuning(self._masked(batches, first).prefetch(tf.data.AUTOTUNE))
 
     def first_batches(self, count: int) -> tf.data.Dataset:
         """Up to so many batches in the files' order, under masks that never change."""
         rows = self._packed_rows() if self.packed else self._records()
         batches = self._masked(self._batches(rows).take(count), 0)
         size = min(count, self.batches_per_epoch)
-        return batches.apply(tf.data.experimental.assert_cardinality(size))
+        return without_tuning(batches.apply(tf.data.experimental.assert_cardinality(size)))
 
     def _epoch(self, epoch: tf.Tensor, first_batch: int = 0) -> tf.data.Dataset:
         seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_bert.data.batching import length_bucketed_batches, pad_to_length
 from keras_bert.data.record_parsing import Features, RecordParser
+from keras_bert.data.tuning import without_tuning
 
 # Records that are shuffled among themselves, on top of the order of the files.
 SHUFFLE_BUFFER = 10_000
@@ -61,7 +62,7 @@ def pretraining_batches(
         batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
         batches = batches.map(lambda ragged, rest: (pad_to_length(ragged, sequence_length), rest))
         batches = batches.map(lambda x, rest: _merged(x, rest, (rows, sequence_length)))
-        return batches.prefetch(tf.data.AUTOTUNE)
+        return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
     if list(buckets) != sorted(buckets) or buckets[-1] != sequence_length:
         raise ValueError(
             f"buckets are {list(buckets)}, expected ascending lengths up to {sequence_length}."
@@ -94,7 +95,8 @@ def ragged_pretraining_batches(
     parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     batches = _records(paths, shuffle_seed).batch(batch_size)
     batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
-    return batches.map(lambda ragged, rest: ragged | rest[0]).prefetch(tf.data.AUTOTUNE)
+    batches = batches.map(lambda ragged, rest: ragged | rest[0])
+    return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
 
 
 def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:

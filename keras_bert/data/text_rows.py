@@ -13,6 +13,7 @@ from keras_bert.data.masking import MaskedLMMasker
 from keras_bert.data.next_tokens import NextTokenTargets
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
 from keras_bert.data.row_batches import BatchOptions, row_batches
+from keras_bert.data.tuning import without_tuning
 
 
 def rows_from_columns(
@@ -67,7 +68,8 @@ def batches_from_batched_rows(
     def featurize(*batch: Any) -> Any:
         return (preprocessor(*split_pair(batch[0])), *batch[1:])
 
-    return _as_tuples(batches).map(featurize, num_parallel_calls=tf.data.AUTOTUNE).prefetch(1)
+    batches = _as_tuples(batches).map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
+    return without_tuning(batches.prefetch(1))
 
 
 def masked_batches(
