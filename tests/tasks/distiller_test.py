@@ -32,10 +32,12 @@ def masked_pair(student=STUDENT):
 
 
 def classifier_pair(num_classes=3):
-    return (
-        made(TextClassifier(Backbone(STUDENT), num_classes, dropout=0.0), 1),
-        made(TextClassifier(Backbone(TEACHER), num_classes)),
-    )
+    student = made(TextClassifier(Backbone(STUDENT), num_classes, dropout=0.0), 1)
+    teacher = made(TextClassifier(Backbone(TEACHER), num_classes))
+    for head in (student.head, teacher.head):
+        # A divergence between near answers would be the rounding errors of its terms
+        head.dense.kernel.assign(5 * head.dense.kernel)
+    return student, teacher
 
 
 def outputs_of(model, x, training=False):
@@ -138,7 +140,7 @@ def test_the_loss_of_classifiers_is_that_of_numpy(labels):
         received = model.evaluate(x, return_dict=True, verbose=0)
     else:
         received = model.evaluate(x, labels, sample_weight=weights, return_dict=True, verbose=0)
-    np.testing.assert_allclose(received["loss"], expected, rtol=3e-5)
+    np.testing.assert_allclose(received["loss"], expected, rtol=1e-5)
 
 
 def test_the_loss_of_regressions_is_that_of_numpy():

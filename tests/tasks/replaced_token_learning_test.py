@@ -34,8 +34,8 @@ def rows(count: int, seed: int) -> np.ndarray:
 def test_it_finds_the_token_of_another_topic():
     keras.utils.set_random_seed(0)
     model = ReplacedTokenDetector(Backbone(CONFIG), generator_size=0.5)
-    # A generator that learns would soon keep to the topic.
-    for layer in (*model.generator.blocks, *model.generator_heads["masked_lm"]):
+    # A generator that learns would soon keep to the topic. Its embeddings are the model's.
+    for layer in (model.generator, *model.generator_heads["masked_lm"]):
         layer.trainable = False
     model.compile(keras.optimizers.Adam(2e-3))
     ids = rows(32 * 200, 0)
@@ -49,7 +49,7 @@ def test_it_finds_the_token_of_another_topic():
     some = {name: value[:640] for name, value in features.items()}
     scores = model.evaluate(some, originals[:640], return_dict=True, verbose=0)
     assert scores["discriminator_precision"] > 0.9
-    assert scores["discriminator_recall"] > 0.05  # Of eight seeds, 0.12 to 0.51
+    assert scores["discriminator_recall"] > 0.4  # Of six seeds, 0.55 to 0.61
 
     ids = rows(64, 2)
     ids[:, 5] = 4 + (ids[:, 5] - 4 + TOPIC) % (2 * TOPIC)
