@@ -30,9 +30,14 @@ from training.classifier_plots import plot_calibration, plot_confusion
 from training.config_flags import define_flags, read_flags
 from training.labelled_text import LabelledText, read_labelled_text
 from training.span_view import AnsweredQuestion, write_span_view
+from training.text_rows import FORMATS
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
-_SUFFIXES = {".json": "squad", ".conll": "tagging", ".bio": "tagging", ".iob": "tagging"}
+_SUFFIXES = {
+    **dict.fromkeys(FORMATS, "text"),
+    ".json": "squad",
+    **dict.fromkeys((".conll", ".bio", ".iob"), "tagging"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +109,13 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
 def _kind(config: EvaluateConfig) -> str:
     if config.kind != "auto":
         return config.kind
-    return _SUFFIXES.get(Path(config.data_file.removesuffix(".gz")).suffix, "text")
+    suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(
+            f"cannot tell from the name of {config.data_file} what it holds, expected one that ends "
+            f"in {', '.join(_SUFFIXES)} (.gz may follow), or --kind: {', '.join(_KINDS[1:])}"
+        )
+    return _SUFFIXES[suffix]
 
 
 def _load(path: str) -> Any:

@@ -9,10 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.data.batching import bucket_lengths
-
-# Batches whose sentences are sorted by length among themselves
-WINDOW_BATCHES = 64
+from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths
 
 
 class FeatureBatches(keras.utils.PyDataset):

@@ -80,7 +80,14 @@ def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed: int) -> fin
     evaluation = finetuning.DevEvaluation(score, folder / "model.keras", config.patience)
     x, y = data.train.inputs, data.train.labels
     return finetuning.fit_and_evaluate(
-        task, x, y, config, evaluation, seed, num_rows=len(data.train)
+        task,
+        x,
+        y,
+        config,
+        evaluation,
+        seed,
+        num_rows=len(data.train),
+        length_window=config.length_window,
     )
 
 

@@ -93,7 +93,14 @@ def train(
         score, folder / "model.keras", config.patience, lambda scores: scores["f1"]
     )
     run = finetuning.fit_and_evaluate(
-        answerer, data.train, None, config, evaluation, seed, num_rows=num_windows
+        answerer,
+        data.train,
+        None,
+        config,
+        evaluation,
+        seed,
+        num_rows=num_windows,
+        length_window=config.length_window,
     )
     return run, by_epoch[run.best_epoch - 1]
 

@@ -88,7 +88,14 @@ def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> f
         score, folder / "model.keras", config.patience, entity_scores.selection_score
     )
     return finetuning.fit_and_evaluate(
-        tagger, words, labels, config, evaluation, seed, num_rows=len(data.train)
+        tagger,
+        words,
+        labels,
+        config,
+        evaluation,
+        seed,
+        num_rows=len(data.train),
+        length_window=config.length_window,
     )
 
 

@@ -139,7 +139,16 @@ def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed: int) ->
 
     evaluation = DevEvaluation(score, folder / "model.keras", config.patience)
     x, y = data.train.inputs, data.train.labels
-    return fit_and_evaluate(classifier, x, y, config, evaluation, seed, num_rows=len(data.train))
+    return fit_and_evaluate(
+        classifier,
+        x,
+        y,
+        config,
+        evaluation,
+        seed,
+        num_rows=len(data.train),
+        length_window=config.length_window,
+    )
 
 
 def fit_and_evaluate(
@@ -151,6 +160,7 @@ def fit_and_evaluate(
     seed: int,
     *,
     num_rows: int,
+    length_window: int | None = None,
 ) -> Run:
     """Fits a compiled model under an evaluation, and sums up what came of it.
 
@@ -161,6 +171,7 @@ def fit_and_evaluate(
         evaluation: scores and keeps the model.
         seed: the run's.
         num_rows: examples in an epoch, for the speed.
+        length_window: batches sorted by length among themselves, where the model makes them.
     """
     batched = is_dataset(x) or isinstance(x, keras.utils.PyDataset)
     callbacks: list[keras.callbacks.Callback] = [evaluation]
@@ -173,6 +184,7 @@ def fit_and_evaluate(
         batch_size=None if batched else config.batch_size // config.accumulation,
         epochs=config.epochs,
         callbacks=callbacks,
+        **({} if length_window is None else {"length_window": length_window}),
     )
     trained_rows = num_rows * len(evaluation.by_epoch)
     return Run(

@@ -67,12 +67,15 @@ class TrainingConfig(OptimizationConfig):
         num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
         patience: epochs without a better dev score after which a run stops; 0 never stops early.
         export: whether to write a SavedModel of the best run, into output_dir/export/1.
+        length_window: batches that are sorted by length among themselves: 64 pads least, 1 makes
+            batches of rows as they come, which small and uneven data may learn better from.
     """
 
     num_seeds: int = 1
     patience: int = 0
     export: bool = True
+    length_window: int = 64
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_positive("num_seeds")
+        self.check_positive("num_seeds", "length_window")

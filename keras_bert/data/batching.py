@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_bert.data.tuning import without_tuning
 
 # Batches that are sorted among themselves: enough that a batch's rows differ by a token or two,
-# few enough that the order of an epoch stays random.
+# few enough that the order of an epoch stays random. What a batch of like rows says of all rows is
+# less than what mixed ones say, which small and uneven data may feel: then fewer.
 WINDOW_BATCHES = 64
 
 
@@ -50,6 +51,7 @@ def length_bucketed_batches(
     shuffle_seed: int | None = None,
     pad_last_batch: bool = False,
     pad_token_id: int = 0,
+    window_batches: int = WINDOW_BATCHES,
 ) -> tf.data.Dataset:
     """Groups rows of like length into batches.
 
@@ -70,11 +72,15 @@ def length_bucketed_batches(
             bucket has one static shape; a last element `is_real` (float32, 0 at such rows) is
             then added to what else a row has.
         pad_token_id: What fills rows of `token_ids` up; all else is padded with 0.
+        window_batches: Batches whose rows are sorted by length among themselves; 1 makes batches of
+            rows as they come.
 
     Returns:
         A dataset of `(features, rest)`: features are dense `(batch, bucket)`, or `(batch,
         sequences, bucket)`, and have a `padding_mask` (bool).
     """
+    if window_batches < 1:
+        raise ValueError(f"window_batches is {window_batches}; it must be at least 1.")
     boundaries = tf.constant(buckets, tf.int64)
 
     def batches_of_window(features: dict[str, tf.RaggedTensor], rest: Any) -> tf.data.Dataset:
@@ -100,14 +106,14 @@ def length_bucketed_batches(
             batch
         )
 
-    windows = rows.batch(batch_size * WINDOW_BATCHES)
+    windows = rows.batch(batch_size * window_batches)
     batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
     batches = batches.prefetch(1).flat_map(batches_of_window)
     num_rows = int(rows.cardinality())
     if num_rows >= 0:
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
-        batches = batches.shuffle(WINDOW_BATCHES, seed=shuffle_seed, reshuffle_each_iteration=True)
+        batches = batches.shuffle(window_batches, seed=shuffle_seed, reshuffle_each_iteration=True)
     return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
 
 

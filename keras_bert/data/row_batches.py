@@ -8,7 +8,7 @@ from typing import Any, Protocol, Required, TypedDict, Unpack
 
 import tensorflow as tf
 
-from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
+from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths, length_bucketed_batches
 from keras_bert.text.tokenizer import Tokenizer
 
 
@@ -22,12 +22,14 @@ class BatchOptions(TypedDict, total=False):
         coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
         pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
             bucket has one static shape.
+        window_batches: Batches whose rows are sorted by length among themselves.
     """
 
     batch_size: Required[int]
     shuffle_seed: int | None
     coarse_buckets: bool
     pad_last_batch: bool
+    window_batches: int
 
 
 class RowPreprocessor(Protocol):
@@ -71,4 +73,5 @@ def row_batches(
         shuffle_seed=seed,
         pad_last_batch=options.get("pad_last_batch", False),
         pad_token_id=preprocessor.tokenizer.pad_token_id,
+        window_batches=options.get("window_batches", WINDOW_BATCHES),
     )

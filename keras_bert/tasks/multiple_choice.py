@@ -259,7 +259,7 @@ class MultipleChoice(Task):
         rest = [choice_labels(y, choices)]
         if sample_weight is not None:
             rest.append(one_for_each(np.asarray(sample_weight, "float32"), texts))
-        options = self._batch_options(batch_size, shuffle, pads=training)
+        options = self._batch_options(batch_size, shuffle, training=training)
         batches = choice_batches(texts, choices, self.preprocessor, rest, **options)
         return batches.map(_weighted), None, None, None
 

@@ -385,7 +385,7 @@ class QuestionAnswerer(Task):
         from keras_bert.data.question_rows import window_batches, with_targets
 
         rows = self._rows(labelled_examples(x))
-        options = self._batch_options(batch_size, shuffle, pads=training)
+        options = self._batch_options(batch_size, shuffle, training=training)
         batches = window_batches(rows, self.preprocessor, **options)
         return with_targets(batches, rows), None, None, None
 

@@ -48,6 +48,7 @@ class Task(TokenModel):
         if preprocessor is not None:
             check_preprocessor(preprocessor, backbone.config)
         self.backbone = backbone
+        self._length_window: int | None = None
         # A config becomes a preprocessor when one is asked for: ids need no TensorFlow.
         is_config = isinstance(preprocessor, dict)
         self._preprocessor = None if is_config else preprocessor
@@ -164,6 +165,7 @@ class Task(TokenModel):
         shuffle: bool = True,
         class_weight: Any = None,
         sample_weight: Any = None,
+        length_window: int | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
         """`keras.Model.fit`, which also takes text.
@@ -180,6 +182,9 @@ class Task(TokenModel):
             validation_split: Share of the rows at the end that is held out.
             validation_data: `(x, y)` or `(x, y, sample_weight)` or a dataset, text or features.
             shuffle: Whether rows in memory are shuffled in each epoch.
+            length_window: How many batches of text are sorted by length among themselves (64). 1
+                makes batches of rows as they come: more padding, but each batch is like all data,
+                from which some small data sets learn better.
             epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
 
         Returns:
@@ -190,6 +195,7 @@ class Task(TokenModel):
                 x, y, sample_weight, validation_split
             )
             validation_split = 0.0
+        self._length_window = length_window
         x, y, sample_weight, batch_size = self._model_data(
             x, y, sample_weight, batch_size, shuffle=shuffle, training=True
         )
@@ -266,23 +272,27 @@ class Task(TokenModel):
         )
 
     def _batch_options(
-        self, batch_size: int | None, shuffle: bool = False, *, pads: bool = False
+        self, batch_size: int | None, shuffle: bool = False, *, training: bool = False
     ) -> BatchOptions:
         """How rows become batches.
 
         Args:
             batch_size: Rows in a batch; `None` takes the default.
             shuffle: Whether their order is another one in each iteration.
-            pads: Whether the last batch is filled up where a batch of another size costs seconds.
+            training: Whether they are `fit`'s, sorted as far as it was told; their last batch is
+                filled up where one of another size costs seconds.
         """
         compiles = self._compiles_each_shape()
-        return {
+        options: BatchOptions = {
             "batch_size": batch_size or DEFAULT_BATCH_SIZE,
             # From Python's generator, which keras.utils.set_random_seed seeds
             "shuffle_seed": random.getrandbits(31) if shuffle else None,
             "coarse_buckets": compiles,
-            "pad_last_batch": compiles and pads,
+            "pad_last_batch": compiles and training,
         }
+        if training and self._length_window is not None:
+            options["window_batches"] = self._length_window
+        return options
 
     def _outputs_of_batches(self, batches: Any, verbose: Any) -> Iterator[tuple[Any, Any, Any]]:
         """Outputs batch by batch: `predict` would join those of several lengths.
@@ -353,7 +363,7 @@ class Task(TokenModel):
             return x, y, sample_weight, batch_size
         from keras_bert.data import text_rows
 
-        options = self._batch_options(batch_size, shuffle, pads=training)
+        options = self._batch_options(batch_size, shuffle, training=training)
         if is_dataset(x):
             if y is not None:
                 raise ValueError("`y` must be left out: a dataset of text brings its labels.")

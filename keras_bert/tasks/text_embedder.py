@@ -228,7 +228,7 @@ class TextEmbedder(Task):
             list(columns["text_pair"]),
             self.preprocessor,
             None if sample_weight is None else np.asarray(sample_weight, "float32"),
-            **self._batch_options(batch_size, shuffle, pads=training),
+            **self._batch_options(batch_size, shuffle, training=training),
         )
         return batches, None, None, None
 

@@ -342,7 +342,7 @@ class TokenClassifier(Task):
             self.preprocessor,
             labels=np.maximum(labels, 0),
             weights=weights,
-            **self._batch_options(batch_size, shuffle, pads=training),
+            **self._batch_options(batch_size, shuffle, training=training),
         )
         return batches, None, None, None
 

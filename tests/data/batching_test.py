@@ -55,6 +55,17 @@ def test_every_row_comes_once_in_as_many_batches_as_promised(num_rows):
     assert all(len(index) == 4 for _, (index,) in batches[:-1]) or num_rows > 4 * WINDOW_BATCHES
 
 
+def test_a_window_of_one_batch_leaves_rows_where_they_are():
+    batches = batches_of(50, window_batches=1).as_numpy_iterator()
+    for start, (_, (index,)) in zip(range(1, 51, 4), batches, strict=True):
+        assert sorted(index) == list(range(start, min(start + 4, 51)))
+
+
+def test_a_window_of_no_batch_is_refused():
+    with pytest.raises(ValueError, match="window_batches is 0"):
+        batches_of(50, window_batches=0)
+
+
 def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
     for features, (index,) in batches_of(50).as_numpy_iterator():
         lengths = 1 + index % 13

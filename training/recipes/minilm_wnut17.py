@@ -3,9 +3,12 @@
 
     python -m training.finetune_tagging --recipe=minilm_wnut17 --data_dir=DIR
 
-Measured on the development set after the last epoch, seeds 1, 2 and 3: entity F1 52.0, 52.2 and
-51.7; on the test set, by the best of the three: 37.9. Training took 7 minutes a seed on 2 cores
-that were shared with other work.
+Measured on the development set after the last epoch, seeds 1, 2 and 3: entity F1 52.3, 53.2 and
+54.4; on the test set, by the best of the three: 39.9. Training took 9 minutes a seed on one core of
+two, the other at work too.
+
+Rows come in batches as they are: sorted by length (`--length_window=64`) they train 1.4 times as
+fast, and seeds 1 to 6 gave 52.0, 52.2, 51.7, 50.9, 53.1 and 51.3.
 """
 
 from training.tagging_config import TaggingConfig
@@ -18,5 +21,6 @@ CONFIG = TaggingConfig(
     batch_size=16,
     epochs=5,
     num_seeds=3,
+    length_window=1,
     output_dir="runs/minilm_wnut17",
 )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far `fit` of each task sorts its rows by length."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import Backbone, BertConfig
+
+pytestmark = pytest.mark.needs_tensorflow
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+CONFIG = BertConfig(
+    vocabulary_size=len(TOKENS),
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=8,
+    intermediate_dim=8,
+    max_sequence_length=32,
+)
+# Six texts of so many words, two in each batch
+WORDS = [1, 9, 2, 8, 3, 7]
+TEXTS = [" ".join("a" * count) for count in WORDS]
+LABELS = [0, 1] * 3
+
+
+def made(task, *arguments, **preprocessor):
+    config = {"tokenizer": {"vocabulary": TOKENS}, "sequence_length": 32, **preprocessor}
+    return getattr(keras_bert, task)(Backbone(CONFIG), *arguments, preprocessor=config)
+
+
+def question(text):
+    return {"question": "b", "context": text, "answers": [{"text": "a", "answer_start": 0}]}
+
+
+TASKS = {
+    "TextClassifier": lambda: (made("TextClassifier", 2), (TEXTS, LABELS)),
+    "TokenClassifier": lambda: (
+        made("TokenClassifier", 2),
+        ([text.split() for text in TEXTS], [[0] * count for count in WORDS]),
+    ),
+    "QuestionAnswerer": lambda: (
+        made("QuestionAnswerer", doc_stride=8, max_query_length=4),
+        ([question(text) for text in TEXTS],),
+    ),
+    "MultipleChoice": lambda: (
+        made("MultipleChoice"),
+        ([(text, ["a", "b"]) for text in TEXTS], LABELS),
+    ),
+    "TextEmbedder": lambda: (made("TextEmbedder"), ([(text, "b") for text in TEXTS],)),
+    "MaskedLM": lambda: (made("MaskedLM"), (TEXTS,)),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_window_of_one_batch_trains_on_rows_as_they_come(name, monkeypatch):
+    task, rows = TASKS[name]()
+    task.compile()
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda self, x, *_, **__: seen.append(x))
+    for window in (1, None):
+        task.fit(*rows, batch_size=2, shuffle=False, length_window=window)
+    as_they_come, sorted_by_length = ([longest(batch) for batch in x] for x in seen)
+    assert np.diff(as_they_come, axis=1).tolist() == [[8], [6], [4]]
+    assert np.diff(np.ravel(sorted_by_length)).tolist() == [1, 1, 4, 1, 1]
+
+
+def longest(batch) -> list[int]:
+    """The tokens of the longest sequence of each of a batch's two rows."""
+    features = batch[0] if isinstance(batch, tuple) else batch
+    lengths = np.asarray(features["padding_mask"]).sum(axis=-1)
+    return lengths.reshape(2, -1).max(axis=1).tolist()
