@@ -112,8 +112,8 @@ def _kind(config: EvaluateConfig) -> str:
     suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
     if suffix not in _SUFFIXES:
         raise ValueError(
-            f"cannot tell from the name of {config.data_file} what it holds, expected one that ends "
-            f"in {', '.join(_SUFFIXES)} (.gz may follow), or --kind: {', '.join(_KINDS[1:])}"
+            f"cannot tell from the name of {config.data_file} what it holds, expected an end of "
+            f"{', '.join(_SUFFIXES)} (.gz may follow), or --kind: {', '.join(_KINDS[1:])}"
         )
     return _SUFFIXES[suffix]
 

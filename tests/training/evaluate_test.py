@@ -99,7 +99,7 @@ def test_what_is_asked_for(reviews, tmp_path):
     with pytest.raises(FileNotFoundError, match="none is not there"):
         evaluate(EvaluateConfig(data_file=reviews, model=str(tmp_path / "none")))
     (tmp_path / "test.annotated").write_text("Ann B-PER\n")
-    with pytest.raises(ValueError, match=r"what it holds, expected one .* or --kind: text, squad"):
+    with pytest.raises(ValueError, match=r"what it holds, expected .* or --kind: text, squad"):
         evaluate(EvaluateConfig(data_file=str(tmp_path / "test.annotated"), answers=reviews))
 
 
