@@ -195,6 +195,8 @@ class Task(TokenModel):
                 x, y, sample_weight, validation_split
             )
             validation_split = 0.0
+        if length_window is not None and length_window < 1:
+            raise ValueError(f"length_window is {length_window}; it must be at least 1.")
         self._length_window = length_window
         x, y, sample_weight, batch_size = self._model_data(
             x, y, sample_weight, batch_size, shuffle=shuffle, training=True

@@ -66,6 +66,12 @@ def test_a_window_of_one_batch_trains_on_rows_as_they_come(name, monkeypatch):
     assert np.diff(np.ravel(sorted_by_length)).tolist() == [1, 1, 4, 1, 1]
 
 
+def test_a_window_of_no_batch_is_refused():
+    task, rows = TASKS["TextClassifier"]()
+    with pytest.raises(ValueError, match="length_window is 0"):
+        task.fit(*rows, length_window=0)
+
+
 def longest(batch) -> list[int]:
     """The tokens of the longest sequence of each of a batch's two rows."""
     features = batch[0] if isinstance(batch, tuple) else batch
