@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from training.choice_files import FORMATS, ChoiceRows, read_choices
+from training.data_splits import Counts, hold_out_tenth
 from training.training_config import TrainingConfig
 
 
@@ -18,7 +19,8 @@ class ChoiceConfig(TrainingConfig):
     Args:
         data_dir: the folder that the files lie in, where they are named without one.
         train_file: SWAG's CSV, CODAH's TSV, or JSON Lines with text, choices and label.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out.
+        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
+            random and with the share of each right choice.
         test_file: likewise, to choose in at the end, scored if it has labels; empty for none.
         format: swag, codah or jsonl; auto tells by the suffix: .csv, .tsv or .jsonl.
         batch_size: texts in an optimizer step, each with all its choices.
@@ -56,6 +58,12 @@ class ChoiceData:
     scored: dict[str, ChoiceRows]
     test: ChoiceRows | None
 
+    def counts(self) -> Counts:
+        """What each part consists of."""
+        parts = {"train": self.train, "dev": self.scored["dev"]}
+        parts |= {"test": self.test} if self.test else {}
+        return {name: part.counts() for name, part in parts.items()}
+
 
 def read_data(config: ChoiceConfig) -> ChoiceData:
     """Reads and checks every file before anything is trained.
@@ -71,28 +79,12 @@ def read_data(config: ChoiceConfig) -> ChoiceData:
     if config.dev_file:
         dev = _read(config, config.dev_file, labelled=True)
     else:
-        train, dev = hold_out(train)
+        train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
     test = _read(config, config.test_file, labelled=False) if config.test_file else None
     scored = {"dev": dev}
     if test is not None and test.labels is not None:
         scored["test"] = test
     return ChoiceData(train, scored, test)
-
-
-def hold_out(data: ChoiceRows, every: int = 10) -> tuple[ChoiceRows, ChoiceRows]:
-    """Splits every tenth row off, which keeps the order and needs no seed.
-
-    Raises:
-        ValueError: if fewer than two rows would be left to score on.
-    """
-    if len(data) < 2 * every:
-        raise ValueError(
-            f"{data.path}: {len(data)} rows are too few to hold a tenth out, expected at least "
-            f"{2 * every}, or a dev_file"
-        )
-    held_out = range(every - 1, len(data), every)
-    kept = [index for index in range(len(data)) if index % every != every - 1]
-    return data.rows(kept), data.rows(held_out)
 
 
 def _read(config: ChoiceConfig, name: str, labelled: bool) -> ChoiceRows:

@@ -40,6 +40,18 @@ class ChoiceRows:
         """What `MultipleChoice` takes."""
         return self.texts, self.choices
 
+    @property
+    def strata(self) -> list[int]:
+        """What a sample should hold in the same shares: the indices of the right choices."""
+        return [0] * len(self) if self.labels is None else self.labels.tolist()
+
+    def counts(self) -> dict[str, int | str]:
+        """The number of rows, and how often each choice is the right one."""
+        by_label = [] if self.labels is None else np.bincount(self.labels).tolist()
+        return {"rows": len(self)} | {
+            f"choice {index} is right": count for index, count in enumerate(by_label)
+        }
+
     def rows(self, indices: Sequence[int]) -> ChoiceRows:
         """Some of the rows."""
         return ChoiceRows(

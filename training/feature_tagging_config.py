@@ -16,7 +16,8 @@ class FeatureTaggingConfig:
     Args:
         data_dir: the folder that the files lie in, where they are named without one.
         train_file: words and labels in columns, as the shared tasks of CoNLL have them.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out.
+        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
+            random and with the share of each type.
         test_file: words to tag at the end, scored if label_column is there; empty for none.
         word_column: the words' column from 0, or from the end with a negative number.
         label_column: the labels' column.

@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 
 from training import glue, labelled_text
+from training.data_splits import Counts, hold_out_tenth, stratified_sample
 from training.labelled_text import LabelledText
 from training.text_rows import MissingColumnError
 from training.training_config import TrainingConfig
@@ -21,7 +22,8 @@ class FinetuneConfig(TrainingConfig):
             data_dir; empty for files of your own.
         data_dir: the folder of the GLUE download.
         train_file: labelled text to train on: .tsv, .csv or .jsonl, also with .gz.
-        dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out.
+        dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out,
+            at random and with each class's share.
         test_file: text to answer at the end, labelled or not; empty for none.
         text: the column of the text, by name or by number from 0.
         text_pair: the column of the second text; empty for single texts.
@@ -30,7 +32,8 @@ class FinetuneConfig(TrainingConfig):
         regression: whether labels are scores rather than classes.
         pretrained: whether the checkpoint's weights are taken; with no, its architecture and
             vocabulary are, and the weights are random, which shows what pre-training gave.
-        train_rows: trains on so many rows only, spread over the file; 0 for all.
+        train_rows: trains on so many rows only, a random sample with each class's share; 0 for
+            all.
         dropout: rate before the classifier; negative takes the checkpoint's.
         encoder_dropout: both of the encoder's rates; negative takes the checkpoint's.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
@@ -80,6 +83,11 @@ class FinetuneData:
     test: LabelledText | None
     metrics: tuple[str, ...]
 
+    def counts(self) -> Counts:
+        """What each part consists of."""
+        parts = {"train": self.train, **self.dev, **({"test": self.test} if self.test else {})}
+        return {name: part.counts() for name, part in parts.items()}
+
 
 def read_data(config: FinetuneConfig) -> FinetuneData:
     """Reads and checks every file before anything is trained.
@@ -94,7 +102,10 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"train_file={config.train_file!r}"
         )
     data = _read_glue(config) if config.task else _read_files(config)
-    return dataclasses.replace(data, train=_spread(data.train, config.train_rows))
+    if not 0 < config.train_rows < len(data.train):
+        return data
+    sample = stratified_sample(data.train.strata, config.train_rows)
+    return dataclasses.replace(data, train=data.train.rows(sample))
 
 
 def _read_glue(config: FinetuneConfig) -> FinetuneData:
@@ -116,7 +127,7 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
     if config.dev_file:
         dev = _read_file(config, config.dev_file, train.class_names)
     else:
-        train, dev = hold_out(train)
+        train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
     test = _read_test_file(config, train.class_names) if config.test_file else None
     return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
 
@@ -146,36 +157,3 @@ def _read_test_file(config: FinetuneConfig, class_names: tuple[str, ...] | None)
         return _read_file(config, config.test_file, class_names)
     except MissingColumnError:
         return _read_file(config, config.test_file, class_names, labelled=False)
-
-
-def hold_out(data: LabelledText, every: int = 10) -> tuple[LabelledText, LabelledText]:
-    """Splits every tenth row off, which keeps the order and needs no seed.
-
-    Raises:
-        ValueError: if fewer than two rows would be left to score on.
-    """
-    if len(data) < 2 * every:
-        raise ValueError(
-            f"{data.path}: {len(data)} rows are too few to hold a tenth out, expected at least "
-            f"{2 * every}, or a dev_file"
-        )
-    held_out = [index for index in range(len(data)) if index % every == every - 1]
-    kept = [index for index in range(len(data)) if index % every != every - 1]
-    return _rows(data, kept), _rows(data, held_out)
-
-
-def _spread(data: LabelledText, count: int) -> LabelledText:
-    """So many rows at equal distances; all of them if `count` is 0 or there are no more."""
-    if not 0 < count < len(data):
-        return data
-    return _rows(data, [index * len(data) // count for index in range(count)])
-
-
-def _rows(data: LabelledText, indices: list[int]) -> LabelledText:
-    pairs = data.text_pairs
-    return dataclasses.replace(
-        data,
-        texts=[data.texts[index] for index in indices],
-        text_pairs=None if pairs is None else [pairs[index] for index in indices],
-        labels=None if data.labels is None else data.labels[indices],
-    )

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labelled text from TSV, CSV and JSON Lines files, gzipped or not."""
 
+from __future__ import annotations
+
 import math
 import os
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -53,6 +55,35 @@ class LabelledText:
     def num_classes(self) -> int:
         """How many outputs a `TextClassifier` needs for it: 1 for regression."""
         return 1 if self.class_names is None else len(self.class_names)
+
+    @property
+    def strata(self) -> Sequence[Hashable]:
+        """What a sample should hold in the same shares: the classes; scores are all of one."""
+        if self.labels is None or self.class_names is None:
+            return [0] * len(self)
+        ids: list[int] = self.labels.tolist()
+        return ids
+
+    def rows(self, indices: Sequence[int]) -> LabelledText:
+        """Some of the rows."""
+        pairs = self.text_pairs
+        return replace(
+            self,
+            texts=[self.texts[index] for index in indices],
+            text_pairs=None if pairs is None else [pairs[index] for index in indices],
+            labels=None if self.labels is None else self.labels[list(indices)],
+        )
+
+    def counts(self) -> dict[str, int | str]:
+        """The number of rows, and of each class; or the mean and the range of the scores."""
+        rows: dict[str, int | str] = {"rows": len(self)}
+        if self.labels is None:
+            return rows
+        if self.class_names is None:
+            statistics = {"mean": np.mean, "lowest": np.min, "highest": np.max}
+            return rows | {name: f"{of(self.labels):.4g}" for name, of in statistics.items()}
+        by_class = np.bincount(self.labels, minlength=len(self.class_names)).tolist()
+        return rows | dict(zip(self.class_names, by_class, strict=True))
 
 
 def read_labelled_text(

@@ -13,6 +13,7 @@ from typing import Any
 from absl import app
 
 from training import config_flags
+from training.data_splits import counts_table
 
 
 def refuse_arguments(arguments: list[str]) -> None:
@@ -48,10 +49,12 @@ def train_and_report(
         arguments: As for `refuse_arguments`.
         config_class: The dataclass that the flags were made from.
         read_data: Reads what a config names. What is wrong with either is found before training.
+            The result has a method `counts`, whose table is printed.
         train: Trains with a config on data; returns what `results.json` holds.
     """
     refuse_arguments(arguments)
     with plain_errors():
         config = config_flags.configuration(config_class)
         data = read_data(config)
+    print(counts_table(data.counts()), flush=True)
     print(json.dumps(train(config, data)["summary"], indent=2))

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
+from training.data_splits import Counts
 from training.training_config import TrainingConfig
 
 
@@ -83,6 +84,19 @@ class SquadData:
     test: tuple[QuestionExample, ...] | None
     has_unanswerable: bool
     skipped: tuple[str, ...]
+
+    def counts(self) -> Counts:
+        """What each part consists of; questions whose answers are not known are only counted."""
+        parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
+        return {name: _counts(examples) for name, examples in parts.items()}
+
+
+def _counts(examples: Sequence[QuestionExample]) -> dict[str, int]:
+    counts = {"questions": len(examples)}
+    known = [bool(example.answers) for example in examples if example.answers is not None]
+    if known:
+        counts |= {"answerable": sum(known), "unanswerable": len(known) - sum(known)}
+    return counts
 
 
 def read_data(config: SquadConfig) -> SquadData:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from absl import logging
@@ -13,9 +15,12 @@ from keras_bert.data.conll import MissingLabelsError, Separator, TaggedText, rea
 from keras_bert.data.tagging_schemes import (
     OUTSIDE,
     SCHEMES,
+    are_span_labels,
     convert_labels,
     detect_scheme,
+    entities,
 )
+from training.data_splits import Counts, hold_out_tenth
 from training.training_config import TrainingConfig
 
 
@@ -26,7 +31,8 @@ class TaggingConfig(TrainingConfig):
     Args:
         data_dir: the folder that the files lie in, where they are named without one.
         train_file: words and labels in columns, as the shared tasks of CoNLL have them.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out.
+        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
+            random and with the share of each type.
         test_file: words to tag at the end, scored if label_column is there; empty for none.
         word_column: the words' column from 0, or from the end with a negative number.
         label_column: the labels' column.
@@ -74,6 +80,27 @@ class TaggingData:
     dev: TaggedText
     test: TaggedText | None
     class_names: tuple[str, ...]
+
+    def counts(self) -> Counts:
+        """What each part consists of."""
+        parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
+        return {name: _counts(text) for name, text in parts.items()}
+
+
+def _counts(text: TaggedText) -> dict[str, int]:
+    """The number of sentences and words, and of entities by type, or of words by label."""
+    counts = {"sentences": len(text), "words": sum(map(len, text.words))}
+    if text.labels is not None:
+        by_type = Counter(name for names in _types(text.labels) for name in names)
+        counts |= dict(sorted(by_type.items()))
+    return counts
+
+
+def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The types of each sentence's entities; where labels spell no spans, the labels."""
+    if not are_span_labels(label for sentence in labels for label in sentence):
+        return [list(sentence) for sentence in labels]
+    return [[entity.type for entity in entities(sentence)] for sentence in labels]
 
 
 def check_files(config: Any) -> None:
@@ -125,22 +152,25 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
     return tuple(sorted(names, key=order))
 
 
-def hold_out(text: TaggedText, every: int = 10) -> tuple[TaggedText, TaggedText]:
-    """Splits every tenth sentence off, or every tenth document where there are as many.
+def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
+    """Splits a random tenth of the sentences off, or of the documents where there are enough.
+
+    Sentences are held out with the shares of the rarest type of entity, or label, in each.
 
     Raises:
-        ValueError: if fewer than two sentences would be left to score on.
+        ValueError: if fewer than two sentences would be held out.
     """
-    if len(text) < 2 * every:
-        raise ValueError(
-            f"{text.path}: {len(text)} sentences are too few to hold a tenth out, expected at "
-            f"least {2 * every}, or a dev_file"
-        )
-    documents = text.by_document(range(len(text)))
-    units = documents if len(documents) >= every else [[index] for index in range(len(text))]
-    held_out = [unit for index, unit in enumerate(units) if index % every == every - 1]
-    kept = [unit for index, unit in enumerate(units) if index % every != every - 1]
-    return _sentences(text, kept), _sentences(text, held_out)
+    units = text.by_document(range(len(text)))
+    if len(units) >= 10:
+        kept, held_out = hold_out_tenth([0] * len(units), text.path, "documents", least=1)
+    else:
+        units = [[index] for index in range(len(text))]
+        types = _types(text.labels or ())
+        counts = Counter(name for names in types for name in names)
+        rarest = [min(names, key=lambda name: (counts[name], name), default="") for names in types]
+        kept, held_out = hold_out_tenth(rarest, text.path, "sentences")
+    train, dev = ([units[index] for index in part] for part in (kept, held_out))
+    return _sentences(text, train), _sentences(text, dev)
 
 
 def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:

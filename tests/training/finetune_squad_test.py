@@ -165,6 +165,10 @@ def test_articles_are_parted_by_their_titles(tmp_path):
     data = read_data(config)
     assert {example.title for example in data.train} == {"a", "b"}
     assert {example.title for example in data.dev} == {"c"}
+    assert data.counts() == {
+        "train": {"questions": 8, "answerable": 6, "unanswerable": 2},
+        "dev": {"questions": 4, "answerable": 3, "unanswerable": 1},
+    }
     assert len(read_data(dataclasses.replace(config, max_questions=3)).train) == 3
     with pytest.raises(ValueError, match="less than the 3 articles"):
         read_data(dataclasses.replace(config, train_articles=3))

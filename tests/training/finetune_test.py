@@ -16,7 +16,7 @@ from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import config_flags, finetune, recipes  # noqa: E402
-from training.finetune_config import FinetuneConfig, hold_out, read_data  # noqa: E402
+from training.finetune_config import FinetuneConfig, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 
@@ -127,12 +127,39 @@ def test_bad_values_are_refused(changes, message):
 
 
 @pytest.mark.backend_independent
-def test_a_tenth_is_held_out_and_nothing_lost(reviews):
-    config = FinetuneConfig(train_file=str(reviews), text="review", label="stars")
+def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
+    path = tmp_path / "reviews.tsv"
+    rows = [f"text {i}\t{('neg', 'pos')[i % 2]}\n" for i in range(800)]
+    path.write_text("text\tlabel\n" + "".join(rows))
+    config = FinetuneConfig(train_file=str(path))
     data = read_data(config)
-    assert (len(data.train), len(data.dev["dev"])) == (22, 2)
-    with pytest.raises(ValueError, match="too few to hold a tenth out"):
-        hold_out(data.dev["dev"])
+    assert data.counts() == {
+        "train": {"rows": 720, "neg": 360, "pos": 360},
+        "dev": {"rows": 80, "neg": 40, "pos": 40},
+    }
+    assert sorted(data.train.texts + data.dev["dev"].texts) == sorted(
+        f"text {i}" for i in range(800)
+    )
+    again = read_data(dataclasses.replace(config, seed=7, train_rows=90))
+    assert again.dev["dev"].texts == data.dev["dev"].texts
+    assert again.counts()["train"] == {"rows": 90, "neg": 45, "pos": 45}
+
+
+@pytest.mark.backend_independent
+def test_scores_are_held_out_at_random_and_summed_up(tmp_path):
+    path = tmp_path / "scores.tsv"
+    path.write_text("text\tlabel\n" + "".join(f"text {i}\t{i % 10}\n" for i in range(200)))
+    data = read_data(FinetuneConfig(train_file=str(path), regression=True))
+    counts = data.counts()["dev"]
+    assert (counts["rows"], counts["lowest"], counts["highest"]) == (20, "0", "9")
+    assert len(set(data.dev["dev"].labels.tolist())) > 5
+
+
+@pytest.mark.backend_independent
+def test_too_few_rows_to_hold_out(reviews):
+    reviews.write_text("".join(reviews.read_text().splitlines(keepends=True)[:15]))
+    with pytest.raises(ValueError, match=r"14 rows are too few to hold a tenth .* --dev_file"):
+        read_data(FinetuneConfig(train_file=str(reviews), text="review", label="stars"))
 
 
 @pytest.mark.backend_independent

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows are held out of a file, and what the parts of a data set consist of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+
+_MAX_LINES = 25
+
+# By the name of a part of the data, what is counted in it.
+Counts = Mapping[str, Mapping[str, int | str]]
+
+
+def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
+    """Random rows, of each stratum its share of them, rounded up or down.
+
+    Args:
+        strata: The stratum of each row, such as its class; all alike for a plain random sample.
+        count: How many rows to take, at most as many as there are.
+        seed: Of the choice among the rows of a stratum.
+
+    Returns:
+        The indices of the rows, in ascending order.
+
+    Example:
+
+    >>> labels = ["neg", "pos"] * 50
+    >>> Counter(labels[index] for index in stratified_sample(labels, 10))
+    Counter({'neg': 5, 'pos': 5})
+    """
+    codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
+    order = np.random.default_rng(seed).permutation(len(strata))
+    by_stratum = np.argsort([codes[strata[index]] for index in order], kind="stable")
+    # One row from the middle of each of `count` equal stretches of the rows sorted by stratum.
+    positions = ((np.arange(count) + 0.5) * len(order) / max(count, 1)).astype(int)
+    return sorted(order[by_stratum[positions]].tolist())
+
+
+def hold_out_tenth(
+    strata: Sequence[Hashable], path: str, unit: str = "rows", least: int = 2
+) -> tuple[list[int], list[int]]:
+    """Splits a stratified random tenth off.
+
+    The same rows are held out whatever the seed of a run is, so that runs can be compared. A
+    stratum of a single row stays in the training part.
+
+    Args:
+        strata: The stratum of each row.
+        path: The file, for the message.
+        unit: What a row is called in it.
+        least: How many to hold out at least.
+
+    Returns:
+        The indices that are kept and those that are held out, each in ascending order.
+
+    Raises:
+        ValueError: If fewer than `least` would be held out.
+    """
+    counts = Counter(strata)
+    divisible = [index for index, stratum in enumerate(strata) if counts[stratum] > 1]
+    count = min(len(strata) // 10, len(divisible) // 2)
+    if count < least:
+        raise ValueError(
+            f"{path}: {len(strata)} {unit} are too few to hold a tenth out, expected at least "
+            f"{10 * least} with more than one of a class, or a --dev_file"
+        )
+    sample = stratified_sample([strata[index] for index in divisible], count)
+    held_out = [divisible[index] for index in sample]
+    return sorted(set(range(len(strata))) - set(held_out)), held_out
+
+
+def counts_table(counts: Counts) -> str:
+    """What the parts of a data set consist of, as text: a line for what is counted.
+
+    Example:
+
+    >>> print(counts_table({"train": {"rows": 720, "neg": 700, "pos": 20}, "dev": {"rows": 80}}))
+             train       dev
+    rows       720        80
+    neg        700         -
+    pos         20         -
+    """
+    names = list(dict.fromkeys(name for part in counts.values() for name in part))
+    shown = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
+    width = max(len(name) for name in ["", *shown])
+    columns = {part: max(9, len(part)) for part in counts}
+    lines = [" " * width + "".join(f" {part:>{columns[part]}}" for part in counts)]
+    for name in shown:
+        cells = ((part, counts[part].get(name, "-")) for part in counts)
+        lines.append(f"{name:{width}}" + "".join(f" {cell:>{columns[p]}}" for p, cell in cells))
+    if len(shown) < len(names):
+        lines.append(f"… and {len(names) - len(shown)} more")
+    return "\n".join(lines)
