@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,12 +146,14 @@ class Checkpoint:
                 self._warn(f"has no pooler; it is freshly initialised: {missing}.")
         self._load(targets, layout, "encoder")
 
-    def load_head(self, name: str, head: Head) -> bool:
+    def load_head(self, name: str, head: Head, outputs: Sequence[int] | None = None) -> bool:
         """Sets the weights of a head, or warns that they stay as they are.
 
         Args:
             name: `classifier`, `masked_lm`, `next_sentence`, … (see `heads`).
             head: The built layer, or the layers, that make the head up: see `head_weights`.
+            outputs: For each output of a classifier, the index of the stored one that it takes
+                its weights from; `None` keeps the stored order.
 
         Returns:
             Whether the checkpoint has the head.
@@ -165,7 +167,7 @@ class Checkpoint:
                 f"has no {name} head; it is freshly initialised: {', '.join(sorted(targets))}."
             )
             return False
-        self._load(targets, self._found(self.head_layouts[name]), f"{name} head")
+        self._load(targets, self._found(self.head_layouts[name]), f"{name} head", outputs)
         return True
 
     def leave_head(self, name: str) -> None:
@@ -202,7 +204,13 @@ class Checkpoint:
         names = self._tensors.names()
         return {ours: stored.found_in(names) for ours, stored in layout.items()}
 
-    def _load(self, targets: Mapping[str, Any], layout: Layout, owner: str) -> None:
+    def _load(
+        self,
+        targets: Mapping[str, Any],
+        layout: Layout,
+        owner: str,
+        outputs: Sequence[int] | None = None,
+    ) -> None:
         unknown = sorted(set(targets) - set(layout))
         if unknown:
             raise CheckpointError(
@@ -214,7 +222,10 @@ class Checkpoint:
         for ours, stored in wanted.items():
             layouts.check_shape(stored, tuple(targets[ours].shape), self._tensors)
         for ours, stored in wanted.items():
-            weights.assign(ours, targets[ours], layouts.assemble(stored, self._tensors))
+            value = layouts.assemble(stored, self._tensors)
+            if outputs is not None:
+                value = value[..., list(outputs)]
+            weights.assign(ours, targets[ours], value)
         self._used |= _names(wanted)
 
     def _reject_missing(self, layout: Layout, owner: str) -> None:

@@ -55,4 +55,9 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
     lowercase = arguments.get("lowercase")
     if not isinstance(lowercase, bool):
         raise CheckpointError(f"{path}: lowercase is {lowercase!r}; it must be true or false.")
-    return {"vocabulary": read_vocabulary(folder / _WORDS), "lowercase": lowercase}
+    typed = bool(arguments.get("special_tokens_in_strings"))
+    return {
+        "vocabulary": read_vocabulary(folder / _WORDS),
+        "lowercase": lowercase,
+        **({"special_tokens_in_text": True} if typed else {}),
+    }

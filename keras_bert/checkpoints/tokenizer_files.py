@@ -31,6 +31,9 @@ ALL_FILES = (
 
 WORDPIECE = "wordpiece"
 
+# Ours alone: the transformers library has no such field, and passes it over.
+_SPECIAL_TOKENS = "special_tokens_in_text"
+
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """The tokenizer of a folder in Hugging Face's layout, a TF1 release's or ours.
@@ -46,8 +49,21 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     Raises:
         CheckpointError: If a file is malformed, or its tokenizer is none of the supported ones.
     """
-    settings_path, tokenizer_path = folder / SETTINGS_FILE, folder / TOKENIZER_FILE
+    settings_path = folder / SETTINGS_FILE
     settings = read_json(settings_path) if settings_path.exists() else {}
+    tokenizer = _read_tokenizer(folder, settings)
+    if tokenizer is not None and _SPECIAL_TOKENS in settings:
+        if not isinstance(settings[_SPECIAL_TOKENS], bool):
+            raise CheckpointError(
+                f"{settings_path}: {_SPECIAL_TOKENS} is {settings[_SPECIAL_TOKENS]!r}; it must be "
+                "true or false."
+            )
+        tokenizer[_SPECIAL_TOKENS] = settings[_SPECIAL_TOKENS]
+    return tokenizer
+
+
+def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    tokenizer_path = folder / TOKENIZER_FILE
     if (folder / VOCABULARY_FILE).exists():
         file = TokenizerJson(tokenizer_path) if tokenizer_path.exists() else None
         normalizer = file.part("normalizer") if file else {}
@@ -95,6 +111,8 @@ def write_tokenizer(
             f"{byte_pair_files.KIND}, {sentence_piece_files.KIND}."
         )
     settings["model_max_length"] = max_sequence_length
+    if _SPECIAL_TOKENS in tokenizer:
+        settings[_SPECIAL_TOKENS] = bool(tokenizer[_SPECIAL_TOKENS])
     write_json(folder / SETTINGS_FILE, settings)
 
 

@@ -57,8 +57,12 @@ def classifier_from_preset(
     wanted = len(class_names) if num_classes is None and class_names else num_classes
     head_classes = checkpoint.num_classes(head_name) if load_weights else None
     fits = wanted in (None, head_classes) and options == stored
-    if head_classes is not None and fits and class_names is None:
-        class_names = checkpoint.class_names
+    outputs = None
+    if head_classes is not None and fits:
+        if class_names is None:
+            class_names = checkpoint.class_names
+        else:
+            outputs = _stored_outputs(checkpoint.class_names, class_names, preset)
     task = make_task(
         Backbone(with_dropout(checkpoint.config, encoder_dropout), dtype=dtype),
         head_classes if wanted is None else wanted,
@@ -71,7 +75,7 @@ def classifier_from_preset(
         return task
     checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
     if head_classes is None or fits:
-        load_heads(checkpoint, task.heads)
+        load_heads(checkpoint, task.heads, {head_name: outputs})
     else:
         leave_heads(checkpoint)
         load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
@@ -86,10 +90,51 @@ def classifier_from_preset(
     return task
 
 
-def load_heads(checkpoint: Checkpoint, heads: Mapping[str, Any]) -> None:
-    """Loads the heads that a checkpoint has; it warns of the others."""
+def _stored_outputs(
+    stored: Sequence[str] | None, wanted: Sequence[str], preset: str | os.PathLike[str]
+) -> list[int] | None:
+    """For each class wanted, the index of the stored output that is for it.
+
+    Args:
+        stored: The names of a trained head's outputs in their order, `None` where the checkpoint
+            has none (or placeholders such as `LABEL_0`): the wanted names are then the only ones.
+        wanted: As many names.
+        preset: Where the head comes from, for a warning.
+
+    Returns:
+        `None` where the outputs stay in their order; of other names, after a warning.
+    """
+    if stored is None or list(stored) == list(wanted):
+        return None
+    if sorted(stored) == sorted(wanted):
+        return [list(stored).index(name) for name in wanted]
+    from keras_bert import checkpoints
+
+    warnings.warn(
+        f"{os.fspath(preset)} has a trained head for the classes {', '.join(stored)}; class_names "
+        f"renames its outputs, in this order, to {', '.join(wanted)}. If these are other classes "
+        "and not other names of the same, start from the encoder alone: save it with "
+        "`backbone.save_to_preset`.",
+        checkpoints.CheckpointWarning,
+        stacklevel=4,
+    )
+    return None
+
+
+def load_heads(
+    checkpoint: Checkpoint,
+    heads: Mapping[str, Any],
+    outputs: Mapping[str, Sequence[int] | None] | None = None,
+) -> None:
+    """Loads the heads that a checkpoint has; it warns of the others.
+
+    Args:
+        checkpoint: What they are loaded from.
+        heads: The heads by name.
+        outputs: As in `Checkpoint.load_head`, by a head's name.
+    """
     for name, head in heads.items():
-        checkpoint.load_head(name, head)
+        checkpoint.load_head(name, head, (outputs or {}).get(name))
 
 
 def leave_heads(checkpoint: Checkpoint) -> None:

@@ -144,7 +144,9 @@ class TokenClassifier(Task):
                 its files), `hf://organisation/model`, or a name that KerasHub knows.
             num_classes: Width of the output; `None` takes that of `class_names` or the
                 checkpoint's head.
-            class_names: The classes' names; `None` takes the checkpoint's with its head.
+            class_names: The classes' names; `None` takes the checkpoint's with its head. The same
+                names in another order rearrange the head's outputs; other names rename them, of
+                which a warning tells.
             sequence_length: The longest row in tokens; `None` takes what a preset of ours was
                 saved with, otherwise the encoder's maximum.
             dropout: Rate on the sequence output; `None` takes the preset's or the config's.

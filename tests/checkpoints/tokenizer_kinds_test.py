@@ -29,10 +29,14 @@ from tests.text import small_tokenizers  # noqa: E402
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 KINDS = ("byte_pair", "sentence_piece")
+TYPED = {"special_tokens_in_text": True}
 OPTIONS = {
-    "byte_pair": [{}, {"add_prefix_space": True}],
-    "sentence_piece": [{}, {"lowercase": False, "keep_accents": True}, {"albert_rules": False}],
-}
+    "wordpiece": [{}, {"lowercase": False}, TYPED],
+    "byte_pair": [{}, {"add_prefix_space": True}, TYPED],
+    "sentence_piece": [
+        {}, {"lowercase": False, "keep_accents": True}, {"albert_rules": False}, TYPED,
+    ],
+}  # fmt: skip
 TEXTS = [
     *small_tokenizers.texts()[:80],
     "Größe «été» it's  ``quoted''\n",
@@ -51,9 +55,9 @@ def ids_of(config):
     return tokenizer_from_config(config)(TEXTS).to_list()
 
 
-@pytest.mark.parametrize(("kind", "options"), [(k, each) for k in KINDS for each in OPTIONS[k]])
+@pytest.mark.parametrize(("kind", "options"), [(k, each) for k in OPTIONS for each in OPTIONS[k]])
 def test_what_is_written_is_read(kind, options, tmp_path):
-    config = config_of(kind, **options)
+    config = small_tokenizers.make(kind, **options).get_config()
     write_tokenizer(tmp_path, config, 12)
     assert read_tokenizer(tmp_path) == config
     assert tokens_of(config) == list(tokenizer_from_config(config).vocabulary)

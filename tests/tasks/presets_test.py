@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A preprocessor must fit the encoder that it feeds."""
+"""A preprocessor must fit the encoder that it feeds; a head's outputs keep their names."""
 
+import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.checkpoints import CheckpointWarning, save_preset
 from keras_bert.tasks.presets import check_preprocessor
+from tests.checkpoints.small_models import edit_json
 
 pytestmark = pytest.mark.backend_independent
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+IDS = np.array([[2, 5, 6, 3]])
 BYTE_PAIRS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b"]
 
 
@@ -58,3 +62,44 @@ def test_what_fits_is_taken(preprocessor, changes):
 def test_what_does_not_fit_is_refused(preprocessor, changes, message):
     with pytest.raises(ValueError, match=message):
         check_preprocessor(preprocessor, config(**changes))
+
+
+@pytest.fixture(params=[keras_bert.TextClassifier, keras_bert.TokenClassifier])
+def trained(request, tmp_path):
+    """A classifier's class and its preset, and logits of its classes "a", "b" and "c"."""
+    task = request.param(keras_bert.Backbone(config(num_segments=1)), 3)
+    random = np.random.default_rng(0)
+    for weight in task.head.weights:
+        weight.assign(random.normal(size=weight.shape))
+    save_preset(
+        task.backbone,
+        tmp_path,
+        heads=task.heads,
+        tokenizer={"vocabulary": VOCABULARY},
+        class_names=["a", "b", "c"],
+    )
+    return request.param, tmp_path, task.predict(IDS, verbose=0)
+
+
+def test_class_names_in_another_order_take_their_outputs_with_them(trained):
+    task, folder, logits = trained
+    again = task.from_preset(folder, class_names=["c", "a", "b"])
+    assert again.class_names == ("c", "a", "b")
+    np.testing.assert_allclose(
+        again.predict(IDS, verbose=0), logits[..., [2, 0, 1]], rtol=1e-6, atol=1e-6
+    )
+
+
+def test_other_class_names_rename_the_outputs_with_a_warning(trained):
+    task, folder, logits = trained
+    with pytest.warns(CheckpointWarning, match="classes a, b, c; .* in this order, to c, a, x"):
+        again = task.from_preset(folder, class_names=["c", "a", "x"])
+    np.testing.assert_array_equal(again.predict(IDS, verbose=0), logits)
+
+
+def test_outputs_without_names_take_the_given_ones(trained):
+    task, folder, logits = trained
+    edit_json(folder / "config.json", class_names=None)
+    again = task.from_preset(folder, class_names=["c", "b", "a"])
+    assert again.class_names == ("c", "b", "a")
+    np.testing.assert_array_equal(again.predict(IDS, verbose=0), logits)
