@@ -17,11 +17,12 @@ ROOMS = {
     "losses": {"ops"},
     "metrics": {"ops"},
     "optimizers": {"ops"},
-    "text": set(),
+    "vocabularies": set(),
+    "text": {"vocabularies"},
     "data": {"text"},
     "layers": {"config", "ops"},
     "models": {"config", "ops", "layers"},
-    "checkpoints": {"config", "ops", "layers", "models"},
+    "checkpoints": {"config", "ops", "layers", "models", "vocabularies"},
     "export": {"config", "ops", "layers", "models"},
     "tasks": {
         "config", "ops", "layers", "models", "checkpoints", "export",
@@ -37,6 +38,7 @@ LIBRARIES = {
     "losses": {"keras"},
     "metrics": {"keras"},
     "optimizers": {"keras"},
+    "vocabularies": set(),
     "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
     "data": {"numpy", "sentencex", "tensorflow", "tensorflow_text"},
     "layers": {"keras"},
@@ -51,7 +53,8 @@ LIBRARIES = {
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.
 WITHOUT_TENSORFLOW = {
-    "config", "losses", "metrics", "optimizers", "layers", "models", "checkpoints", "tasks",
+    "config", "vocabularies", "losses", "metrics", "optimizers", "layers", "models", "checkpoints",
+    "tasks",
 }  # fmt: skip
 
 # `Backbone.from_preset` and `save_to_preset` call `checkpoints`, which builds Backbones.

@@ -16,13 +16,13 @@ from keras_bert.checkpoints.errors import CheckpointError
 
 
 def read_text(path: Path) -> str:
-    """A file's text, its line ends untouched.
+    """A file's text without a byte-order mark, its line ends untouched.
 
     Raises:
         CheckpointError: If the file cannot be read or is not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise CheckpointError(f"{path}: the file cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ from keras_bert.checkpoints.wordpiece_files import (
     wordpiece_config,
     write_vocabulary,
 )
+from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SETTINGS_FILE = "tokenizer_config.json"
 ALL_FILES = (
@@ -132,4 +133,9 @@ def _convert(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]
         return byte_pair_files.convert_byte_pair(file, settings.get("add_prefix_space"))
     if file.kind == "Unigram":
         return sentence_piece_files.convert_sentence_piece(file)
-    return wordpiece_config(file.vocabulary(), settings, file.part("normalizer"), file.path.parent)
+    vocabulary = file.vocabulary()
+    try:
+        check_vocabulary(vocabulary)
+    except ValueError as error:
+        raise CheckpointError(f"{file.path}: {error}") from error
+    return wordpiece_config(vocabulary, settings, file.part("normalizer"), file.path.parent)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.folders import read_text
+from keras_bert.vocabularies import vocab_txt
 
 VOCABULARY_FILE = "vocab.txt"
 
@@ -41,15 +41,13 @@ def read_vocabulary(path: Path) -> list[str]:
     """The word pieces of a file with one a line.
 
     Raises:
-        CheckpointError: If the file is missing, empty or not UTF-8.
+        CheckpointError: If the file is missing or not UTF-8, has a piece twice or an empty one,
+            or lacks a special token.
     """
-    # Only these ends of lines: some vocabularies hold pieces that Unicode counts as line ends.
-    pieces = [line.removesuffix("\r") for line in read_text(path).split("\n")]
-    if pieces[-1] == "":
-        pieces.pop()
-    if not pieces:
-        raise CheckpointError(f"{path}: the vocabulary is empty; expected one word piece a line.")
-    return pieces
+    try:
+        return list(vocab_txt.load_vocabulary(path))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{error}") from error
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
@@ -65,14 +63,12 @@ def write_vocabulary(path: Path, vocabulary: Sequence[str]) -> None:
     """Writes one word piece a line.
 
     Raises:
-        CheckpointError: If a word piece holds a line end.
+        CheckpointError: If a word piece would not be read back as it is.
     """
-    for index, piece in enumerate(vocabulary):
-        if "\n" in piece or piece.endswith("\r"):
-            raise CheckpointError(
-                f"Word piece {index} of the vocabulary is {piece!r}; a piece must fit on a line."
-            )
-    path.write_bytes("".join(f"{piece}\n" for piece in vocabulary).encode("utf-8"))
+    try:
+        vocab_txt.save_vocabulary(vocabulary, path)
+    except ValueError as error:
+        raise CheckpointError(f"{error}") from error
 
 
 def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, folder: Path) -> None:

@@ -6,9 +6,9 @@ from keras_bert.text.byte_pair_training import train_byte_pair_vocabulary
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.sentence_piece import SentencePieceTokenizer
 from keras_bert.text.sentence_piece_training import train_sentence_piece_model
-from keras_bert.text.vocabulary import load_vocabulary, save_vocabulary
 from keras_bert.text.vocabulary_training import train_vocabulary
 from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.vocabularies.vocab_txt import load_vocabulary, save_vocabulary
 
 __all__ = [
     "BytePairTokenizer",

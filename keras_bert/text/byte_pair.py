@@ -18,7 +18,7 @@ from keras_bert.text.pieces import Pieces
 from keras_bert.text.shapes import on_any_shape
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.typed_segments import TypedSegments
-from keras_bert.text.vocabulary import check_vocabulary
+from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 
 class BytePairTokenizer(Tokenizer):

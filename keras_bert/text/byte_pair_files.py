@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from keras_bert.text.vocabulary import write_whole
+from keras_bert.vocabularies.vocab_txt import write_whole
 
 _FIRST_LINE = "#version:"
 
@@ -69,6 +69,6 @@ def _text(path: Path, expected: str) -> str:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; expected a file with {expected}.")
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")  # without a byte-order mark
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 ({error}).") from error

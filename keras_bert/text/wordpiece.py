@@ -15,7 +15,7 @@ from keras_bert.text.offsets import to_source_characters
 from keras_bert.text.pieces import SUFFIX, PieceFinder, Pieces
 from keras_bert.text.special_tokens import TypedTokens
 from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.text.vocabulary import check_vocabulary, load_vocabulary, save_vocabulary
+from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
 
 class WordPieceTokenizer(Tokenizer):

@@ -11,11 +11,17 @@ import transformers
 
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
-from keras_bert.checkpoints.wordpiece_files import looks_uncased, read_vocabulary
+from keras_bert.checkpoints.wordpiece_files import (
+    looks_uncased,
+    read_vocabulary,
+    write_vocabulary,
+)
+from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
 pytestmark = pytest.mark.backend_independent
 
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##s", "\u2028", "é"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARY = [*SPECIAL, "film", "##s", "\u2028", "é"]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -45,18 +51,36 @@ def test_no_files_are_no_tokenizer(tmp_path):
     assert read_tokenizer(tmp_path) is None
 
 
-def test_line_ends_of_windows_and_a_missing_last_one(tmp_path):
-    (tmp_path / "vocab.txt").write_bytes(b"[PAD]\r\nfilm\r\n##s")
-    assert read_vocabulary(tmp_path / "vocab.txt") == ["[PAD]", "film", "##s"]
+@pytest.mark.parametrize("settings", [b"{}", b"\xef\xbb\xbf{}"])
+def test_a_file_is_read_as_the_tokenizer_reads_it(settings, tmp_path):
+    """One parser: a byte-order mark, line ends of Windows, white space, a missing last line end."""
+    (tmp_path / "vocab.txt").write_bytes(
+        b"\xef\xbb\xbf[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\nfilm \r\n##s"
+    )
+    (tmp_path / "tokenizer_config.json").write_bytes(settings)
+    vocabulary = read_tokenizer(tmp_path)["vocabulary"]
+    assert vocabulary == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "film", "##s"]
+    assert tuple(vocabulary) == load_vocabulary(tmp_path / "vocab.txt")
 
 
-def test_an_empty_vocabulary_and_one_of_other_bytes_name_the_file(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"vocab\.txt: the vocabulary is empty"):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"vocab\.txt \(0 tokens\) lacks \[PAD\]"),
+        (b"[PAD]\n[UNK]\n[CLS]\n", r"vocab\.txt \(3 tokens\) lacks \[SEP\]"),
+        (b"[PAD]\n\xff\n", r"vocab\.txt, line 2 is not UTF-8"),
+    ],
+)
+def test_a_malformed_vocabulary_names_the_file(content, message, tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
         read_tokenizer(tmp_path)
-    path.write_bytes(b"[PAD]\n\xff\n")
-    with pytest.raises(CheckpointError, match=r"vocab\.txt: the file must be UTF-8; byte 6"):
+
+
+def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
+    model = {"type": "WordPiece", "vocab": {"[PAD]": 0, "film": 1}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: .* lacks \[UNK\], \[CLS\]"):
         read_tokenizer(tmp_path)
 
 
@@ -79,24 +103,24 @@ def test_another_tokenizer_is_an_error(model, message, tmp_path):
 
 def test_added_tokens_join_the_vocabulary(tmp_path):
     tokenizer = {
-        "model": {"type": "WordPiece", "vocab": {"a": 0}},
-        "added_tokens": [{"id": 1, "content": "[ENTITY]"}],
+        "model": {"type": "WordPiece", "vocab": {token: i for i, token in enumerate(SPECIAL)}},
+        "added_tokens": [{"id": 5, "content": "[ENTITY]"}],
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert read_tokenizer(tmp_path)["vocabulary"] == ["a", "[ENTITY]"]
+    assert read_tokenizer(tmp_path)["vocabulary"] == [*SPECIAL, "[ENTITY]"]
 
 
 @pytest.mark.parametrize(
     ("vocabulary", "uncased"),
     [
-        (["[PAD]", "film"], True),
-        (["[PAD]", "Film"], False),
+        (["film"], True),
+        (["Film"], False),
         (["##É"], False),
         (["[unused1]", "<T>"], True),
     ],
 )
 def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncased, tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    write_vocabulary(tmp_path / "vocab.txt", [*SPECIAL, *vocabulary])
     assert read_tokenizer(tmp_path)["lowercase"] is uncased
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_bert.text.vocabulary import load_vocabulary
+from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
 TEXT_SUFFIXES = (".tsv", ".csv", ".conll", ".annotated", ".tokens", ".txt", ".1400", ".qry")
 

@@ -3,9 +3,7 @@
 
 import pytest
 
-pytest.importorskip("tensorflow_text")
-
-from keras_bert.text import load_vocabulary, save_vocabulary
+from keras_bert.vocabularies.vocab_txt import load_vocabulary, save_vocabulary
 from tests.text import real_text, vocabularies
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]

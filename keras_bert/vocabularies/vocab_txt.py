@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies: reading them, checking them, writing them."""
+"""`vocab.txt`, one token a line: reading it, checking it, writing it."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -84,11 +84,12 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all; an existing one is replaced."""
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-        file.write(content)
-    os.replace(file.name, path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _parse_line(line: bytes, where: str) -> str:
