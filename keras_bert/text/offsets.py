@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From places in a normalized text back to the characters it was made of."""
+"""From offsets in a normalized text back to the characters it was made of."""
 
 from __future__ import annotations
+
+from typing import NamedTuple, Self
 
 import tensorflow as tf
 
@@ -14,10 +16,35 @@ _MOVABLE = (
     r"[\x{302e}\x{302f}\x{16ff0}\x{16ff1}\x{1d15e}-\x{1d166}\x{1d16d}-\x{1d172}"
     r"\x{1d1bb}-\x{1d1c0}]"
 )
+# Characters that belong to the one before them, of those that normalization drops: combining
+# marks, the joiners, and tags (Unicode Standard Annex 29, rule GB9).
+_EXTENDING = r"[\p{Mn}\x{200c}\x{200d}\x{e0020}-\x{e007f}]"
+_WHITE_SPACE = r"[ \t\n\r\p{Z}]"
+
+
+class Characters(NamedTuple):
+    """The characters of texts, one after another.
+
+    Args:
+        points: Code points, ragged int32 `(texts, None)`.
+        letters: The distinct ones, as strings.
+        which: Which of `letters` each character is, int32 `(characters,)`.
+    """
+
+    points: tf.RaggedTensor
+    letters: tf.Tensor
+    which: tf.Tensor
+
+    @classmethod
+    def of(cls, texts: tf.Tensor) -> Self:
+        """The characters of strings `(texts,)`, valid UTF-8."""
+        points = tf.strings.unicode_decode(texts, "UTF-8")
+        distinct, which = tf.unique(points.flat_values)
+        return cls(points, tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8"), which)
 
 
 def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> Pieces:
-    """Moves the places of pieces from the normalized texts to the texts themselves.
+    """Moves the offsets of pieces from the normalized texts to the texts themselves.
 
     Each character is normalized by itself: which bytes it leaves does not depend on its neighbours,
     but for marks that change their order.
@@ -25,15 +52,13 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
     Args:
         source: String tensor `(texts,)`, valid UTF-8.
         lowercase: As it was for `normalize`.
-        pieces: Pieces with places in bytes of the normalized texts, int64.
+        pieces: Pieces with offsets in bytes of the normalized texts, int64.
 
     Returns:
-        The pieces with places in characters of `source`, int32: the smallest spans that contain
-        all characters with a part in the piece.
+        The pieces with offsets in characters of `source`, int32: the smallest spans that contain
+        all characters with a part in the piece, and the dropped marks that belong to them.
     """
-    points = tf.strings.unicode_decode(source, "UTF-8")
-    distinct, which = tf.unique(points.flat_values)
-    letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+    points, letters, which = characters = Characters.of(source)
     widths = tf.gather(tf.strings.length(normalize_intricate(letters, lowercase)), which)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     text = pieces.ids.value_rowids()
@@ -48,12 +73,58 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
             lambda: _over_moved_marks(first, last, points.value_rowids(), widths > 0, movable),
             lambda: (first, last),
         )
+    first, last = over_dropped_marks(characters, widths > 0, first, last)
     text_begins = tf.cast(tf.gather(points.row_starts(), text), tf.int32)
     return Pieces(
         pieces.ids,
         pieces.starts.with_flat_values(first - text_begins),
         pieces.ends.with_flat_values(last - text_begins + 1),
     )
+
+
+def over_dropped_marks(
+    characters: Characters, kept: tf.Tensor, first: tf.Tensor, last: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Widens spans over the marks that normalization dropped from their last character.
+
+    Marks with no character to belong to, at the beginning of a text or behind white space, belong
+    to the span that begins behind them.
+
+    Args:
+        characters: Those of the texts.
+        kept: Which of them left anything in the normalized texts, bool `(characters,)`.
+        first: The first character of each span, counted through all texts; int32 or int64.
+        last: The last one, likewise.
+
+    Returns:
+        The first and the last character of each span.
+    """
+    points, letters, which = characters
+    is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~kept
+
+    def widened() -> tuple[tf.Tensor, tf.Tensor]:
+        text = tf.cast(points.value_rowids(), tf.int32)
+        begins = tf.concat([[True], text[1:] != text[:-1]], axis=0)
+        # A cluster is a character and the dropped marks behind it.
+        cluster = tf.cumsum(tf.cast(begins | ~is_dropped, tf.int32)) - 1
+        index = tf.range(tf.size(which, first.dtype), dtype=first.dtype)
+        cluster_last = tf.math.segment_max(index, cluster)
+        cluster_first = tf.math.segment_min(index, cluster)
+        # Where the first mark is, if the cluster has no character for it to belong to
+        is_space = tf.gather(tf.strings.regex_full_match(letters, _WHITE_SPACE), which)
+        head = cluster_first + tf.cast(tf.gather(is_space, cluster_first), first.dtype)
+        head_is_mark = (head <= cluster_last) & tf.gather(
+            is_dropped, tf.minimum(head, cluster_last)
+        )
+        before = tf.gather(cluster, tf.maximum(first - 1, 0))
+        has_marks = ~tf.gather(begins, first) & tf.gather(head_is_mark, before)
+        return (
+            tf.where(has_marks, tf.gather(head, before), first),
+            tf.gather(cluster_last, tf.gather(cluster, last)),
+        )
+
+    first, last = tf.cond(tf.reduce_any(is_dropped), widened, lambda: (first, last))
+    return first, last
 
 
 def _character_at(byte_ends: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:

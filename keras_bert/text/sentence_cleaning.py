@@ -16,6 +16,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.byte_words import WHITE_SPACE
 from keras_bert.text.normalization import lower
+from keras_bert.text.offsets import Characters
 
 # What Python's `str.split` splits at
 _SPACE = rf"[{WHITE_SPACE}\x1c-\x1f]"
@@ -50,18 +51,17 @@ class SentenceCleaner:
                 text = tf.strings.regex_replace(text, quote * 2, '"')
         return self._fold(text)
 
-    def traces(self, points: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
         """What characters leave in the cleaned texts.
 
         Args:
-            points: Code points of texts, ragged int32 `(texts, None)`.
+            characters: Those of the texts.
 
         Returns:
-            One past the last byte of each, int64 `(characters,)`, counted through all texts; and
-            which of them left no byte because the character before stands for them too, bool.
+            How many bytes each of them leaves, int32 `(characters,)`; and which of them leave none
+            because the character before stands for them too, bool.
         """
-        distinct, which = tf.unique(points.flat_values)
-        letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+        points, letters, which = characters
         # What a character becomes depends on no neighbour but for the form of a small sigma,
         # which is as long as the other one.
         widths = tf.gather(tf.strings.length(self._fold(letters)), which)
@@ -72,7 +72,7 @@ class SentenceCleaner:
             seconds = _second_quotes(points.flat_values, begins)
             widths = tf.where(is_space, 1, widths)
             widths = tf.where(seconds | _idle_spaces(points, begins, is_space), 0, widths)
-        return tf.cumsum(tf.cast(widths, tf.int64)), seconds
+        return widths, seconds
 
     def _fold(self, text: tf.Tensor) -> tf.Tensor:
         if not self.keep_accents:

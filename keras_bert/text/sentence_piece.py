@@ -14,6 +14,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.number_commas import NumberCommas
+from keras_bert.text.offsets import Characters
 from keras_bert.text.pieces import Pieces
 from keras_bert.text.sentence_cleaning import SentenceCleaner
 from keras_bert.text.sentence_places import moved_places, to_characters, without_spaces
@@ -179,9 +180,9 @@ class SentencePieceTokenizer(Tokenizer):
         pieces = without_spaces(pieces, cleaned)
         if self._commas:
             pieces = self._commas.split(pieces)
-        points = tf.strings.unicode_decode(texts, "UTF-8")
+        characters = Characters.of(texts)
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
-        return to_characters(pieces, is_space, points, *self._clean.traces(points))
+        return to_characters(pieces, is_space, characters, *self._clean.traces(characters))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Pieces in a row, with spaces where they say so."""

@@ -70,11 +70,14 @@ class Tokenizer(abc.ABC):
     ]:
         """The ids of texts, and where in the text each token lies.
 
-        A token's place is the smallest span of characters that contains all of which it has a part;
-        an unknown token covers what it stands for. Places are Unicode code points of the text as it
+        A token's span is the smallest one that contains all characters of which it has a part; an
+        unknown token covers what it stands for. Offsets are Unicode code points of the text as it
         was given, invalid bytes left out, and never go backwards. A character that became several
-        pieces is the place of each; characters of which nothing is left, like a combining accent,
-        lie in no place, or in the middle of one. The space before a word is not in its place.
+        pieces is the span of each. A combining mark that the tokenizer drops, as an uncased one
+        does, belongs to the span of the character before it, or, at the beginning of a word, of
+        the token behind it; so do zero-width joiners. Other characters of which nothing is left,
+        such as a zero-width space, lie in no span, or in the middle of one. The space before a
+        word is not in its span.
 
         Args:
             text: As for a call.

@@ -20,12 +20,14 @@ IDEOGRAPHS = (
     (0x2F800, 0x2FA1F),
 )
 LONGEST_WORD = 200
+JOINERS_AND_TAGS = {"\u200c", "\u200d", *map(chr, range(0xE0020, 0xE0080))}
 
 
 # A character of the normalized text, and the index of the one it comes from.
 Placed = tuple[str, int]
 Word = list[Placed]
-# An id, and the smallest span of characters with a part in it: the first, and one past the last.
+# An id, and the smallest span of characters with a part in it and the dropped marks that belong to
+# them: the first, and one past the last.
 Piece = tuple[int, int, int]
 
 
@@ -119,6 +121,21 @@ def words(text: str, lowercase: bool) -> list[Word]:
     return [part for word in normalized for part in split_at_punctuation(word) if part]
 
 
+def over_dropped_marks(text: str, start: int, end: int, lowercase: bool) -> tuple[int, int]:
+    """A span and the dropped marks behind it, and those before it that no character is before."""
+
+    def is_dropped_mark(character: str) -> bool:
+        is_mark = unicodedata.category(character) == "Mn"
+        return (lowercase and is_mark) or character in JOINERS_AND_TAGS
+
+    while end < len(text) and is_dropped_mark(text[end]):
+        end += 1
+    marks = start
+    while marks and is_dropped_mark(text[marks - 1]):
+        marks -= 1
+    return (marks if not marks or kind(text[marks - 1]) == "space" else start), end
+
+
 class ReferenceTokenizer:
     """Ids and places of word pieces.
 
@@ -145,7 +162,8 @@ class ReferenceTokenizer:
     def tokenize(self, text: str) -> Iterator[Piece]:
         """The same, without looking anything up."""
         for word in words(text, self.lowercase):
-            yield from self.cut(word)
+            for token_id, start, end in self.cut(word):
+                yield token_id, *over_dropped_marks(text, start, end, self.lowercase)
 
     def cut(self, word: Word) -> list[Piece]:
         """Greedily, the longest token first; unknown if a rest is left."""

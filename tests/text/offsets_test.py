@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offsets where normalization drops characters: words and answers are cut out of the text whole."""
+
+import itertools
+import unicodedata
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample, SpanAnswer  # noqa: E402
+from keras_bert.data.question_rows import question_rows  # noqa: E402
+from keras_bert.text import (  # noqa: E402
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    train_sentence_piece_model,
+)
+from tests.text import vocabularies  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+# Words that end, and some that begin, with characters which an uncased tokenizer drops: vowel
+# signs, viramas, tone marks, harakat, accents, variation selectors, joiners.
+WORDS = {
+    "thai": "กรุงเทพมหานคร ที่ พรรคเพื่อไทยได้ นี้ ปี 2560 ซึ่ง มี",
+    "hindi": "नई दिल्ली में हिन्दी, की (जनसंख्या) थी। वाक् क्\u200d",
+    "arabic": "كِتَابٌ الدِّينِ، «مُحَمَّدٌ» فِي المَدِينَةِ می\u200cخواهم",
+    "latin": unicodedata.normalize("NFD", "café Ünlü, Việt Nam’ñ Zoë résumé ç"),
+    "other": "葛\U000e0100 ❤\ufe0f 각 \u0301a\u0301 שָׁלוֹם",
+}
+
+
+def word_pieces(lowercase):
+    """Every character of the words is a token, so that no piece is longer."""
+    text = "".join(WORDS.values())
+    return WordPieceTokenizer(vocabularies.of_characters(text + text.lower()), lowercase)
+
+
+def sentence_pieces(lowercase):
+    model = train_sentence_piece_model(
+        [*WORDS.values()] * 20, 160, lowercase, not lowercase, 1.0, progress=False
+    )
+    return SentencePieceTokenizer(model, lowercase, keep_accents=not lowercase)
+
+
+def words_of(text):
+    """The words between spaces, and the first character of each."""
+    ends = itertools.accumulate(len(word) + 1 for word in text.split(" "))
+    return [(word, end - len(word) - 1) for word, end in zip(text.split(" "), ends, strict=True)]
+
+
+@pytest.mark.parametrize("script", WORDS)
+@pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
+@pytest.mark.parametrize("make", [word_pieces, sentence_pieces])
+def test_every_word_is_in_the_spans_of_its_tokens_whole(script, lowercase, make):
+    # Texts of one batch do not touch, whatever they begin and end with.
+    texts = [WORDS[script], f"\u0301{WORDS[script]}", WORDS["latin"]]
+    parts = make(lowercase).tokenize_with_offsets(texts)
+    for text, starts, ends in zip(texts, *(part.to_list() for part in parts[1:]), strict=True):
+        assert starts == sorted(starts)
+        assert ends == sorted(ends)
+        for word, first in words_of(text):
+            behind = first + len(word)
+            tokens = [
+                (start, end)
+                for start, end in zip(starts, ends, strict=True)
+                if start < behind and end > first
+            ]
+            assert text[tokens[0][0] : tokens[-1][1]] == word
+
+
+@pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
+def test_every_answer_of_whole_words_is_the_text_of_its_target_tokens(lowercase):
+    preprocessor = QuestionAnswererPreprocessor(word_pieces(lowercase), 256, max_query_length=8)
+    examples = []
+    for context in WORDS.values():
+        words = words_of(context)
+        for (_, start), (last, last_start) in itertools.combinations_with_replacement(words, 2):
+            answer = context[start : last_start + len(last)]
+            examples.append(QuestionExample("0", "a", context, (SpanAnswer(answer, start),)))
+    rows = question_rows(examples, preprocessor)
+    assert len(rows) == len(examples)
+    first = rows.char_starts[rows.row_splits[:-1] + rows.start_positions]
+    behind = rows.char_ends[rows.row_splits[:-1] + rows.end_positions]
+    decoded = [
+        example.context[start:end]
+        for example, start, end in zip(examples, first, behind, strict=True)
+    ]
+    assert decoded == [example.answers[0].text for example in examples]
+
+
+def test_marks_belong_to_the_character_before_them_and_other_dropped_characters_to_none():
+    tokenizer = word_pieces(lowercase=True)
+    text = "a\u0301\u0323e\u200b\u0301 \xada\u200b, \u0301"
+    _, starts, ends = (part.numpy().tolist() for part in tokenizer.tokenize_with_offsets(text))
+    assert list(zip(starts, ends, strict=True)) == [(0, 3), (3, 4), (8, 9), (10, 11)]
