@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled text from TSV, CSV and JSON Lines files, gzipped or not."""
+"""Labelled text from TSV, CSV, JSON Lines and JSON files, gzipped or not."""
 
 from __future__ import annotations
 
-import math
 import os
+import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +14,19 @@ from typing import Literal
 
 import numpy as np
 
-from training.text_rows import Header, Row, Rows, format_of, read_rows, row_error
-
-_USUAL_LABEL_COLUMNS = frozenset(
-    ("label", "labels", "class", "category", "target", "score", "rating", "sentiment")
+from training.text_rows import (
+    Header,
+    Row,
+    excerpt,
+    format_of,
+    is_number,
+    read_rows,
+    row_error,
+    without_header,
 )
+
+# How programs write that there is no value.
+_NO_VALUES = frozenset(("nan", "null", "<na>", "#n/a"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,13 +113,13 @@ def read_labelled_text(
 
     In TSV a quote is a character like any other, and a row is a line. CSV follows RFC 4180: a
     quoted field may hold commas, doubled quotes and line ends, 131,072 characters at most. JSON
-    Lines holds one object a line. Rows without a character in any cell are skipped; a byte order
-    mark and CRLF are accepted.
+    Lines holds one object a line; an array of objects is read too. Rows without a character in any
+    cell are skipped; a byte order mark is accepted, and so are lines that end in CRLF or CR.
 
     Args:
         path: The file; a last suffix `.gz` says that it is compressed.
         text: The column of the text: its name, or its number from 0, which may be a string of
-            digits.
+            digits. In JSON, `labels.0.name` is a field of nested objects and lists.
         text_pair: The column of the second text, for pairs.
         label: The column of the label; `None` reads unlabelled text.
         header: Whether the first row names the columns. `"auto"`: it does if a column is asked
@@ -128,6 +137,11 @@ def read_labelled_text(
 
     Returns:
         A `LabelledText`, in the order of the file.
+
+    Warns:
+        UserWarning: If labels differ only in case or in how a number is written, one is what
+            programs write for no value, there are almost as many classes as rows, or the first
+            row may be a header.
 
     Raises:
         MissingColumnError: If the file lacks one of the columns.
@@ -152,12 +166,15 @@ def read_labelled_text(
             f"skipped {len(found.bad)} of {len(found.bad) + len(found.rows)} rows: {found.bad[0]}",
             stacklevel=2,
         )
-    rows = [row for row in _without_header(path, found) if row.label not in skip_labels]
+    rows = without_header(path, found)
+    if label is not None and not regression and class_names is None and found.header == "auto":
+        _warn_of_header(path, rows)
+    rows = [row for row in rows if _label(row) not in skip_labels]
     _check_rows(path, rows, allow_empty)
     ids, names = _encode(path, rows, class_names, regression)
     return LabelledText(
-        texts=[row.text for row in rows],
-        text_pairs=None if text_pair is None else [row.text_pair or "" for row in rows],
+        texts=[row.cells["text"] for row in rows],
+        text_pairs=None if text_pair is None else [row.cells["text_pair"] for row in rows],
         labels=ids,
         class_names=names,
         path=str(path),
@@ -165,37 +182,32 @@ def read_labelled_text(
     )
 
 
-def _without_header(path: Path, found: Rows) -> list[Row]:
-    if found.header is True or not _starts_with_header(found.rows):
-        return found.rows
-    if found.header == "auto":
-        return found.rows[1:]
-    first = found.rows[0]
-    raise row_error(
-        path, first.line, f"the label {first.label!r} looks like a column name: is it header=True?"
-    )
+def _label(row: Row) -> str:
+    return row.cells.get("label", "").strip()
 
 
-def _starts_with_header(rows: list[Row]) -> bool:
-    """Whether the first label is the name of its column rather than a label."""
-    if not rows or rows[0].label is None:
-        return False
-    first, others = rows[0].label, {row.label or "" for row in rows[1:]}
-    if first in others:
-        return False
-    only_word = bool(others) and _all_numbers(others) and not _all_numbers([first])
-    return bool(first) and (only_word or first.casefold() in _USUAL_LABEL_COLUMNS)
+def _warn_of_header(path: Path, rows: list[Row]) -> None:
+    """Warns if the first row may be a header: its label is the only one of its kind."""
+    counts = Counter(map(_label, rows))
+    if rows and counts[_label(rows[0])] == 1 < max(counts.values()):
+        warnings.warn(
+            f"{path}: the label of the first row, {excerpt(_label(rows[0]))}, occurs in no other "
+            "row, and the row is read as an example; if it is a header, say --header=yes, "
+            "otherwise --header=no",
+            stacklevel=3,
+        )
 
 
 def _check_rows(path: Path, rows: list[Row], allow_empty: bool) -> None:
     if not rows:
         raise ValueError(f"{path}: no examples")
     for row in rows:
-        if row.label == "":
-            raise row_error(path, row.line, f"no label; the text is {row.text[:40]!r}")
-        for role, value in (("text", row.text), ("text_pair", row.text_pair)):
-            if value is not None and not value.strip() and not allow_empty:
-                raise row_error(path, row.line, f"{role} is empty (allow_empty=True accepts it)")
+        if "label" in row.cells and not _label(row):
+            text = excerpt(row.cells["text"], 40)
+            raise row_error(path, row.line, f"no label; the text is {text}")
+        for role in ("text", "text_pair"):
+            if not row.cells.get(role, "-").strip() and not allow_empty:
+                raise row_error(path, row.line, f"{role} is empty (--allow_empty accepts it)")
 
 
 def _encode(
@@ -207,41 +219,78 @@ def _encode(
     names = None if class_names is None else tuple(str(name) for name in class_names)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"class_names must differ from one another, received {list(names)}")
-    if rows[0].label is None:
+    if "label" not in rows[0].cells:
         return None, names
     if regression:
         return np.array([_score(path, row) for row in rows], "float32"), None
     if names is None:
-        names = _sorted_names(row.label or "" for row in rows)
+        counts = Counter(map(_label, rows))
+        names = _sorted_names(counts)
         if len(names) < 2:
-            raise ValueError(f"{path}: all {len(rows)} labels are {names[0]!r}, expected two kinds")
+            raise ValueError(
+                f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two kinds"
+            )
+        _warn_of_labels(path, counts)
     ids = {name: index for index, name in enumerate(names)}
-    return np.array([_class_id(path, row, ids) for row in rows], "int32"), names
+    _check_known(path, rows, ids)
+    return np.array([ids[_label(row)] for row in rows], "int32"), names
 
 
 def _score(path: Path, row: Row) -> float:
-    if not _all_numbers([row.label or ""]):
-        raise row_error(path, row.line, f"the label is {row.label!r}, expected a finite number")
-    return float(row.label or "")
-
-
-def _class_id(path: Path, row: Row, ids: dict[str, int]) -> int:
-    if row.label not in ids:
-        hint = "; or is the first line a header?" if row.line == 1 else ""
+    label = _label(row)
+    if not is_number(label):
         raise row_error(
-            path, row.line, f"unknown label {row.label!r}, expected one of {list(ids)}{hint}"
+            path, row.line, f"the label is {excerpt(label)}, expected a finite number of float32"
         )
-    return ids[row.label]
+    return float(label)
+
+
+def _check_known(path: Path, rows: list[Row], ids: dict[str, int]) -> None:
+    unknown = Counter(label for label in map(_label, rows) if label not in ids)
+    if unknown:
+        row = next(row for row in rows if _label(row) in unknown)
+        hint = "; or is the first line a header?" if row.line == 1 else ""
+        also = f" ({unknown.total()} rows have such labels)" if unknown.total() > 1 else ""
+        raise row_error(
+            path,
+            row.line,
+            f"unknown label {excerpt(_label(row))}{also}, expected one of "
+            f"{excerpt(list(ids), 300)}{hint}",
+        )
+
+
+def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
+    """Warns of classes that are probably none, or one class spelled in two ways."""
+    alike: dict[object, list[str]] = {}
+    for name in counts:
+        alike.setdefault(_spelling(name), []).append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            found = " and ".join(f"{excerpt(name)} ({counts[name]} rows)" for name in names)
+            warnings.warn(f"{path}: are {found} one label?", stacklevel=4)
+    for name in counts:
+        if name.casefold() in _NO_VALUES:
+            warnings.warn(
+                f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class; "
+                "programs write it for no value",
+                stacklevel=4,
+            )
+    if len(counts) > max(10, counts.total() // 2):
+        warnings.warn(
+            f"{path}: {counts.total()} rows have {len(counts)} classes; is --label the right "
+            "column, or are the labels scores (--regression)?",
+            stacklevel=4,
+        )
+
+
+def _spelling(name: str) -> object:
+    """What spellings of one label share: `1` and `1.0`, `pos` and `Pos`."""
+    if is_number(name):
+        return float(name)
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:
     names = sorted(set(labels))
     # Sorting is stable: numbers of equal value ("1", "1.0") stay in the order of their spelling.
-    return tuple(sorted(names, key=float) if _all_numbers(names) else names)
-
-
-def _all_numbers(labels: Iterable[str]) -> bool:
-    try:
-        return all(math.isfinite(float(label)) for label in labels)
-    except ValueError:
-        return False
+    return tuple(sorted(names, key=float) if all(map(is_number, names)) else names)

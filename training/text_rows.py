@@ -1,33 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of TSV, CSV and JSON Lines files, each with the line it starts on.
+"""The rows of TSV, CSV, JSON Lines and JSON files, each with the line it starts on.
 
-Every complaint names the file and the physical line, counted from 1 as an editor counts it.
+Every error names the file and the physical line, counted from 1 as an editor counts it, and quotes
+no more of the file than a reader can take in.
 """
 
 import csv
 import gzip
 import json
 import math
+import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 Header = bool | Literal["auto"]
 
-FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+FORMATS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANKS = re.compile(r"[ \t\r\n]*")
+# What columns of labels and of texts are usually called.
+_USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
+_USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")
+_USUAL_NAMES = {
+    "label": frozenset((*_USUAL_LABELS, "labels")),
+    "text": frozenset((*_USUAL_TEXTS, "texts", "content", "body", "tweet", "document", "query")),
+}
 
 
 class Row(NamedTuple):
-    """One example as the file spells it; a role without a column is None."""
+    """One example as the file spells it: the line it starts on, and a cell for each role."""
 
     line: int
-    text: str
-    text_pair: str | None
-    label: str | None
+    cells: dict[str, str]
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LARGEST = 3.4028234e38  # of float32
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class MissingColumnError(ValueError):
@@ -43,7 +62,21 @@ class Rows:
     bad: list[str]
 
 
-def row_error(path: Path, line: int, message: str) -> ValueError:
+def excerpt(value: Any, limit: int = 80) -> str:
+    """How a message quotes a value: in Python's spelling, cut at a length.
+
+    Example:
+
+    >>> excerpt("a" * 1000, 10)
+    "'aaaaaaaa…"
+    """
+    # A string of a million characters is not spelled out to be cut then.
+    text = repr(value[:limit] if isinstance(value, str) else value)
+    is_whole = len(text) <= limit and not (isinstance(value, str) and len(value) > limit)
+    return text if is_whole else f"{text[: limit - 1]}…"
+
+
+def row_error(path: Path | str, line: int, message: str) -> ValueError:
     """An error that says where in which file."""
     return ValueError(f"{path}, line {line}: {message}")
 
@@ -59,7 +92,7 @@ def format_of(path: Path) -> str:
     if suffix not in FORMATS:
         raise ValueError(
             f"{path}: cannot tell the format from the suffix {suffix!r}; expected one of "
-            f"{', '.join(FORMATS)} (.gz may follow), or say format='tsv', 'csv' or 'jsonl'"
+            f"{', '.join(FORMATS)} (.gz may follow), or --format: tsv, csv or jsonl"
         )
     return FORMATS[suffix]
 
@@ -72,7 +105,8 @@ def read_rows(
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
         format: `"tsv"`, `"csv"` or `"jsonl"`.
-        columns: From the role (`text`, `text_pair`, `label`) to the column's name or number.
+        columns: From the role (`text`, `text_pair`, `label`, …) to the column's name or number.
+            In JSON a name may lead into nested objects and lists: `labels.0.name`.
         header: Whether the first row names the columns; `"auto"` if that is to be found out.
         skip_bad: Whether rows with another number of columns are set aside in `bad`.
 
@@ -86,13 +120,13 @@ def read_rows(
     if format == "jsonl":
         return Rows(list(_json_rows(path, columns)), True, [])
     if format not in ("tsv", "csv"):
-        raise ValueError(f"format is {format!r}, expected 'tsv', 'csv' or 'jsonl'")
+        raise ValueError(f"format is {format!r}, expected tsv, csv or jsonl")
     table = list(_tsv_cells(path) if format == "tsv" else _csv_cells(path))
     if not table:
         raise ValueError(f"{path}: the file is empty")
     first_line, first = table[0]
     names = [cell.strip() for cell in first]
-    if header == "auto" and not (_all_numbers(columns) and not _all_named(columns, names)):
+    if header == "auto" and not (_all_positions(columns) and not _all_named(columns, names)):
         header = True
     # A header is never broken; of the rows of a file without one, any may be.
     width = len(first) if header is True else _usual_width(table)
@@ -100,10 +134,10 @@ def read_rows(
     rows, bad = [], []
     for line, cells in table[1 if header is True else 0 :]:
         if len(cells) == width:
-            rows.append(_row(line, {role: cells[index] for role, index in indices.items()}))
+            rows.append(Row(line, {role: cells[index] for role, index in indices.items()}))
             continue
         error = row_error(
-            path, line, f"{len(cells)} columns, expected {width}; it starts {cells[0][:40]!r}"
+            path, line, f"{len(cells)} columns, expected {width}; it starts {excerpt(cells[0], 40)}"
         )
         if not skip_bad:
             raise error
@@ -124,49 +158,190 @@ def read_cells(path: Path, format: Literal["tsv", "csv"]) -> Iterator[tuple[int,
     return _tsv_cells(path) if format == "tsv" else _csv_cells(path)
 
 
+def without_header(path: Path, found: Rows) -> list[Row]:
+    """The rows, without a first one that names the columns after all.
+
+    Raises:
+        ValueError: If the first row names the columns, and was said to be an example.
+    """
+    if found.header is True or not _starts_with_header(found.rows):
+        return found.rows
+    if found.header == "auto":
+        return found.rows[1:]
+    first = found.rows[0]
+    role = "label" if "label" in first.cells else "text"
+    value = excerpt(first.cells[role])
+    raise row_error(
+        path, first.line, f"the {role} {value} looks like a column's name: is it --header=yes?"
+    )
+
+
+def _starts_with_header(rows: list[Row]) -> bool:
+    """Whether the first label is the name of its column rather than a label."""
+    if not rows:
+        return False
+    if "label" not in rows[0].cells:
+        return rows[0].cells.get("text", "").strip().casefold() in _USUAL_NAMES["text"]
+    first, *others = [row.cells["label"].strip() for row in rows]
+    if not first or first in others:
+        return False
+    only_word = bool(others) and all(map(is_number, others)) and not is_number(first)
+    return only_word or first.casefold() in _USUAL_NAMES["label"]
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a decimal number that float32 can hold: no `nan`, `1_0` or `1e39`."""
+    return bool(_NUMBER.fullmatch(text)) and abs(float(text)) <= _LARGEST
+
+
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the line and the JSON object of each line that is not blank.
+    """Yields the line and the object of each line of JSON that is not blank, or of an array.
 
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
 
     Raises:
-        ValueError: If a line is no JSON object.
+        ValueError: If a line or an element is no JSON object, two of its fields have one name, or
+            it holds half of a surrogate pair.
     """
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise row_error(path, number, f"not JSON: {error.msg} at {error.pos}") from error
-        if not isinstance(record, dict):
-            raise row_error(path, number, f"a {type(record).__name__}, expected a JSON object")
+    return objects_of(read_lines(path), path)
+
+
+def objects_of(lines: Iterable[str], name: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """As `read_objects`, for lines that have been opened already.
+
+    Args:
+        lines: The lines, line ends kept.
+        name: What messages call them.
+    """
+    numbered = enumerate(lines, start=1)
+    for number, line in numbered:
+        if line.lstrip().startswith("["):
+            rest = "".join(line for _, line in numbered)
+            yield from _elements(line + rest, number, name)
+        elif line.strip():
+            line = line.rstrip("\r\n")
+            record, end = _decode(line, 0, number, name)
+            if line[end:].strip():
+                raise row_error(
+                    name, number, f"after the JSON there is {excerpt(line[end:].strip())}"
+                )
+            yield number, record
+
+
+def _elements(text: str, number: int, name: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The line and the object of each element of an array."""
+    position = _after_blanks(text, text.index("[") + 1)
+    counted, is_first = 0, True
+    while text[position : position + 1] != "]":
+        if not is_first:
+            if text[position : position + 1] != ",":
+                raise row_error(name, number, "the array is broken off, expected a comma or ]")
+            position = _after_blanks(text, position + 1)
+        number += text.count("\n", counted, position)
+        counted, is_first = position, False
+        record, end = _decode(text, position, number, name)
         yield number, record
+        position = _after_blanks(text, end)
+    if text[position + 1 :].strip():
+        raise row_error(
+            name,
+            number + text.count("\n", counted, position),
+            f"after the array there is {excerpt(text[position + 1 :].strip())}",
+        )
 
 
-def _row(line: int, cells: Mapping[str, str]) -> Row:
-    label = cells.get("label")
-    return Row(
-        line,
-        cells["text"],
-        cells.get("text_pair"),
-        None if label is None else label.strip(),
-    )
+def _after_blanks(text: str, position: int) -> int:
+    blanks = _BLANKS.match(text, position)
+    return blanks.end() if blanks else position
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """Yields the physical lines, line ends kept.
+def _decode(text: str, start: int, line: int, name: Path | str) -> tuple[dict[str, Any], int]:
+    """The JSON object at a position, and where it ends."""
+    start = _after_blanks(text, start)
+    try:
+        record, end = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        where = error.pos - (text.rfind("\n", 0, error.pos) + 1)
+        line += text.count("\n", start, error.pos)
+        raise row_error(name, line, f"not JSON: {error.msg} at {where}") from error
+    except (RecursionError, ValueError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise row_error(name, line, f"cannot be read: {reason}") from error
+    if not isinstance(record, dict):
+        raise row_error(name, line, f"a {type(record).__name__}, expected a JSON object")
+    if _SURROGATE.search(text, start, end):
+        for field_name, value in record.items():
+            try:
+                json.dumps([field_name, value], ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise row_error(
+                    name,
+                    line,
+                    f"{excerpt(field_name)} holds half of a surrogate pair, no character",
+                ) from error
+    return record, end
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"two fields are called {excerpt(name)}")
+    return record
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+def field(record: Mapping[str, Any], column: str) -> Any:
+    """The value of a field, or of one inside nested objects and lists: `labels.0.name`.
+
+    Raises:
+        KeyError: If there is none.
+    """
+    if column in record:
+        return record[column]
+    value: Any = record
+    for name in column.split("."):
+        if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        elif isinstance(value, dict) and name in value:
+            value = value[name]
+        else:
+            raise KeyError(column)
+    return value
+
+
+def _field_names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
+    names = []
+    for name, value in record.items():
+        names.append(f"{prefix}{name}")
+        if isinstance(value, dict):
+            names += _field_names(value, f"{prefix}{name}.")
+    return names
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the physical lines of a file, line ends kept.
 
     The bytes are split at line feeds before they are decoded: text holds other characters that
-    Python's own splitting takes for line ends.
+    Python's own splitting takes for line ends. A file without a line feed is split at carriage
+    returns, which end lines on old Macintoshes.
+
+    Args:
+        path: The file, UTF-8; gzipped if it ends in `.gz`.
+
+    Raises:
+        ValueError: If it is not UTF-8, or the compressed file is broken.
     """
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     number = 0
     with cast(BinaryIO, opener(path, "rb")) as file:
         try:
-            for number, line in enumerate(file, start=1):
-                yield (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).decode()
+            for line in _byte_lines(file):
+                number += 1
+                yield line.decode()
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             raise row_error(
@@ -178,16 +353,25 @@ def _lines(path: Path) -> Iterator[str]:
             raise ValueError(f"{path}: cannot be read past line {number}: {error}") from error
 
 
+def _byte_lines(file: BinaryIO) -> Iterator[bytes]:
+    first = file.readline().removeprefix(_BYTE_ORDER_MARK)
+    if not first.endswith(b"\n"):
+        yield from first.splitlines(keepends=True)  # At carriage returns, of which it may have some
+    else:
+        yield first
+        yield from file
+
+
 def _tsv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields each row's line and cells; quotes are text, as GLUE's unbalanced ones require."""
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             yield number, line.rstrip("\r\n").split("\t")
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells."""
-    reader = csv.reader(_lines(path), strict=True)
+    reader = csv.reader(read_lines(path), strict=True)
     while True:
         start = reader.line_num + 1
         try:
@@ -205,12 +389,12 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield start, cells
 
 
-def _is_number(column: str | int) -> bool:
+def _is_position(column: str | int) -> bool:
     return isinstance(column, int) or (column.isascii() and column.isdigit())
 
 
-def _all_numbers(columns: Mapping[str, str | int]) -> bool:
-    return all(_is_number(column) for column in columns.values())
+def _all_positions(columns: Mapping[str, str | int]) -> bool:
+    return all(_is_position(column) for column in columns.values())
 
 
 def _all_named(columns: Mapping[str, str | int], names: list[str]) -> bool:
@@ -236,14 +420,14 @@ def _column_indices(
             raise row_error(path, line, f"two columns are called {column!r}; say which by number")
         if header and column in names:
             indices[role] = names.index(column)
-        elif not _is_number(column):
+        elif not _is_position(column):
             raise MissingColumnError(
                 f"{path}, line {line}: {_no_such_name(role, column, names, header)}"
             )
         elif not 0 <= int(column) < width:
             raise MissingColumnError(
                 f"{path}, line {line}: {role} is column {column}, expected 0 to {width - 1}; "
-                f"the first row is {names}"
+                f"the first row is {excerpt(names, 300)}"
             )
         else:
             indices[role] = int(column)
@@ -252,10 +436,10 @@ def _column_indices(
 
 def _no_such_name(role: str, column: str | int, names: list[str], header: bool) -> str:
     if not header:
-        return f"{role} is column {column!r}, expected a number from 0 where header=False"
+        return f"{role} is column {column!r}, expected a number from 0 with --header=no"
     return (
-        f"no column {column!r} for {role}; the first row is {names}. If that row is an example "
-        "and no header, say header=False and give the columns by number, from 0"
+        f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}. If that row is "
+        "an example and no header, say --header=no and give the columns by number, from 0: --text=0"
     )
 
 
@@ -264,13 +448,15 @@ def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
     for number, record in read_objects(path):
         cells = {}
         for role, column in columns.items():
-            if column not in record:
+            try:
+                value = field(record, str(column))
+            except KeyError:
                 raise MissingColumnError(
                     f"{path}, line {number}: no column {column!r} for {role}; the object has "
-                    f"{sorted(record)}"
-                )
-            cells[role] = _json_cell(path, number, role, record[column])
-        yield _row(number, cells)
+                    f"{excerpt(sorted(_field_names(record)), 300)}"
+                ) from None
+            cells[role] = _json_cell(path, number, role, value)
+        yield Row(number, cells)
 
 
 def _json_cell(path: Path, line: int, role: str, value: Any) -> str:
@@ -279,7 +465,9 @@ def _json_cell(path: Path, line: int, role: str, value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    if role == "label" and isinstance(value, bool | int | float):
+    may_be_number = role in ("label", "id", "grade")
+    if may_be_number and isinstance(value, bool | int | float):
         return json.dumps(value)
-    expected = "a string, a number or a boolean" if role == "label" else "a string"
-    raise row_error(path, line, f"{role} is a {type(value).__name__}, expected {expected}")
+    expected = "a string, a number or a boolean" if may_be_number else "a string"
+    nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
+    raise row_error(path, line, f"{role} is a {type(value).__name__}, expected {expected}{nested}")

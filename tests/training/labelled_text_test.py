@@ -2,6 +2,7 @@
 """Labelled text: every format's quirks, and errors that name the place."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_regression(write):
     assert read.labels.dtype == np.float32
     np.testing.assert_allclose(read.labels, [2.5, -0.1], rtol=1e-6)
     assert (read.class_names, read.num_classes) == (None, 1)
-    for value in ("nan", "inf", "high"):
+    for value in ("nan", "inf", "high", "1_0", "1e39", "\uff11"):
         path = write("b.tsv", f"text\tlabel\na\t2.5\nb\t{value}\n")
         with pytest.raises(ValueError, match=rf"line 3: the label is '{value}', expected a finite"):
             read_labelled_text(path, regression=True)
@@ -140,7 +141,7 @@ def test_header_with_numbered_columns(write, header, content):
 def test_a_header_that_is_said_not_to_be_one(write):
     path = write("a.tsv", "text\tlabel\na\t1.0\nb\t0.5\n")
     for regression in (False, True):
-        with pytest.raises(ValueError, match=r"line 1: the label 'label' .* is it header=True\?"):
+        with pytest.raises(ValueError, match=r"line 1: the label 'label' .* is it --header=yes\?"):
             read_labelled_text(path, text=0, label=1, header=False, regression=regression)
     path = write("b.tsv", "body\tverdict\na\tx\nb\ty\n")
     with pytest.raises(ValueError, match=r"unknown label 'verdict'.* first line a header"):
@@ -151,7 +152,7 @@ def test_a_header_that_is_said_not_to_be_one(write):
     ("arguments", "message"),
     [
         ({"text": "body"}, r"line 1: no column 'body' for text; .*\['text', 'label', 'label2'\]"),
-        ({"text": "body", "header": False}, "column 'body', expected a number .* header=False"),
+        ({"text": "body", "header": False}, "column 'body', expected a number .* --header=no"),
         ({"text": 3, "label": 1}, "text is column 3, expected 0 to 2"),
         ({"text": -1, "label": 1}, "text is column -1, expected 0 to 2"),
     ],
@@ -182,7 +183,17 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: no label"),
         ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
         ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
-        ("a.jsonl", '\n["a", 1]\n', "line 2: a list, expected a JSON object"),
+        ("a.jsonl", '\n"a"\n', "line 2: a str, expected a JSON object"),
+        ("a.jsonl", '\n["a", 1]\n', "line 2: a str, expected a JSON object"),
+        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: after the JSON there is '2'"),
+        ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields are called 'text'"),
+        ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' holds half of a surr"),
+        ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: cannot be read: nested too deeply"),
+        ("a.json", '[{"text": "a",\n"label": 1},\n{"text": }]', "line 3: not JSON: Expecting"),
+        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 1: the array is broken off"),
+        ("a.json", '[{"text": "a", "label": 1}]\n{', "line 1: after the array there is '{'"),
+        ("a.json", '[{"text": "a", "label": {"b": 1}}]', "a dict, .* or one of its fields: label."),
+        ("a.json", '[{"text": "a", "labels": {"b": 1}}]', r"has \['labels', 'labels.b', 'text'\]"),
         ("a.jsonl", '{"text": "a"\n', "line 1: not JSON"),
         ("a.txt", "text\tlabel\na\tx\n", r"cannot tell the format from the suffix '\.txt'"),
     ],
@@ -191,6 +202,69 @@ def test_errors_name_the_place(write, name, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_labelled_text(write(name, content))
     assert name in str(caught.value)
+
+
+def test_an_array_and_nested_fields_are_read(write):
+    rows = '{"body": {"text": "%s"}, "labels": [{"label": "%s"}]}'
+    content = f"[\n{rows % ('a', 'x')},\n\n {rows % ('b', 'y')}\n]\n"
+    for name in ("a.jsonl", "a.json"):
+        read = read_labelled_text(write(name, content), text="body.text", label="labels.0.label")
+        assert (read.texts, read.labels.tolist()) == (["a", "b"], [0, 1])
+    with pytest.raises(MissingColumnError, match="line 2: no column 'label' for label"):
+        read_labelled_text(write("a.json", content), text="body.text")
+
+
+def test_lines_that_end_in_carriage_returns_are_lines(write):
+    for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
+        content = f"text|label\r{'a' * 9}|x\rb|y\r".replace("|", separator)
+        assert read_labelled_text(write(name, content)).texts == ["a" * 9, "b"]
+    rows = "\r".join(json.dumps({"text": "a", "label": label}) for label in (0, 0, 1))
+    assert len(read_labelled_text(write("a.jsonl", rows))) == 3
+
+
+def test_what_an_error_quotes_is_short(write):
+    long = "word " * 200_000
+    for name, content, arguments in [
+        ("a.tsv", f"{long}\tb\r{long}\tc", {}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {"regression": True}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {"class_names": ["b" * 1000]}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {}),
+        ("a.tsv", f"text\tlabel\n{long}\n", {}),
+        ("a.jsonl", f'{{"{long}": 1}}\n', {}),
+        ("a.jsonl", '{"text": "a", "label": 1}' + long, {}),
+    ]:
+        with pytest.raises(ValueError, match=name) as caught:
+            read_labelled_text(write(name, content), **arguments)
+        assert len(str(caught.value)) < 800
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["1", "1.0", "2", "1"], r"a\.tsv: are '1' \(2 rows\) and '1.0' \(1 rows\) one label\?"),
+        (["pos", "Pos", "neg"], r"are 'pos' \(1 rows\) and 'Pos' \(1 rows\) one label"),
+        (["pos", "nan", "nan", "neg"], r"2 rows have the label 'nan', which is read as a class"),
+        ([f"id {n}" for n in range(20)], "20 rows have 20 classes; is --label the right column"),
+    ],
+)
+def test_labels_that_are_probably_wrong_are_warned_of(write, labels, message):
+    path = write("a.tsv", "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels))
+    with pytest.warns(UserWarning, match=message):
+        assert len(read_labelled_text(path)) == len(labels)
+
+
+def test_a_first_row_that_may_be_a_header_is_warned_of(write):
+    path = write("a.tsv", "body\tverdict\n" + "a\tx\nb\ty\n" * 3)
+    with pytest.warns(UserWarning, match=r"a\.tsv: .* 'verdict', occurs in no other row.*=yes"):
+        read = read_labelled_text(path, text=0, label=1)
+    assert read.class_names == ("verdict", "x", "y")
+    assert len(read_labelled_text(path, text=0, label=1, header=True)) == 6
+    assert len(read_labelled_text(path, text=0, label=1, header=False)) == 7
+
+
+def test_a_header_of_unlabelled_text_is_told_by_its_name(write):
+    path = write("a.tsv", "review\tstars\na\t5\n")
+    assert read_labelled_text(path, text=0, label=None).texts == ["a"]
 
 
 def test_empty_texts_where_they_are_allowed(write):
