@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.text_rows import format_of, read_cells, read_objects, row_error
+from training.text_rows import (
+    check_single,
+    excerpt,
+    format_of,
+    read_cells,
+    read_objects,
+    row_error,
+)
 
 FORMATS = ("auto", "swag", "codah", "jsonl")
 
@@ -77,7 +84,8 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
         format: `swag`: CSV whose header names `sent1`, `sent2`, `ending0`, `ending1` … and, unless
             it is a test file, `label`; a choice is `sent2` and an ending. `codah`: TSV without a
             header, a row its category, the text, the choices and the label. `jsonl`: objects with
-            `text`, `choices` and `label`. `auto` tells CSV, TSV and JSON Lines by the suffix.
+            `text`, `choices` and `label`, a line each or in an array. `auto` tells CSV, TSV and
+            JSON by the suffix.
 
     Raises:
         ValueError: If the file is not as described; the message names file, line and field.
@@ -105,14 +113,19 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
 def _swag(path: Path) -> Iterator[_Row]:
     table = read_cells(path, "csv")
     line, header = next(table, (1, []))
-    columns = {name.strip(): index for index, name in enumerate(header)}
+    names = [name.strip() for name in header]
+    columns = {name: index for index, name in enumerate(names)}
     endings = sorted(
         (name for name in columns if re.fullmatch(r"ending\d+", name)), key=lambda n: int(n[6:])
     )
     missing = [name for name in ("sent1", "sent2") if name not in columns]
     missing += [] if endings else ["ending0"]
     if missing:
-        raise row_error(path, line, f"no column {', '.join(missing)}; the first row is {header}")
+        raise row_error(
+            path, line, f"no column {', '.join(missing)}; the first row is {excerpt(header, 300)}"
+        )
+    for name in ("sent1", "sent2", *endings, "label"):
+        check_single(path, line, name, names)
     for line, cells in table:
         if len(cells) != len(header):
             raise row_error(path, line, f"{len(cells)} columns, expected {len(header)}")
@@ -150,11 +163,11 @@ def _json_lines(path: Path) -> Iterator[_Row]:
         for name, kind in {"text": str, "choices": list}.items():
             if not isinstance(record.get(name), kind):
                 raise row_error(
-                    path, line, f"{name} is {record.get(name)!r}, expected a {kind.__name__}"
+                    path, line, f"{name} is {excerpt(record.get(name))}, expected a {kind.__name__}"
                 )
         wrong = [choice for choice in record["choices"] if not isinstance(choice, str)]
         if wrong:
-            raise row_error(path, line, f"choices holds {wrong[0]!r}, expected strings")
+            raise row_error(path, line, f"choices holds {excerpt(wrong[0])}, expected strings")
         label = record.get("label")
         yield _Row(
             line,
@@ -185,6 +198,6 @@ def _label(path: Path, row: _Row) -> int:
     places = [str(place) for place in range(len(row.choices))]
     if row.label not in places:
         raise row_error(
-            path, row.line, f"label is {row.label!r}, expected one of {', '.join(places)}"
+            path, row.line, f"label is {excerpt(row.label)}, expected one of {', '.join(places)}"
         )
     return int(row.label)

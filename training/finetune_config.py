@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from absl import logging
+
 from training import glue, labelled_text
 from training.data_splits import Counts, hold_out_tenth, stratified_sample
 from training.labelled_text import LabelledText
@@ -21,14 +23,17 @@ class FinetuneConfig(TrainingConfig):
         task: a GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from
             data_dir; empty for files of your own.
         data_dir: the folder of the GLUE download.
-        train_file: labelled text to train on: .tsv, .csv or .jsonl, also with .gz.
+        train_file: labelled text to train on: .tsv, .csv, .jsonl or .json, also with .gz.
         dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out,
             at random and with each class's share.
         test_file: text to answer at the end, labelled or not; empty for none.
-        text: the column of the text, by name or by number from 0.
+        text: the column of the text, by name or by number from 0; in JSON also a nested field,
+            as in document.text.
         text_pair: the column of the second text; empty for single texts.
-        label: the column of the label.
+        label: the column of the label, likewise.
         header: whether the first row names the columns: auto, yes or no.
+        format: tsv, csv or jsonl (JSON Lines, or an array); auto tells by the suffix.
+        allow_empty: whether a text may be empty.
         regression: whether labels are scores rather than classes.
         pretrained: whether the checkpoint's weights are taken; with no, its architecture and
             vocabulary are, and the weights are random, which shows what pre-training gave.
@@ -50,6 +55,8 @@ class FinetuneConfig(TrainingConfig):
     text_pair: str = ""
     label: str = "label"
     header: str = "auto"
+    format: str = "auto"
+    allow_empty: bool = False
     regression: bool = False
     pretrained: bool = True
     train_rows: int = 0
@@ -63,8 +70,7 @@ class FinetuneConfig(TrainingConfig):
         super().__post_init__()
         if self.train_rows < 0:
             raise ValueError(f"train_rows is {self.train_rows}, expected 0 or more")
-        if self.header not in ("auto", "yes", "no"):
-            raise ValueError(f"header is {self.header!r}, expected auto, yes or no")
+        labelled_text.check_options(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,12 +148,10 @@ def _read_file(
         raise FileNotFoundError(f"{path} is not there, expected a file of labelled text")
     return labelled_text.read_labelled_text(
         path,
-        text=config.text,
-        text_pair=config.text_pair or None,
         label=config.label if labelled else None,
-        header={"yes": True, "no": False}.get(config.header, "auto"),
         class_names=class_names,
         regression=config.regression,
+        **labelled_text.reading_options(config),
     )
 
 
@@ -155,5 +159,9 @@ def _read_test_file(config: FinetuneConfig, class_names: tuple[str, ...] | None)
     """Reads a test file with or without the column of the labels."""
     try:
         return _read_file(config, config.test_file, class_names)
-    except MissingColumnError:
-        return _read_file(config, config.test_file, class_names, labelled=False)
+    except MissingColumnError as error:
+        data = _read_file(config, config.test_file, class_names, labelled=False)
+        logging.warning(
+            "the test file is answered and not scored, since it has no labels: %s", error
+        )
+        return data

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from training.text_rows import (
+    FORMATS,
     Header,
     Row,
     excerpt,
@@ -25,6 +26,7 @@ from training.text_rows import (
     without_header,
 )
 
+_HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
 # How programs write that there is no value.
 _NO_VALUES = frozenset(("nan", "null", "<na>", "#n/a"))
 
@@ -93,6 +95,35 @@ class LabelledText:
             return rows | {name: f"{of(self.labels):.4g}" for name, of in statistics.items()}
         by_class = np.bincount(self.labels, minlength=len(self.class_names)).tolist()
         return rows | dict(zip(self.class_names, by_class, strict=True))
+
+
+def check_options(config: Any) -> None:
+    """Checks how a config says that files of text are read: its `header` and its `format`.
+
+    Raises:
+        ValueError: If one is none of those that are known.
+    """
+    allowed = {"header": tuple(_HEADERS), "format": ("auto", *sorted(set(FORMATS.values())))}
+    for name, values in allowed.items():
+        if getattr(config, name) not in values:
+            raise ValueError(
+                f"{name} is {getattr(config, name)!r}, expected one of {', '.join(values)}"
+            )
+
+
+def reading_options(config: Any) -> dict[str, Any]:
+    """The arguments of `read_labelled_text` that every program has a flag for.
+
+    Args:
+        config: A record with the fields `text`, `text_pair`, `header`, `format`, `allow_empty`.
+    """
+    return {
+        "text": config.text,
+        "text_pair": config.text_pair or None,
+        "header": _HEADERS[config.header],
+        "format": None if config.format == "auto" else config.format,
+        "allow_empty": config.allow_empty,
+    }
 
 
 def read_labelled_text(

@@ -6,6 +6,7 @@ no more of the file than a reader can take in.
 """
 
 import csv
+import difflib
 import gzip
 import json
 import math
@@ -19,6 +20,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 Header = bool | Literal["auto"]
 
+# By its suffix, the format of a file.
 FORMATS = {
     ".tsv": "tsv",
     ".csv": "csv",
@@ -416,8 +418,8 @@ def _column_indices(
     """Finds each role's column."""
     indices = {}
     for role, column in columns.items():
-        if header and names.count(cast(str, column)) > 1:
-            raise row_error(path, line, f"two columns are called {column!r}; say which by number")
+        if header:
+            check_single(path, line, column, names)
         if header and column in names:
             indices[role] = names.index(column)
         elif not _is_position(column):
@@ -434,13 +436,30 @@ def _column_indices(
     return indices
 
 
+def check_single(path: Path, line: int, column: str | int, names: list[str]) -> None:
+    """Raises if two columns have the name that is asked for.
+
+    Raises:
+        ValueError: Names the file, the line and the column.
+    """
+    if names.count(cast(str, column)) > 1:
+        raise row_error(path, line, f"two columns are called {column!r}; say which by number")
+
+
 def _no_such_name(role: str, column: str | int, names: list[str], header: bool) -> str:
     if not header:
         return f"{role} is column {column!r}, expected a number from 0 with --header=no"
     return (
-        f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}. If that row is "
-        "an example and no header, say --header=no and give the columns by number, from 0: --text=0"
+        f"no column {column!r} for {role}{_did_you_mean(column, names)}; the first row is "
+        f"{excerpt(names, 300)}. If that row is an example and no header, say --header=no and give "
+        "the columns by number, from 0: --text=0"
     )
+
+
+def _did_you_mean(column: str | int, names: Iterable[str]) -> str:
+    by_spelling = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(str(column).casefold(), by_spelling, n=1)
+    return f" (did you mean {by_spelling[close[0]]!r}?)" if close else ""
 
 
 def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
@@ -451,9 +470,10 @@ def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
             try:
                 value = field(record, str(column))
             except KeyError:
+                names = sorted(_field_names(record))
                 raise MissingColumnError(
-                    f"{path}, line {number}: no column {column!r} for {role}; the object has "
-                    f"{excerpt(sorted(_field_names(record)), 300)}"
+                    f"{path}, line {number}: no column {column!r} for {role}"
+                    f"{_did_you_mean(column, names)}; the object has {excerpt(names, 300)}"
                 ) from None
             cells[role] = _json_cell(path, number, role, value)
         yield Row(number, cells)

@@ -122,6 +122,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
     [
         ("a.csv", "sent1,ending0\n", "a.csv, line 1: no column sent2; the first row is"),
         ("a.csv", "sent1,sent2\n", "line 1: no column ending0"),
+        ("a.csv", "sent1,sent2,ending0,sent1\n", "line 1: two columns are called 'sent1'"),
         ("a.csv", SWAG + "a,b,c,d\n", "a.csv, line 2: 4 columns, expected 5"),
         (
             "a.csv",
@@ -137,7 +138,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
         ("a.tsv", "i\ta\tb\tc\tx\n", "line 1: label is 'x', expected one of 0, 1"),
         ("a.jsonl", '{"text": 1}\n', "a.jsonl, line 1: text is 1, expected a str"),
         ("a.jsonl", '{"text": "a", "choices": ["b", 2]}\n', "line 1: choices holds 2"),
-        ("a.jsonl", "[]\n", "line 1: a list, expected a JSON object"),
+        ("a.jsonl", "[]\n", "a.jsonl: no rows"),
         (
             "a.jsonl",
             '{"text": "a", "choices": ["b", "c"], "label": 0}\n'

@@ -118,7 +118,8 @@ def test_bad_input_is_found_before_training(changes, message):
         ({"epochs": 0}, "epochs is 0"),
         ({"accumulation": 5}, "divisor of the batch size, 32"),
         ({"warmup": 1.0}, "warmup is 1.0"),
-        ({"header": "maybe"}, "header is 'maybe'"),
+        ({"header": "maybe"}, "header is 'maybe', expected one of auto, yes, no"),
+        ({"format": "xml"}, "format is 'xml', expected one of auto, csv, jsonl, tsv"),
     ],
 )
 def test_bad_values_are_refused(changes, message):
@@ -156,6 +157,18 @@ def test_scores_are_held_out_at_random_and_summed_up(tmp_path):
 
 
 @pytest.mark.backend_independent
+def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
+    path = tmp_path / "reviews.txt"
+    path.write_text("text,label\n" + "a,0\n,1\n" * 10)
+    config = FinetuneConfig(train_file=str(path), format="csv", allow_empty=True)
+    assert len(read_data(config).train) == 18
+    for name, message in {"format": "or --format: tsv", "allow_empty": "--allow_empty"}.items():
+        default = getattr(FinetuneConfig(), name)
+        with pytest.raises(ValueError, match=message):
+            read_data(dataclasses.replace(config, **{name: default}))
+
+
+@pytest.mark.backend_independent
 def test_too_few_rows_to_hold_out(reviews):
     reviews.write_text("".join(reviews.read_text().splitlines(keepends=True)[:15]))
     with pytest.raises(ValueError, match=r"14 rows are too few to hold a tenth .* --dev_file"):
@@ -163,13 +176,16 @@ def test_too_few_rows_to_hold_out(reviews):
 
 
 @pytest.mark.backend_independent
-def test_an_unlabelled_test_file_is_read(reviews, tmp_path):
+def test_an_unlabelled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
     path = tmp_path / "new.tsv"
-    path.write_text("review\ngood film\n")
+    path.write_text("review\tStars\ngood film\t1\n")
     config = FinetuneConfig(
         train_file=str(reviews), test_file=str(path), text="review", label="stars"
     )
-    assert read_data(config).test.labels is None
+    with caplog.at_level("WARNING", logger="absl"):
+        assert read_data(config).test.labels is None
+    assert "not scored" in caplog.text
+    assert "no column 'stars' for label (did you mean 'Stars'?)" in caplog.text
 
 
 @pytest.mark.backend_independent
