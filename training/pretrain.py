@@ -222,6 +222,11 @@ class _Run:
             train.num_rows,
             train.batches_per_epoch,
         )
+        # Each length is traced alone. A function that TensorFlow has traced for another length
+        # before is traced for any length, whose sums are other ones than those of a run that
+        # goes on here.
+        self.model.make_train_function(force=True)
+        self.model.make_test_function(force=True)
         interval = self.config.steps_per_interval
         while state.step < end:
             done = state.step - phase.first_step
