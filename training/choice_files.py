@@ -92,6 +92,8 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
     """
     kinds = {"csv": "swag", "tsv": "codah", "jsonl": "jsonl"}
     kind = kinds[format_of(path)] if format == "auto" else format
+    if kind not in _READERS:
+        raise ValueError(f"format is {kind!r}, expected one of {', '.join(FORMATS)}")
     rows = list(_READERS[kind](path))
     if not rows:
         raise ValueError(f"{path}: no rows")

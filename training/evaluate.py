@@ -6,18 +6,18 @@
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
-What the file holds is told by its name, or by --kind: `text` (TSV, CSV, JSON Lines of texts and
-labels), `squad` (SQuAD's JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV).
+What the file holds is told by its name, or by --kind: `text` (TSV, CSV, JSON Lines or an array of
+texts and labels), `squad` (SQuAD's JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's
+TSV).
 Answers are the files that the programs of this folder write: `answers.tsv` or the JSON Lines of
 `training.predict`, `predictions.json`, CoNLL columns with the answers last.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,14 @@ from training import entity_scores, program, scores, squad_scores
 from training.choice_files import read_choices
 from training.classifier_plots import plot_calibration, plot_confusion
 from training.config_flags import define_flags, read_flags
-from training.labelled_text import LabelledText, read_labelled_text
+from training.labelled_text import (
+    HEADERS,
+    LabelledText,
+    read_labelled_text,
+    reading_options,
+)
 from training.span_view import AnsweredQuestion, write_span_view
-from training.text_rows import FORMATS
+from training.text_rows import FORMATS, excerpt, read_lines, read_records, row_error
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
 _SUFFIXES = {
@@ -53,9 +58,17 @@ class EvaluateConfig:
         text: for text, the column of the text, by name or by number from 0.
         text_pair: the column of the second text; empty for single texts.
         label: the column of the label.
+        header: whether the first row names the columns: auto, yes or no.
+        format: of text tsv, csv or jsonl (JSON Lines, or an array), of choices swag, codah or
+            jsonl; auto tells by the suffix.
+        allow_empty: whether a text may be empty.
         class_names: the classes in the order of their ids, where answers are scored whose model is
             not there; empty takes the labels in alphabetical order.
         regression: whether labels are scores.
+        word_column: for tagging, the words' column from 0, or from the end with a negative number.
+        label_column: the labels' column.
+        separator: what stands between columns: auto, tab or space.
+        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
         plots_dir: a folder for confusion.png and calibration.png of a classifier's answers, or for
             spans.html of a model's answers to questions; empty for none.
     """
@@ -68,13 +81,23 @@ class EvaluateConfig:
     text: str = "text"
     text_pair: str = ""
     label: str = "label"
+    header: str = "auto"
+    format: str = "auto"
+    allow_empty: bool = False
     class_names: tuple[str, ...] = ()
     regression: bool = False
+    word_column: int = 0
+    label_column: int = -1
+    separator: str = "auto"
+    comments: bool = False
     plots_dir: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(_KINDS)}")
+        for name, values in {"kind": _KINDS, "header": tuple(HEADERS)}.items():
+            if getattr(self, name) not in values:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
+                )
 
 
 def main(arguments: list[str]) -> None:
@@ -103,7 +126,13 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
         "tagging": _tagging,
         "choice": _choice,
     }
-    return kinds[_kind(config)](config)
+    kind = _kind(config)
+    if config.plots_dir and not (kind == "text" or (kind == "squad" and config.model)):
+        raise ValueError(
+            "--plots_dir: there are plots of a classifier's answers to text, and of a model's "
+            "answers to questions (--model)"
+        )
+    return kinds[kind](config)
 
 
 def _kind(config: EvaluateConfig) -> str:
@@ -115,7 +144,13 @@ def _kind(config: EvaluateConfig) -> str:
             f"cannot tell from the name of {config.data_file} what it holds, expected an end of "
             f"{', '.join(_SUFFIXES)} (.gz may follow), or --kind: {', '.join(_KINDS[1:])}"
         )
+    if suffix == ".json" and _is_array(Path(config.data_file)):
+        return "text"
     return _SUFFIXES[suffix]
+
+
+def _is_array(path: Path) -> bool:
+    return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
 
 
 def _load(path: str) -> Any:
@@ -127,33 +162,34 @@ def _load(path: str) -> Any:
 def _text(config: EvaluateConfig) -> dict[str, float]:
     model = _load(config.model) if config.model else None
     class_names = config.class_names or (model.class_names if model else None)
+    regression = config.regression or (model is not None and model.is_regression)
+    if regression and config.plots_dir:
+        raise ValueError("--plots_dir: the plots are of classes, and the labels are scores")
     data = read_labelled_text(
         config.data_file,
-        text=config.text,
-        text_pair=config.text_pair or None,
         label=config.label,
-        class_names=class_names,
-        regression=config.regression,
+        class_names=None if regression else class_names,
+        regression=regression,
+        **reading_options(config),
     )
-    rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config.answers)
-    if len(rows) != len(data):
-        raise ValueError(f"{config.answers} has {len(rows)} answers for {len(data)} rows")
+    rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config, len(data))
     metrics = scores.metrics_for(data.num_classes)
     if data.class_names is None:
         return scores.score(metrics, [float(row["score"]) for row in rows], data.labels)
-    predictions = [_class_id(data.class_names, row["label"], config) for row in rows]
+    predictions = [_class_id(data.class_names, row, config) for row in rows]
     if config.plots_dir:
         _plot(config, data, predictions, [float(row["score"]) for row in rows])
     return scores.score(metrics, predictions, data.labels)
 
 
-def _class_id(class_names: tuple[str, ...], label: Any, config: EvaluateConfig) -> int:
-    if str(label) not in class_names:
+def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
+    label = str(row.get("label"))
+    if label not in class_names:
         raise ValueError(
-            f"{config.answers or config.model} answers {label!r}; the labels are "
-            f"{', '.join(class_names)}"
+            f"{config.answers or config.model} answers {excerpt(label)}; the labels are "
+            f"{excerpt(list(class_names), 300)}"
         )
-    return class_names.index(str(label))
+    return class_names.index(label)
 
 
 def _plot(
@@ -167,14 +203,22 @@ def _plot(
     plot_calibration(folder / "calibration.png", right, given)
 
 
-def _read_answers(path: str) -> list[dict[str, Any]]:
-    """The rows of JSON Lines, or of a table with a header."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        if Path(path).suffix in (".jsonl", ".ndjson"):
-            return [json.loads(line) for line in file if line.strip()]
-        rows = list(csv.DictReader(file, delimiter="," if Path(path).suffix == ".csv" else "\t"))
-    if rows and not {"label", "score"} & set(rows[0]):
-        raise ValueError(f"{path} has the columns {sorted(rows[0])}, expected label or score")
+def _read_answers(
+    config: EvaluateConfig, count: int, fields: Sequence[str] = ("label", "score")
+) -> list[Any]:
+    """The rows of a file of answers, which has one of the fields and as many rows as the data."""
+    path = Path(config.answers)
+    rows = []
+    for line, row in read_records(path):
+        if not set(fields) & set(row):
+            raise row_error(
+                path,
+                line,
+                f"the fields are {excerpt(sorted(row), 300)}, expected {' or '.join(fields)}",
+            )
+        rows.append(row)
+    if len(rows) != count:
+        raise ValueError(f"{path} has {len(rows)} answers for {count} rows")
     return rows
 
 
@@ -188,6 +232,8 @@ def _squad(config: EvaluateConfig) -> dict[str, float]:
     found = _load(config.model).answer(
         [example.question for example in examples], [example.context for example in examples]
     )
+    if config.plots_dir:
+        _show_spans(config, examples, found)
     answers = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
     score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
     return score(golds, answers)
@@ -204,7 +250,7 @@ def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any
                 example.context,
                 (one["start"], one["end"]) if one["answer"] else None,
                 one["score"],
-                [(gold.start, gold.start + len(gold.text)) for gold in example.answers],
+                [(gold.start, gold.start + len(gold.text)) for gold in example.answers or ()],
             )
             for example, one in zip(examples, found, strict=True)
         ),
@@ -213,32 +259,61 @@ def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any
 
 def _tagging(config: EvaluateConfig) -> dict[str, float]:
     from keras_bert.data.conll import read_conll
+    from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
+    from training.tagging_config import in_scheme
 
-    gold = read_conll(config.data_file)
+    gold = read_conll(
+        config.data_file,
+        word_column=config.word_column,
+        label_column=config.label_column,
+        separator=config.separator,
+        comments=config.comments,
+    )
     if config.answers:
         answered = read_conll(config.answers)
         if answered.words != gold.words:
             raise ValueError(f"{config.answers} has other words than {config.data_file}")
-        labels = answered.labels
+        labels, scheme = answered.labels, detect_scheme(answered.labels)
     else:
-        tags = _load(config.model).tag(gold.words, batch_size=64)
+        model = _load(config.model)
+        tags = model.tag(gold.words, batch_size=64)
         labels = [[tag["label"] for tag in sentence] for sentence in tags]
-    if all(label == "O" or label[1:2] == "-" for sentence in gold.labels for label in sentence):
+        scheme = _scheme_of(model.class_names) or detect_scheme(labels)
+    if scheme is not None:
+        # Labels in another scheme would count as wrong words, though they spell the same entities.
+        gold = in_scheme(gold, scheme)
+    if are_span_labels(label for sentence in gold.labels for label in sentence):
         print(entity_scores.table(entity_scores.entity_scores(labels, gold.labels)))
     return entity_scores.tagging_scores(labels, gold.labels)
 
 
+def _scheme_of(class_names: Sequence[str]) -> Any:
+    """The scheme that a tagger was trained with, where its labels alone tell."""
+    from keras_bert.data.tagging_schemes import are_span_labels
+
+    if not are_span_labels(class_names):
+        return None
+    letters: dict[str, set[str]] = {}
+    for name in class_names:
+        letter, _, kind = name.partition("-")
+        letters.setdefault(kind, set()).add(letter)
+    if any(found & set("ESLUW") for found in letters.values()):
+        return "BIOES"
+    # In IOB2 every type has a B-; in IOB1 every type has an I-, and B- only where spans adjoin.
+    types = [found for found in letters.values() if found != {"O"}]
+    if any("B" not in found for found in types):
+        return "IOB1"
+    return "IOB2" if any("I" not in found for found in types) else None
+
+
 def _choice(config: EvaluateConfig) -> dict[str, float]:
-    data = read_choices(Path(config.data_file))
+    data = read_choices(Path(config.data_file), config.format)
     if data.labels is None:
         raise ValueError(f"{config.data_file} has no labels to score against")
     if config.model:
         logits = _load(config.model).predict(data.inputs, batch_size=64, verbose=0)
         return scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
-    rows = _read_answers(config.answers)
-    if len(rows) != len(data):
-        raise ValueError(f"{config.answers} has {len(rows)} answers for {len(data)} rows")
-    chosen = [_chosen(row) for row in rows]
+    chosen = [_chosen(row) for row in _read_answers(config, len(data), ("choice", "answers"))]
     return scores.score(("accuracy",), chosen, data.labels)
 
 

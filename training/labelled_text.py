@@ -26,7 +26,8 @@ from training.text_rows import (
     without_header,
 )
 
-_HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
+# By the value of the flag --header, whether the first row names the columns.
+HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
 # How programs write that there is no value.
 _NO_VALUES = frozenset(("nan", "null", "<na>", "#n/a"))
 
@@ -103,7 +104,7 @@ def check_options(config: Any) -> None:
     Raises:
         ValueError: If one is none of those that are known.
     """
-    allowed = {"header": tuple(_HEADERS), "format": ("auto", *sorted(set(FORMATS.values())))}
+    allowed = {"header": tuple(HEADERS), "format": ("auto", *sorted(set(FORMATS.values())))}
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise ValueError(
@@ -120,7 +121,7 @@ def reading_options(config: Any) -> dict[str, Any]:
     return {
         "text": config.text,
         "text_pair": config.text_pair or None,
-        "header": _HEADERS[config.header],
+        "header": HEADERS[config.header],
         "format": None if config.format == "auto" else config.format,
         "allow_empty": config.allow_empty,
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from absl import logging
@@ -15,10 +15,13 @@ from keras_bert.data.conll import MissingLabelsError, Separator, TaggedText, rea
 from keras_bert.data.tagging_schemes import (
     OUTSIDE,
     SCHEMES,
+    Scheme,
     are_span_labels,
     convert_labels,
     detect_scheme,
+    deviations,
     entities,
+    misspelled_labels,
 )
 from training.data_splits import Counts, hold_out_tenth
 from training.training_config import TrainingConfig
@@ -213,11 +216,55 @@ def _read(config: Any, name: str, labelled: bool = True) -> TaggedText:
         separator=config.separator,
         comments=config.comments,
     )
+    return text if config.scheme == "keep" else in_scheme(text, config.scheme)
+
+
+def in_scheme(text: TaggedText, scheme: Scheme) -> TaggedText:
+    """A text with its labels of spans in another scheme; other labels stay as they are.
+
+    Logs a warning if labels are not spelled as their own scheme has it.
+
+    Raises:
+        ValueError: if some labels of spans are misspelled; the message names them.
+    """
     labels = text.labels
-    if labels is None or config.scheme == "keep" or detect_scheme(labels) is None:
+    if labels is None:
         return text
-    converted = [convert_labels(sentence, config.scheme) for sentence in labels]
+    misspelled = misspelled_labels(label for sentence in labels for label in sentence)
+    if misspelled:
+        raise ValueError(
+            f"{text.path}: labels that spell no span among labels that do: {_listed(misspelled)}; "
+            "expected O, B-TYPE, I-TYPE … (--scheme=keep takes labels as they are)"
+        )
+    own_scheme = detect_scheme(labels)
+    if own_scheme is None:
+        return text
+    _warn_of_mixed_schemes(text, own_scheme)
+    converted = [convert_labels(sentence, scheme) for sentence in labels]
     return dataclasses.replace(text, labels=converted)
+
+
+def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
+    others = [
+        (labels[index], words[index])
+        for words, labels in zip(text.words, text.labels or (), strict=True)
+        for index in deviations(labels, scheme)
+    ]
+    if others:
+        logging.warning(
+            "%s: %d of %d labels are not as %s has them, the first %r of the word %r: is it a "
+            "mixture of schemes? They are read as conlleval reads them",
+            text.path,
+            len(others),
+            sum(map(len, text.words)),
+            scheme,
+            *others[0],
+        )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    shown = [f"{name!r} ({count} words)" for name, count in list(counts.items())[:5]]
+    return ", ".join([*shown, *(["…"] if len(counts) > 5 else [])])
 
 
 def _read_test(config: Any) -> TaggedText:
@@ -229,8 +276,9 @@ def _read_test(config: Any) -> TaggedText:
 
 
 def _warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
-    unknown = sorted(set(label_names(text)) - set(class_names))
+    counts = Counter(label for sentence in text.labels or () for label in sentence)
+    unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
     if unknown:
         logging.warning(
-            "%s has labels that the training file has not: %s", text.path, ", ".join(unknown)
+            "%s has labels that the training file has not: %s", text.path, _listed(unknown)
         )

@@ -138,9 +138,7 @@ def read_rows(
         if len(cells) == width:
             rows.append(Row(line, {role: cells[index] for role, index in indices.items()}))
             continue
-        error = row_error(
-            path, line, f"{len(cells)} columns, expected {width}; it starts {excerpt(cells[0], 40)}"
-        )
+        error = _wrong_width(path, line, cells, width)
         if not skip_bad:
             raise error
         bad.append(str(error))
@@ -158,6 +156,32 @@ def read_cells(path: Path, format: Literal["tsv", "csv"]) -> Iterator[tuple[int,
         ValueError: If the file cannot be read so.
     """
     return _tsv_cells(path) if format == "tsv" else _csv_cells(path)
+
+
+def read_records(path: Path, format: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the line and the fields of each row: JSON, or a table whose first row names columns.
+
+    Args:
+        path: The file, UTF-8; gzipped if it ends in `.gz`.
+        format: `"tsv"`, `"csv"` or `"jsonl"`; by default told by the suffix.
+
+    Raises:
+        ValueError: If the file cannot be read so, two columns have one name, or a row has another
+            number of columns than the first.
+    """
+    format = format or format_of(path)
+    if format == "jsonl":
+        yield from read_objects(path)
+        return
+    table = _tsv_cells(path) if format == "tsv" else _csv_cells(path)
+    first_line, header = next(table, (1, []))
+    names = [name.strip() for name in header]
+    for name in names:
+        check_single(path, first_line, name, names)
+    for line, cells in table:
+        if len(cells) != len(names):
+            raise _wrong_width(path, line, cells, len(names))
+        yield line, dict(zip(names, cells, strict=True))
 
 
 def without_header(path: Path, found: Rows) -> list[Row]:
@@ -434,6 +458,11 @@ def _column_indices(
         else:
             indices[role] = int(column)
     return indices
+
+
+def _wrong_width(path: Path, line: int, cells: list[str], width: int) -> ValueError:
+    start = excerpt(cells[0], 40)
+    return row_error(path, line, f"{len(cells)} columns, expected {width}; it starts {start}")
 
 
 def check_single(path: Path, line: int, column: str | int, names: list[str]) -> None:

@@ -8,6 +8,7 @@ import gzip
 import os
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +69,8 @@ def read_conll(
     """Reads one file of words in columns, in UTF-8.
 
     A line is a word, a blank line ends a sentence, and a line `-DOCSTART-` opens a document. A
-    byte order mark, CRLF, and blanks in blank lines are accepted.
+    byte order mark, lines that end in CRLF or CR, and blanks in blank lines are accepted. With
+    tabs between columns a word may be a blank.
 
     Args:
         path: The file; a last suffix `.gz` says that it is compressed.
@@ -87,7 +89,8 @@ def read_conll(
     Raises:
         FileNotFoundError: If there is no such file.
         MissingLabelsError: If there are labels to read and the first word has none.
-        ValueError: If the file is not as described. Messages name the file and the line, what
+        ValueError: If the file is not as described, or every sentence begins with a line that
+            looks like a comment, and `comments` is false. Messages name the file and the line, what
             was found and what was expected.
 
     Example:
@@ -110,6 +113,7 @@ def read_conll(
     reader.end_sentence()
     if not reader.words:
         raise ValueError(f"{path}: no words")
+    reader.check_comments()
     return TaggedText(
         words=reader.words,
         labels=None if label_column is None else reader.labels,
@@ -177,6 +181,7 @@ class _Reader:
         self._words: list[str] = []
         self._labels: list[str] = []
         self._first_row: tuple[int, int] | None = None
+        self._hash_openings = 0
 
     def read_line(self, number: int, line: str) -> None:
         if not line.strip(_BLANK):
@@ -191,6 +196,7 @@ class _Reader:
             self.end_sentence()
             self._start_document()
         elif not (self.comments and _NOT_A_WORD.fullmatch(columns[0])):
+            self._hash_openings += not self._words and columns[0].startswith("#")
             self._words.append(self._value(number, columns, self.word_column, "word"))
             if self.label_column is not None:
                 self._labels.append(self._value(number, columns, self.label_column, "label"))
@@ -200,6 +206,14 @@ class _Reader:
             self.words.append(self._words)
             self.labels.append(self._labels)
         self._words, self._labels = [], []
+
+    def check_comments(self) -> None:
+        """Raises if all of several sentences begin with what CoNLL-U and GermEval comment in."""
+        if self._hash_openings == len(self.words) > 1:
+            raise ValueError(
+                f"{self.path}: every sentence begins with a line that begins with #; if these are "
+                "comments, pass comments=True (in programs --comments)"
+            )
 
     def _start_document(self) -> None:
         # Of several marks in a row, or one behind the last sentence, nothing is between.
@@ -212,13 +226,12 @@ class _Reader:
         if not 0 <= index < len(columns) or (role == "label" and len(columns) == 1):
             error = self._error(
                 number,
-                f"no {role}: expected it in column {column}, received {len(columns)} "
-                f"column{'s' if len(columns) > 1 else ''}, {columns}",
+                f"no {role}: expected it in column {column}, received {_shown(columns)}",
             )
             is_first = not self.words and len(self._words) == 1
             raise MissingLabelsError(str(error)) if role == "label" and is_first else error
         value = columns[index]
-        if not value or (role == "label" and value == _NO_VALUE):
+        if not value or (role == "label" and value.strip() in ("", _NO_VALUE)):
             raise self._error(number, f"the {role} in column {column} is {value!r}")
         return value
 
@@ -230,8 +243,8 @@ class _Reader:
         if len(columns) != expected:
             raise self._error(
                 number,
-                f"received {len(columns)} column{'s' if len(columns) > 1 else ''}, {columns}; "
-                f"expected {expected}, as in line {first_line} (is a label missing?)",
+                f"received {_shown(columns)}; expected {expected}, as in line {first_line} (is a "
+                "label missing, or do lines with # need comments=True, in programs --comments?)",
             )
 
     def _error(self, number: int, message: str) -> ValueError:
@@ -239,21 +252,35 @@ class _Reader:
 
 
 def _lines(path: Path) -> list[str]:
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    content = path.read_bytes()
+    try:
+        content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path}: cannot be decompressed: {error}") from error
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {number}: no UTF-8, {error.reason}") from error
     # Not `splitlines`: some words hold what Unicode counts as a line end.
+    if "\n" not in text:
+        return text.split("\r")
     return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _shown(columns: list[str]) -> str:
+    shown = repr(columns)
+    return (
+        f"{len(columns)} column{'s' if len(columns) > 1 else ''}, "
+        f"{shown if len(shown) <= 200 else f'{shown[:199]}…'}"
+    )
 
 
 def _columns(line: str, separator: Separator) -> list[str]:
     if separator == "tab":
-        return [value.strip(" ") for value in line.split("\t")]
+        return [value.strip(" ") or value for value in line.split("\t")]
     if separator == "auto" and "\t" in line.rstrip(_BLANK):
-        return [value.strip(" ") for value in re.split(r"\t+", line.rstrip(_BLANK))]
+        return [value.strip(" ") or value for value in re.split(r"\t+", line.rstrip(_BLANK))]
     return re.split(r"[ \t]+", line.strip(_BLANK))
 
 

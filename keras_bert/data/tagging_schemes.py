@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -14,6 +15,8 @@ OUTSIDE = "O"
 # BILOU's, BMES' and BMEWO's letters for what BIOES calls I, E and S.
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
+# What is meant to be one, such as `B-`, `b-PER` and `B_PER`.
+_LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_].*", re.DOTALL | re.IGNORECASE)
 _NO_TYPE = "_"
 
 
@@ -40,6 +43,28 @@ def are_span_labels(labels: Iterable[str]) -> bool:
     """Whether labels spell spans (`B-PER`, `I-PER`, `O` …) rather than stand for themselves."""
     labels = set(labels)
     return labels != {OUTSIDE} and all(map(_SPAN_LABEL.fullmatch, labels))
+
+
+def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
+    """Labels that spell no span, of labels that are meant to: `B-`, `X-PER`, `b-PER`.
+
+    Labels are meant to spell spans if one of them is `O` and, of the others, half or more begin as
+    `B-PER` does, in whatever case.
+
+    Returns:
+        How often each occurs.
+
+    Example:
+
+    >>> misspelled_labels(["B-PER", "O", "I-PER", "X-PER", "B-"])
+    {'X-PER': 1, 'B-': 1}
+    """
+    counts = Counter(labels)
+    outside = sum(counts[name] for name in (OUTSIDE, OUTSIDE.lower()))
+    spans = sum(number for name, number in counts.items() if _LIKE_A_SPAN_LABEL.fullmatch(name))
+    if not outside or not spans or 2 * spans < counts.total() - outside:
+        return {}
+    return {name: count for name, count in counts.items() if not _SPAN_LABEL.fullmatch(name)}
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
@@ -130,6 +155,20 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
         converted[entity.start : entity.end] = [letter + suffix for letter in letters]
         before = entity
     return converted
+
+
+def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
+    """The indices of a sentence's labels that are not spelled as a scheme spells their spans.
+
+    The letters of BILOU and BMES count as those of BIOES.
+
+    Example:
+
+    >>> deviations(["B-PER", "I-PER", "O", "I-LOC"], "IOB2")
+    [3]
+    """
+    pairs = zip(labels, convert_labels(labels, scheme), strict=True)
+    return [index for index, pair in enumerate(pairs) if len(set(map(_parse, pair))) > 1]
 
 
 def _parse(label: str) -> _Label:

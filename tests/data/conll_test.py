@@ -57,6 +57,19 @@ def test_words_may_hold_spaces_and_what_looks_like_a_line_end(write):
     assert read_conll(path).words == [["New York", "a\u2028b", "\xa0", "\u200b"]]
 
 
+def test_a_word_may_be_a_blank_between_tabs(write, tmp_path):
+    """As in KLUE-NER, whose words are syllables and blanks."""
+    path = write("한\tB-LC\n국\tI-LC\n \tO\n가\tO\n")
+    text = read_conll(path)
+    assert text.words == [["한", "국", " ", "가"]]
+    write_conll(tmp_path / "again.conll", text)
+    assert read_conll(tmp_path / "again.conll").words == text.words
+
+
+def test_lines_may_end_in_carriage_returns(write):
+    assert read_conll(write("EU I-ORG\rrejects O\r\rPeter I-PER\r")).words == WORDS
+
+
 def test_documents_are_marked(write):
     path = write(
         "-DOCSTART- -X- O O\n\nEU NNP B O\n\na b c O\n\n-DOCSTART-\nPeter NNP B O\n-DOCSTART-\n"
@@ -101,15 +114,29 @@ def test_compressed(write):
         ("a N O\nb O\n", {}, r"line 2: received 2 columns, .* expected 3"),
         ("a\tb\tO\nc\t\t\n", {"separator": "tab"}, r"line 2: the label in column -1 is ''"),
         ("\tO\n", {}, r"line 1: the word in column 0 is ''"),
+        (
+            "a\tO\nb\t \tx\n",
+            {"label_column": 1, "separator": "tab"},
+            "the label in column 1 is ' '",
+        ),
+        ("# id 1\na O\n\n# id 2\nb O\n", {"label_column": 1}, "every sentence .* comments=True"),
+        ("# id 1\na O\n", {}, r"line 2: .* as in line 1 .* in programs --comments"),
         ("1\ta\t_\n", {"word_column": 1}, r"line 1: the label in column -1 is '_'"),
         ("\n \n", {}, "a.conll: no words"),
         (b"a O\n\xff O\n", {}, "line 2: no UTF-8"),
         ("a O\n", {"separator": ","}, "separator is ','"),
+        ("a O\nb" + " b" * 100_000, {}, r"line 2: received 100001 columns"),
     ],
 )
 def test_bad_files_are_told_by_line(write, content, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         read_conll(write(content), **options)
+    assert len(str(caught.value)) < 800
+
+
+def test_a_broken_compressed_file_is_named(write):
+    with pytest.raises(ValueError, match=r"a\.conll\.gz: cannot be decompressed"):
+        read_conll(write(gzip.compress(b"a O\n" * 99)[:20], "a.conll.gz"))
 
 
 def test_what_is_written_is_read_again(tmp_path):

@@ -12,7 +12,9 @@ from keras_bert.data.tagging_schemes import (  # noqa: E402
     are_span_labels,
     convert_labels,
     detect_scheme,
+    deviations,
     entities,
+    misspelled_labels,
 )
 
 SPANS = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 7), ("PER", 7, 8)]
@@ -30,6 +32,7 @@ def test_each_scheme_spells_the_same_spans(scheme):
     assert entities(labels) == entities(labels, strict=scheme) == SPANS
     for other in SCHEMES:
         assert convert_labels(labels, other) == SPELLED[other].split()
+    assert deviations(labels, scheme) == []
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,24 @@ def test_each_scheme_spells_the_same_spans(scheme):
 )  # fmt: skip
 def test_other_letters_are_those_of_bioes(labels):
     assert detect_scheme([labels.split()]) == "BIOES"
+    assert deviations(labels.split(), "BIOES") == []
     assert convert_labels(labels.split(), "BIOES") == SPELLED["BIOES"].split()
+
+
+@pytest.mark.parametrize(
+    ("labels", "misspelled"),
+    [
+        ("O B-PER I-PER X-PER b-LOC B- B-", {"X-PER": 1, "b-LOC": 1, "B-": 2}),
+        ("O b-per O i-per", {"b-per": 1, "i-per": 1}),
+        ("O B_PER I_PER", {"B_PER": 1, "I_PER": 1}),
+        ("O B-PER I-PER B I", {}),
+        ("O O", {}),
+        ("NN VB O B-X", {}),  # Parts of speech
+        ("B-X I-X NN", {}),
+    ],
+)
+def test_labels_that_are_meant_to_spell_spans(labels, misspelled):
+    assert misspelled_labels(labels.split()) == misspelled
 
 
 def test_types_may_have_hyphens_or_be_missing():

@@ -1,16 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 pytest.importorskip("tensorflow")
 
+import keras_bert  # noqa: E402
+from keras_bert.data import (  # noqa: E402
+    QuestionAnswererPreprocessor,
+    TaggedText,
+    TokenClassifierPreprocessor,
+    write_conll,
+)
+from keras_bert.data.tagging_schemes import convert_labels  # noqa: E402
 from training.classifier_plots import calibration  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 
+SMALL = keras_bert.BertConfig(
+    vocabulary_size=8,
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=8,
+    intermediate_dim=16,
+    max_sequence_length=16,
+)
 REVIEWS = "text\tlabel\na\tgood\nb\tbad\nc\tgood\nd\tgood\n"
 ANSWERS = [("good", 0.9), ("bad", 0.8), ("bad", 0.6), ("good", 0.7)]
 
@@ -31,6 +49,16 @@ def write_answers(path, rows):
     return str(path)
 
 
+def test_an_array_of_texts_is_told_from_squads_json(tmp_path):
+    rows = [{"review": "a", "labels": {"stars": label}} for label in (0, 1, 1)]
+    (tmp_path / "dev.json").write_text(json.dumps(rows))
+    answers = write_answers(tmp_path / "answers.jsonl", [(1, 0.5)] * 3)
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.json"), answers=answers, text="review", label="labels.stars"
+    )
+    assert evaluate(config)["accuracy"] == pytest.approx(200 / 3)
+
+
 @pytest.mark.parametrize("name", ["answers.tsv", "answers.jsonl"])
 def test_answers_to_texts_with_pictures(reviews, tmp_path, name):
     answers = write_answers(tmp_path / name, ANSWERS)
@@ -45,8 +73,11 @@ def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     answers = write_answers(tmp_path / "answers.tsv", ANSWERS[:3])
     with pytest.raises(ValueError, match=r"answers\.tsv has 3 answers for 4 rows"):
         evaluate(EvaluateConfig(data_file=reviews, answers=answers))
+    (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
+    with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* label or score"):
+        evaluate(EvaluateConfig(data_file=reviews, answers=str(tmp_path / "answers.csv")))
     answers = write_answers(tmp_path / "answers.tsv", [("great", 1.0), *ANSWERS[1:]])
-    with pytest.raises(ValueError, match="answers 'great'; the labels are bad, good"):
+    with pytest.raises(ValueError, match=r"answers 'great'; the labels are \['bad', 'good'\]"):
         evaluate(EvaluateConfig(data_file=reviews, answers=answers))
 
 
@@ -66,6 +97,33 @@ def test_squad(tmp_path):
     assert evaluate(config)["exact_match"] == 100.0
 
 
+def test_a_page_shows_a_models_answers_to_questions(tmp_path):
+    question = {"id": "1", "question": "a?", "answers": [{"text": "b", "answer_start": 2}]}
+    data = {"data": [{"paragraphs": [{"context": "a b c", "qas": [question]}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(data))
+    tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc?"])
+    preprocessor = QuestionAnswererPreprocessor(tokenizer, 16, 8, 4)
+    task = keras_bert.QuestionAnswerer(keras_bert.Backbone(SMALL), preprocessor)
+    task.save(tmp_path / "model.keras")
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.json"),
+        model=str(tmp_path / "model.keras"),
+        plots_dir=str(tmp_path / "plots"),
+    )
+    evaluate(config)
+    assert "<mark" in (tmp_path / "plots" / "spans.html").read_text()
+
+
+def test_plots_that_there_are_not_are_refused(reviews, tmp_path):
+    config = EvaluateConfig(
+        data_file=reviews, answers=reviews, kind="choice", plots_dir=str(tmp_path)
+    )
+    with pytest.raises(ValueError, match="--plots_dir: there are plots of a classifier's"):
+        evaluate(config)
+    with pytest.raises(ValueError, match="--plots_dir: the plots are of classes"):
+        evaluate(dataclasses.replace(config, kind="text", regression=True))
+
+
 def test_tagging(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis O\n")
@@ -78,6 +136,55 @@ def test_tagging(tmp_path):
     (tmp_path / "answers.conll").write_text("Ann B-PER\n")
     with pytest.raises(ValueError, match="has other words than"):
         evaluate(config)
+
+
+@pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])
+def test_tags_in_another_scheme_than_the_labels_are_not_wrong(tmp_path, scheme):
+    sentences = [["I-PER", "I-PER", "O", "I-LOC"], ["I-LOC", "B-LOC", "O", "I-ORG"]]
+    words = [[f"w{index}" for index in range(4)]] * 2
+    wrong = [[*sentences[0][:3], "O"], sentences[1]]
+    converted = [convert_labels(sentence, scheme) for sentence in wrong]
+    write_conll(tmp_path / "dev.conll", TaggedText(words, sentences))
+    write_conll(tmp_path / "answers.conll", TaggedText(words, converted))
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.conll"), answers=str(tmp_path / "answers.conll")
+    )
+    assert evaluate(config)["accuracy"] == 87.5
+
+
+def test_a_tagger_of_another_scheme_is_scored_as_in_training(tmp_path):
+    """The tagger tags every word alike; its labels tell that it learned IOB2."""
+    tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
+    preprocessor = TokenClassifierPreprocessor(tokenizer, 16)
+    backbone = keras_bert.Backbone(SMALL)
+    names = ["O", "B-PER"]
+    tagger = keras_bert.TokenClassifier(backbone, preprocessor=preprocessor, class_names=names)
+    head = tagger.layers[-1]
+    for variable in head.trainable_variables:
+        variable.assign(np.eye(2)[1] if variable.shape == (2,) else np.zeros(variable.shape))
+    tagger.save(tmp_path / "model.keras")
+    (tmp_path / "dev.conll").write_text("a I-PER\na O\n\na I-PER\na O\n")
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.conll"), model=str(tmp_path / "model.keras")
+    )
+    assert evaluate(config)["accuracy"] == 50.0
+
+
+def test_columns_and_comments_as_in_training(tmp_path):
+    """GermEval's form: a line with a source and a date opens each sentence."""
+    rows = "#\thttp://example.org\t[2009-10-17]\n1\tAnn\tB-PER\tO\n2\tsang\tO\tO\n\n" * 2
+    (tmp_path / "dev.tsv").write_text(rows)
+    (tmp_path / "answers.conll").write_text("Ann\tB-PER\nsang\tO\n\n" * 2)
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.tsv"),
+        kind="tagging",
+        word_column=1,
+        label_column=2,
+        answers=str(tmp_path / "answers.conll"),
+    )
+    with pytest.raises(ValueError, match=r"every sentence begins with .*--comments"):
+        evaluate(config)
+    assert evaluate(dataclasses.replace(config, comments=True))["f1"] == 100.0
 
 
 def test_choices(tmp_path):

@@ -104,6 +104,24 @@ def test_labels_are_converted_or_kept(conll):
 
 
 @pytest.mark.backend_independent
+def test_labels_of_no_scheme_and_of_two_are_told(tmp_path, caplog):
+    path = tmp_path / "a.conll"
+    path.write_text("a B-PER\nb X-PER\nc O\n\na B-PER\nb B-\n")
+    config = TaggingConfig(train_file=str(path), dev_file=str(path))
+    with pytest.raises(ValueError, match=r"'X-PER' \(1 words\), 'B-' \(1 words\); expected O, B-"):
+        read_data(config)
+    assert "X-PER" in read_data(dataclasses.replace(config, scheme="keep")).class_names
+    path.write_text("a B-PER\nb I-PER\nc O\n\na B-LOC\nb O\nRome I-LOC\n")
+    with caplog.at_level("WARNING", logger="absl"):
+        data = read_data(config)
+    assert (
+        "1 of 6 labels are not as IOB2 has them, the first 'I-LOC' of the word 'Rome'"
+        in caplog.text
+    )
+    assert data.train.labels[1] == ["B-LOC", "O", "B-LOC"]
+
+
+@pytest.mark.backend_independent
 def test_a_tenth_is_held_out(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("\n".join(f"w{index} {'O' if index % 2 else 'B-A'}\n" for index in range(20)))
