@@ -22,7 +22,7 @@ def export_multiple_choice(
 ) -> None:
     """Writes a multiple-choice task for serving, from every backend.
 
-    `tf_saved_model`: a folder as `export_text_classifier` describes it. Its signature:
+    `tf_saved_model`: a folder as `export_text_classifier` describes it. Its signatures:
 
     - `serving_default`: `text`, string `(batch,)`, and `choices`, string `(batch, choices)`, rows
       with fewer filled up with empty strings. Returns `choice`, the best one's place from 0, int32
@@ -31,6 +31,9 @@ def export_multiple_choice(
       places, int32, `ranked_choices`, string, and `ranked_scores`, float32, `(batch, choices)`.
       Choices that are empty, or say what the first one of their row says, have probability 0: a
       server that batches requests fills shorter ones up with their first element.
+    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is known
+      by its id, and a choice of padding alone has probability 0. Returns the same but for
+      `ranked_choices`, and `logits`, float32 `(batch, choices)`.
 
     `onnx`, `openvino`: the network without text, in float32. Inputs `token_ids`, `segment_ids` and
     `padding_mask`, int32 `(batch, choices, length)`; output `logits`, float32 `(batch, choices)`.

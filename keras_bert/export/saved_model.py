@@ -87,34 +87,40 @@ def features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, tf.Tensor
     """Checked ids, and the mask that they imply.
 
     Args:
-        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`.
-        task: Whose vocabulary, segments and positions they must keep to.
+        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or `(batch,
+            choices, length)` as the task takes them.
+        task: Whose vocabulary, segments and positions they must keep to. Segment ids of an encoder
+            without segments are not looked at.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
-    ids = {name: tf.ensure_shape(value, [None, None]) for name, value in ids.items()}
+    shape = [None] * len(task.input["token_ids"].shape)
+    ids = {name: tf.ensure_shape(value, shape) for name, value in ids.items()}
     token_ids = ids["token_ids"]
     checks = [
         tf.debugging.assert_less_equal(
-            tf.shape(token_ids)[1],
+            tf.shape(token_ids)[-1],
             config.max_sequence_length,
             f"token_ids are longer than the {config.max_sequence_length} positions of the model",
         )
     ]
     for name, value in ids.items():
-        message = f"{name} must be at least 0 and below {limits[name]}"
-        checks += [
-            tf.debugging.assert_non_negative(value, message),
-            tf.debugging.assert_less(value, limits[name], message),
+        checks.append(
             tf.debugging.assert_equal(
                 tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
-            ),
-        ]
+            )
+        )
+        if limits[name]:
+            message = f"{name} must be at least 0 and below {limits[name]}"
+            checks += [
+                tf.debugging.assert_non_negative(value, message),
+                tf.debugging.assert_less(value, limits[name], message),
+            ]
     with tf.control_dependencies(checks):
         ids = {name: tf.identity(value) for name, value in ids.items()}
     # A server that pads requests to a common length repeats their first element, so that [CLS]
     # behind column 0 is padding too.
-    is_first = tf.range(tf.shape(token_ids)[1]) == 0
+    is_first = tf.range(tf.shape(token_ids)[-1]) == 0
     is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
     return {
         "token_ids": ids["token_ids"],

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every task on every family: both signatures answer as the task does in Python."""
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+pytest.importorskip("sentencepiece")
+
+import keras_bert  # noqa: E402
+from keras_bert.data import (  # noqa: E402
+    MultipleChoicePreprocessor,
+    QuestionAnswererPreprocessor,
+    TextClassifierPreprocessor,
+    TokenClassifierPreprocessor,
+)
+from keras_bert.export.job import ExportOptions  # noqa: E402
+from keras_bert.export.run_job import SIGNATURES  # noqa: E402
+from keras_bert.named_sizes import SIZES  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+# A released size of each family, and its kind of tokenizer
+FAMILIES = {
+    "bert": ("bert_base_uncased", "wordpiece"),
+    "roberta": ("roberta_base", "byte_pair"),
+    "albert": ("albert_base_v2", "sentence_piece"),
+    "distilbert": ("distilbert_base_uncased", "wordpiece"),
+    "electra": ("electra_small_discriminator", "wordpiece"),
+}
+TEXTS = ["a test that fails", "été", "", "the case is a class of tests, and more of them " * 3]
+PAIRS = ["it is run", "", "a method of it " * 4, "setUp"]
+CHOICES = [["it is run", "", "naïve"], ["in 1990"], ["test", "a method of it " * 4], ["self"]]
+CLASS_NAMES = ("no", "maybe", "yes")
+
+
+def backbone_and_tokenizer(family):
+    name, kind = FAMILIES[family]
+    tokenizer = small_tokenizers.make(kind)
+    small = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}
+    fields = {**SIZES[name], **small, "max_sequence_length": 64}
+    if "embedding_dim" in fields:
+        fields["embedding_dim"] = 8
+    fields |= {"vocabulary_size": tokenizer.vocabulary_size, "initializer_range": 0.5}
+    fields |= {"pad_token_id": tokenizer.pad_token_id}
+    return keras_bert.Backbone(keras_bert.BertConfig(**fields)), tokenizer
+
+
+def signatures(task, kind, **options):
+    """What an export traces and writes down, to be run eagerly; so is the task from now on."""
+    defaults = {"format": "tf_saved_model", "class_names": None, "dtype": "float32", "pair": False}
+    serving = {"max_batch_size": 32, "warm_up": False, "sequence_length": 64}
+    options = ExportOptions(name="1", kind=kind, **{**defaults, **serving, **options})
+    task.run_eagerly = True
+    functions = SIGNATURES[kind](task, options)
+    return {name: function.python_function for name, function in functions.items()}
+
+
+def close(received, expected):
+    np.testing.assert_allclose(received, expected, atol=1e-5)
+
+
+def ids_of(features):
+    return {name: tf.constant(features[name]) for name in ("token_ids", "segment_ids")}
+
+
+@pytest.fixture(params=FAMILIES)
+def parts(request):
+    keras.utils.set_random_seed(0)
+    return backbone_and_tokenizer(request.param)
+
+
+def test_text_classifier(parts):
+    backbone, tokenizer = parts
+    preprocessor = TextClassifierPreprocessor(tokenizer, 32)
+    task = keras_bert.TextClassifier(
+        backbone, preprocessor=preprocessor, class_names=list(CLASS_NAMES)
+    )
+    functions = signatures(task, "text_classifier", pair=True, class_names=CLASS_NAMES)
+    texts = {"text": tf.constant(TEXTS), "text_pair": tf.constant(PAIRS)}
+    features = preprocessor(TEXTS, PAIRS)
+    served = functions["serving_default"](*texts.values())
+    by_ids = functions["serve_ids"](*ids_of(features).values())
+    close(by_ids["logits"], task.predict(features, verbose=0))
+    expected = task.classify((TEXTS, PAIRS))
+    for answers in (served, by_ids):
+        close(answers["score"], [row["score"] for row in expected])
+        labels = [label.decode() for label in answers["label"].numpy()]
+        assert labels == [row["label"] for row in expected]
+
+
+def test_token_classifier(parts):
+    backbone, tokenizer = parts
+    preprocessor = TokenClassifierPreprocessor(tokenizer, 32)
+    task = keras_bert.TokenClassifier(
+        backbone, preprocessor=preprocessor, class_names=list(CLASS_NAMES)
+    )
+    functions = signatures(task, "token_classifier", class_names=CLASS_NAMES)
+    served = functions["serving_default"](tf.constant(TEXTS))
+    for row, tags in enumerate(task.tag(TEXTS)):
+        assert served["num_words"][row] == len(tags)
+        close(served["scores"][row, : len(tags)], [tag["score"] for tag in tags])
+    features = TextClassifierPreprocessor(tokenizer, 32)(TEXTS)
+    token_ids = tf.constant(features["token_ids"])
+    received = functions["serve_ids"](token_ids)["logits"]
+    real = np.asarray(features["padding_mask"])
+    close(received[real], task.predict(features, verbose=0)[real])
+
+
+def test_question_answerer(parts):
+    backbone, tokenizer = parts
+    preprocessor = QuestionAnswererPreprocessor(tokenizer, 32, 8, 8)
+    task = keras_bert.QuestionAnswerer(backbone, preprocessor=preprocessor)
+    functions = signatures(task, "question_answerer")
+    served = functions["serving_default"](tf.constant(PAIRS), tf.constant(TEXTS))
+    answers = task.answer(PAIRS, TEXTS)
+    assert [text.decode() for text in served["answer"].numpy()] == [
+        answer["answer"] for answer in answers
+    ]
+    close(served["score"], [answer["score"] for answer in answers])
+    features = preprocessor.padded(preprocessor(PAIRS, TEXTS))
+    received = functions["serve_ids"](*ids_of(features).values())
+    expected = task.predict(features, verbose=0)
+    real = np.asarray(features["padding_mask"])
+    for name, logits in expected.items():
+        close(received[name][real], logits[real])
+
+
+def test_multiple_choice(parts):
+    backbone, tokenizer = parts
+    preprocessor = MultipleChoicePreprocessor(tokenizer, 32)
+    task = keras_bert.MultipleChoice(backbone, preprocessor=preprocessor)
+    functions = signatures(task, "multiple_choice")
+    width = max(map(len, CHOICES))
+    filled = tf.constant([row + [""] * (width - len(row)) for row in CHOICES])
+    rows = list(zip(TEXTS, CHOICES, strict=True))
+    served = functions["serving_default"](tf.constant(TEXTS), filled)
+    by_ids = functions["serve_ids"](*ids_of(preprocessor(TEXTS, CHOICES)).values())
+    for row, ranked in enumerate(task.choose(rows)):
+        assert by_ids["choice"][row] == ranked[0]["choice"]
+        close(by_ids["ranked_scores"][row, : len(ranked)], [it["score"] for it in ranked])
+        assert not np.any(by_ids["ranked_scores"][row, len(ranked) :])
+    # A choice that is empty is none, as text.
+    whole = [row for row, own in enumerate(CHOICES) if all(own)]
+    close(served["score"].numpy()[whole], by_ids["score"].numpy()[whole])
+
+
+def test_text_embedder(parts):
+    backbone, tokenizer = parts
+    preprocessor = TextClassifierPreprocessor(tokenizer, 32)
+    task = keras_bert.TextEmbedder(backbone, preprocessor=preprocessor)
+    functions = signatures(task, "text_embedder")
+    expected = task.embed(TEXTS)
+    close(functions["serving_default"](tf.constant(TEXTS))["embedding"], expected)
+    token_ids = tf.constant(preprocessor(TEXTS)["token_ids"])
+    close(functions["serve_ids"](token_ids)["embedding"], expected)
