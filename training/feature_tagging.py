@@ -24,7 +24,7 @@ from absl import app
 from keras_bert.data.conll import TaggedText
 from keras_bert.models.feature_tagger import feature_tagger
 from keras_bert.tasks.class_labels import class_ids
-from training import config_flags, entity_scores, finetuning, program, tagging_reports
+from training import baselines, config_flags, entity_scores, finetuning, program, tagging_reports
 from training.feature_batches import FeatureBatches, predicted_ids
 from training.feature_tagging_config import FeatureTaggingConfig
 from training.pretrained import minilm_folder
@@ -49,6 +49,8 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
+    print(baselines.table(to_beat), flush=True)
     features_of = WordFeatures(
         preset,
         config.features,
@@ -67,7 +69,7 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
         lambda seed: train(config, data, features, seed, mix=features_of.mix),
         f"{Path(config.train_file).name}, {config.features}",
     )
-    results = finetuning.results_of(config, runs)
+    results = finetuning.results_of(config, runs, to_beat)
     finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
     model = keras.models.load_model(best.model_path)

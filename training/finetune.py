@@ -7,7 +7,7 @@ On a file of your own:
 
 By a recipe, with any of its values changed by a flag:
 
-    python -m training.finetune --recipe=glue_sst2 --data_dir=glue --epochs=1
+    python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
 
 It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
 loss and metric (`seed_N/curves.png`), `results.json`, the answers to the test file
@@ -26,7 +26,7 @@ import keras
 from absl import app, logging
 
 from keras_bert import TextClassifier
-from training import config_flags, finetuning, program, scores
+from training import baselines, config_flags, finetuning, program, scores
 from training.finetune_config import FinetuneConfig, FinetuneData, read_data
 from training.labelled_text import LabelledText
 from training.pretrained import minilm_folder
@@ -50,13 +50,17 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    to_beat = {
+        name: baselines.of_text(data.train, dev, data.metrics) for name, dev in data.dev.items()
+    }
+    print(baselines.table(to_beat), flush=True)
     runs = finetuning.train_seeds(
         config,
         lambda seed: finetuning.train(config, data, preset, seed),
         config.task or Path(config.train_file).name,
     )
     best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))
-    results = finetuning.results_of(config, runs)
+    results = finetuning.results_of(config, runs, to_beat)
     finetuning.write_json(results, folder / "results.json")
     _finish(config, data, best, folder)
     return results

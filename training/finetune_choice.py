@@ -26,7 +26,7 @@ import numpy as np
 from absl import app, logging
 
 from keras_bert import MultipleChoice
-from training import config_flags, finetuning, program, scores
+from training import baselines, config_flags, finetuning, program, scores
 from training.choice_config import ChoiceConfig, ChoiceData, read_data
 from training.choice_files import ChoiceRows
 from training.pretrained import minilm_folder
@@ -51,10 +51,12 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    to_beat = {name: baselines.of_choices(rows) for name, rows in data.scored.items()}
+    print(baselines.table(to_beat), flush=True)
     runs = finetuning.train_seeds(
         config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
     )
-    results = finetuning.results_of(config, runs)
+    results = finetuning.results_of(config, runs, to_beat)
     finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: run.best["dev"]["accuracy"])
     _finish(config, data, best, folder)

@@ -29,7 +29,7 @@ from keras_bert import QuestionAnswerer
 from keras_bert.data.question_rows import question_rows
 from keras_bert.data.squad import QuestionExample
 from keras_bert.tasks.answer_spans import AnswerSpans
-from training import config_flags, finetuning, program, squad_scores
+from training import baselines, config_flags, finetuning, program, squad_scores
 from training.pretrained import minilm_folder
 from training.squad_config import SquadConfig, SquadData, read_data
 from training.squad_scores import GoldQuestion
@@ -55,6 +55,8 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     for message in data.skipped:
         logging.warning("left out: %s", message)
+    to_beat = {"dev": baselines.of_questions(data.dev, data.has_unanswerable)}
+    print(baselines.table(to_beat), flush=True)
     answers = []
 
     def train_seed(seed: int) -> finetuning.Run:
@@ -66,7 +68,7 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
     runs = finetuning.train_seeds(config, train_seed, "SQuAD")
     best = max(range(len(runs)), key=lambda index: runs[index].best["dev"]["f1"])
     answers[best].write(folder)
-    results = {**finetuning.results_of(config, runs), "skipped": len(data.skipped)}
+    results = {**finetuning.results_of(config, runs, to_beat), "skipped": len(data.skipped)}
     finetuning.write_json(results, folder / "results.json")
     _finish(config, data, runs[best], folder)
     return results
@@ -161,10 +163,7 @@ class Answers:
 
     def scores(self, golds: Sequence[GoldQuestion]) -> dict[str, float]:
         """The official scores, those of version 2.0 where there may be no answer."""
-        if self.threshold is None:
-            return squad_scores.score_squad_v1(golds, self.predictions)
-        scores = squad_scores.score_squad_v2(golds, self.predictions)
-        return {name: value for name, value in scores.items() if not name.endswith("total")}
+        return squad_scores.dev_scores(golds, self.predictions, self.threshold is not None)
 
     def write(self, folder: Path) -> None:
         """Writes the files of the released code."""

@@ -29,7 +29,7 @@ from absl import app, logging
 from keras_bert import TokenClassifier
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.tagging import ragged_words
-from training import config_flags, entity_scores, finetuning, program, tagging_reports
+from training import baselines, config_flags, entity_scores, finetuning, program, tagging_reports
 from training.pretrained import minilm_folder
 from training.tagging_config import TaggingConfig, TaggingData, model_inputs, read_data
 
@@ -52,10 +52,12 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
     preset = config.preset or os.fspath(minilm_folder())
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
+    print(baselines.table(to_beat), flush=True)
     runs = finetuning.train_seeds(
         config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
     )
-    results = finetuning.results_of(config, runs)
+    results = finetuning.results_of(config, runs, to_beat)
     finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
     _finish(config, data, best, folder)

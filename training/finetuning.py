@@ -23,6 +23,7 @@ from keras_bert import TextClassifier
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.text_arguments import is_dataset
 from training import curves, scores
+from training.baselines import Baselines
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.labelled_text import LabelledText
 
@@ -311,13 +312,22 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     }
 
 
-def results_of(config: Any, runs: Sequence[Run]) -> dict[str, Any]:
-    """What `results.json` holds: the config, the backend, the runs, and their summary."""
+def results_of(
+    config: Any, runs: Sequence[Run], baselines: Mapping[str, Baselines]
+) -> dict[str, Any]:
+    """What `results.json` holds: the config, the backend, the runs, their summary, the baselines.
+
+    Args:
+        config: What was done.
+        runs: A run for each seed.
+        baselines: By the name of a dev set, what any model must beat on it.
+    """
     return {
         "config": dataclasses.asdict(config),
         "backend": keras.backend.backend(),
         "runs": [dataclasses.asdict(run) for run in runs],
         "summary": summary(runs),
+        "baselines": dict(baselines),
     }
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import keras
 from absl import app, logging
 
-from training import config_flags, curves, finetuning, program, scores
+from training import baselines, config_flags, curves, finetuning, program, scores
 from training.docstrings import DocstringData, collect_docstrings
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.pretrained import minilm_folder
@@ -119,11 +119,8 @@ def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """The test scores as a table, the baselines first."""
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")
-    rows = {**scores.baselines(data.train, data.test, data.metrics), "fine-tuned MiniLM": ours}
-    print(f"\n{'on the test set':<20}" + "".join(f"{metric:>12}" for metric in data.metrics))
-    for name, values in rows.items():
-        line = "".join(f"{values[metric]:>12.1f}" for metric in data.metrics)
-        print(f"{name.replace('_', ' '):<20}{line}")
+    rows = {**baselines.of_text(data.train, data.test, data.metrics), "fine-tuned MiniLM": ours}
+    print("\n" + baselines.table({"the test set": rows}))
 
 
 def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:

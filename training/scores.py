@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of classifiers and regressors, their mean over seeds, and the baselines to beat.
+"""Scores of classifiers and regressors, and their mean over seeds.
 
 Needs scikit-learn and SciPy: the extra `training`.
 """
@@ -13,12 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 from sklearn import metrics as sklearn_metrics
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
-
-from training.labelled_text import LabelledText
 
 
 def _correlation(statistic: Callable[..., Any]) -> Callable[[np.ndarray, np.ndarray], float]:
@@ -144,47 +138,3 @@ def summarise(scores: Sequence[float]) -> tuple[float, float]:
         return mean, math.nan
     standard_error = float(np.std(scores, ddof=1)) / math.sqrt(count)
     return mean, float(scipy.stats.t.ppf(0.975, count - 1)) * standard_error
-
-
-def baselines(
-    train: LabelledText, dev: LabelledText, metric_names: Sequence[str] | None = None
-) -> dict[str, dict[str, float]]:
-    """What a model must beat: the same answer always, and a bag of words.
-
-    The bag of words is TF-IDF over words and pairs of words, with logistic regression, or ridge
-    regression for scores. The two texts of a pair are read as one.
-
-    Args:
-        train: What the baselines learn from.
-        dev: What they are scored on.
-        metric_names: By default those of `metrics_for`.
-
-    Returns:
-        `{"majority": scores, "bag_of_words": scores}`; for regression `"mean"` in place of
-        `"majority"`.
-    """
-    names = metric_names or metrics_for(train.num_classes)
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    if train.class_names is None:
-        constant, models = "mean", (DummyRegressor(), make_pipeline(words, Ridge()))
-    else:
-        constant = "majority"
-        linear = LogisticRegression(C=3.0, max_iter=1000, tol=1e-3)
-        models = (DummyClassifier(strategy="most_frequent"), make_pipeline(words, linear))
-    scores = {}
-    for name, model in zip((constant, "bag_of_words"), models, strict=True):
-        model.fit(_joined(train), train.labels)
-        scores[name] = score(names, model.predict(_joined(dev)), _labels(dev))
-    return scores
-
-
-def _joined(data: LabelledText) -> list[str]:
-    if data.text_pairs is None:
-        return data.texts
-    return [f"{a} {b}" for a, b in zip(data.texts, data.text_pairs, strict=True)]
-
-
-def _labels(data: LabelledText) -> np.ndarray:
-    if data.labels is None:
-        raise ValueError(f"{data.path} has no labels, which the baselines need")
-    return data.labels

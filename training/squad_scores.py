@@ -158,6 +158,22 @@ def score_squad_v2(
     return results | ({"missing": missing} if missing else {})
 
 
+def dev_scores(
+    golds: Sequence[GoldQuestion], predictions: Mapping[str, str], has_unanswerable: bool
+) -> dict[str, float]:
+    """The scores of version 2.0 without its totals where there may be no answer, else of 1.1.
+
+    Args:
+        golds: the questions.
+        predictions: answers by the questions' ids, empty for none.
+        has_unanswerable: whether questions may have no answer.
+    """
+    if not has_unanswerable:
+        return score_squad_v1(golds, predictions)
+    scores = score_squad_v2(golds, predictions)
+    return {name: value for name, value in scores.items() if not name.endswith("total")}
+
+
 def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
     """SQuAD 2.0's F1 of one answer to each question, `(questions,)`, at most 1."""
     return np.array([_best(f1, text, gold) for gold, text in zip(golds, texts, strict=True)])

@@ -113,6 +113,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
     results = feature_tagging.train_all(config, data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
     assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
     assert read_conll(folder / "test.conll").words == data.test.words
     scores = json.loads((folder / "dev_scores.json").read_text())

@@ -82,7 +82,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     names = ["dev"] if recipe == "swag" else ["dev", "test"]
-    assert list(results["summary"]) == names
+    assert list(results["summary"]) == list(results["baselines"]) == names
     assert (folder / "seed_1" / "curves.png").exists()
     answers = (folder / "answers.tsv").read_text().splitlines()
     assert answers[0] == "choice\ttext\tscore"

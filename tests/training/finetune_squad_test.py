@@ -112,6 +112,7 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     golds, _ = squad_scores.read_gold(str(tmp_path / "dev-v2.0.json"))
     official = squad_scores.score_squad_v2(golds, predictions)
     scores = results["summary"]["dev"]
+    assert set(scores) == set(results["baselines"]["dev"]["no_answer"])
     assert {name: official[name] for name in scores} == {
         name: pytest.approx(score["seeds"][0]) for name, score in scores.items()
     }

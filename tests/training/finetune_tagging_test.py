@@ -74,6 +74,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     results = finetune_tagging.finetune(config, data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
     assert set(results["summary"]["dev"]) == {"f1", "precision", "recall", "accuracy"}
     assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
     assert (folder / "seed_1" / "model.keras").exists()

@@ -64,6 +64,8 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert [run["seed"] for run in results["runs"]] == [1, 2]
+    assert set(results["baselines"]["dev"]) == {"majority", "bag_of_words"}
+    assert set(results["baselines"]["dev"]["majority"]) == set(results["summary"]["dev"])
     scores = results["summary"]["dev"]["accuracy"]
     assert len(scores["seeds"]) == 2
     assert scores["mean"] == pytest.approx(sum(scores["seeds"]) / 2, abs=0.01)

@@ -6,15 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from training.labelled_text import LabelledText
-from training.scores import baselines, metrics_for, score, selection_score, summarise
+from training.scores import metrics_for, score, selection_score, summarise
 
 pytestmark = pytest.mark.backend_independent
-
-
-def labelled(texts, labels, class_names, text_pairs=None):
-    dtype = "float32" if class_names is None else "int32"
-    return LabelledText(texts, text_pairs, np.array(labels, dtype), class_names, "memory")
 
 
 def test_classification_scores_by_their_definitions():
@@ -80,30 +74,3 @@ def test_mean_and_interval():
     assert math.isnan(half_width)
     with pytest.raises(ValueError, match="received none"):
         summarise([])
-
-
-def test_baselines_of_classes():
-    texts = ["good film", "good play", "good cast", "bad film", "bad play"]
-    train = labelled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
-    dev = labelled(["good story", "bad story"], [1, 0], ("bad", "good"))
-    scores = baselines(train, dev)
-    assert scores["majority"] == {"accuracy": 50.0, "f1": pytest.approx(200 / 3)}
-    assert scores["bag_of_words"] == {"accuracy": 100.0, "f1": 100.0}
-    assert list(baselines(train, dev, ["mcc"])["majority"]) == ["mcc"]
-
-
-def test_baselines_of_scores_and_pairs():
-    train = labelled(
-        ["high", "low", "high", "low"], [5, 0, 5, 0], None, ["a b", "c d", "e f", "g h"]
-    )
-    dev = labelled(["low", "high"], [1, 4], None, ["x y", "z w"])
-    scores = baselines(train, dev)
-    assert scores["mean"] == {"pearson": 0.0, "spearman": 0.0, "mse": 2.25}
-    assert scores["bag_of_words"]["spearman"] == pytest.approx(100.0)
-
-
-def test_baselines_need_labels():
-    train = labelled(["good one", "bad one"], [1, 0], ("bad", "good"))
-    dev = LabelledText(["one"], None, None, ("bad", "good"), "dev.tsv")
-    with pytest.raises(ValueError, match=r"dev\.tsv has no labels"):
-        baselines(train, dev)
