@@ -35,13 +35,20 @@ from training.labelled_text import (
     reading_options,
 )
 from training.span_view import AnsweredQuestion, write_span_view
-from training.text_rows import FORMATS, excerpt, read_lines, read_records, row_error
+from training.text_rows import (
+    FORMATS,
+    TAGGING_SUFFIXES,
+    excerpt,
+    is_array,
+    read_records,
+    row_error,
+)
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
 _SUFFIXES = {
     **dict.fromkeys(FORMATS, "text"),
     ".json": "squad",
-    **dict.fromkeys((".conll", ".bio", ".iob"), "tagging"),
+    **dict.fromkeys(TAGGING_SUFFIXES, "tagging"),
 }
 
 
@@ -144,13 +151,9 @@ def _kind(config: EvaluateConfig) -> str:
             f"cannot tell from the name of {config.data_file} what it holds, expected an end of "
             f"{', '.join(_SUFFIXES)} (.gz may follow), or --kind: {', '.join(_KINDS[1:])}"
         )
-    if suffix == ".json" and _is_array(Path(config.data_file)):
+    if suffix == ".json" and is_array(Path(config.data_file)):
         return "text"
     return _SUFFIXES[suffix]
-
-
-def _is_array(path: Path) -> bool:
-    return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
 
 
 def _load(path: str) -> Any:

@@ -21,7 +21,7 @@ from training.text_rows import (
     excerpt,
     format_of,
     is_number,
-    read_rows,
+    read_columns,
     row_error,
     without_header,
 )
@@ -192,7 +192,7 @@ def read_labelled_text(
     path = Path(path)
     chosen = {"text": text, "text_pair": text_pair, "label": label}
     columns = {role: column for role, column in chosen.items() if column is not None}
-    found = read_rows(path, format or format_of(path), columns, header, on_bad_row == "skip")
+    found = read_columns(path, format or format_of(path), columns, header, on_bad_row == "skip")
     if found.bad:
         warnings.warn(
             f"skipped {len(found.bad)} of {len(found.bad) + len(found.rows)} rows: {found.bad[0]}",

@@ -28,6 +28,8 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
+# Of files of words in columns, which are no tables of texts.
+TAGGING_SUFFIXES = (".conll", ".bio", ".iob")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 # What columns of labels and of texts are usually called.
@@ -99,7 +101,7 @@ def format_of(path: Path) -> str:
     return FORMATS[suffix]
 
 
-def read_rows(
+def read_columns(
     path: Path, format: str, columns: Mapping[str, str | int], header: Header, skip_bad: bool
 ) -> Rows:
     """Reads the wanted columns of every row that is not blank.
@@ -231,6 +233,11 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             it holds half of a surrogate pair.
     """
     return objects_of(read_lines(path), path)
+
+
+def is_array(path: Path) -> bool:
+    """Whether a file of JSON holds an array rather than an object or several."""
+    return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
 
 
 def objects_of(lines: Iterable[str], name: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+import gzip
+import io
 import json
 import warnings
 
@@ -11,7 +14,13 @@ pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from training.predict import PredictConfig, RowError, load_predictor, predict, read_rows  # noqa: E402
+from training.predict import (  # noqa: E402
+    PredictConfig,
+    Predictor,
+    load_predictor,
+    predict,
+    read_rows,
+)
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS)]
@@ -23,6 +32,7 @@ CONFIG = keras_bert.BertConfig(
     intermediate_dim=16,
     max_sequence_length=32,
 )
+CLASSIFIER = Predictor(("text",), list)
 
 
 @pytest.fixture(scope="module")
@@ -69,26 +79,116 @@ def test_pairs_and_ids(models, tmp_path, classifier):
     assert answers[1]["score"] == pytest.approx(expected[1]["score"], abs=1e-5)
 
 
+TABLES = {
+    "csv": 'id,review,stars\n7,"one, two",1\nx,"a ""b""\nc",0\n',
+    "tsv": "id\treview\tstars\n7\tone, two\t1\nx\ta b\t0\n",
+    "jsonl": '{"id": "7", "review": "one, two"}\n{"id": "x", "review": "a b", "stars": 0}\n',
+    "json": '[{"id": "7", "review": "one, two"},\n {"id": "x", "review": "a b"}]',
+}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("format", TABLES)
+def test_the_files_that_a_classifier_was_trained_on_are_read(format, compressed, tmp_path):
+    source = tmp_path / (f"in.{format}.gz" if compressed else f"in.{format}")
+    content = TABLES[format].encode()
+    source.write_bytes(gzip.compress(content) if compressed else content)
+    config = PredictConfig(input=str(source), text="review")
+    second = 'a "b"\nc' if format == "csv" else "a b"
+    texts = [{"id": "7", "text": "one, two"}, {"id": "x", "text": second}]
+    rows = list(read_rows(config, CLASSIFIER))
+    assert [{name: row[name] for name in ("id", "text")} for row in rows] == texts
+
+
+def test_columns_by_number_and_pairs(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("a,b\nc,d\n")
+    config = PredictConfig(input=str(path), text="0", text_pair="1")
+    assert list(read_rows(config, CLASSIFIER)) == [
+        {"text": "a", "text_pair": "b"},
+        {"text": "c", "text_pair": "d"},
+    ]
+    config = dataclasses.replace(config, header="yes", text_pair="")
+    assert list(read_rows(config, CLASSIFIER)) == [{"text": "c"}]
+    path.write_text("text,text_pair\na,\n")
+    assert list(read_rows(PredictConfig(input=str(path)), CLASSIFIER)) == [
+        {"text": "a", "text_pair": ""}
+    ]
+
+
+def test_a_table_is_answered_row_by_row(models, classifier, tmp_path):
+    """Lines inside of quotes are no rows: 205 answers for 200 rows."""
+    source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
+    source.write_text('text,label\n"a\nb",1\nfilm,0\n')
+    config = PredictConfig(model=models["saved"], input=str(source), output=str(target))
+    assert predict(config) == 2
+    answers = [json.loads(line) for line in target.read_text().splitlines()]
+    for answer, expected in zip(answers, classifier.classify(["a\nb", "film"]), strict=True):
+        assert answer["score"] == pytest.approx(expected["score"], abs=1e-5)
+
+
+def test_standard_input_is_lines_or_a_table(monkeypatch):
+    for format, expected in {"auto": ["text,id", "a,1"], "csv": ["a"]}.items():
+        stream = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbftext,id\na,1\n"))
+        monkeypatch.setattr("sys.stdin", stream)
+        rows = read_rows(PredictConfig(format=format), CLASSIFIER)
+        assert [row["text"] for row in rows] == expected
+
+
+def test_the_files_of_other_tasks_are_read(tmp_path):
+    (tmp_path / "dev.json").write_text(
+        '{"data": [{"paragraphs": [{"context": "b", "qas": [{"id": "q", "question": "a"}]}]}]}'
+    )
+    (tmp_path / "a.conll").write_text("Ann B-PER\nsang O\n\nhere O\n")
+    (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1\na,b,c,d\n")
+    predictors = {
+        "dev.json": Predictor(("question", "context"), list),
+        "a.conll": Predictor(("text",), list, ("text",)),
+        "a.csv": Predictor(("text", "choices"), list, ("choices",)),
+    }
+    expected = {
+        "dev.json": [{"id": "q", "question": "a", "context": "b"}],
+        "a.conll": [{"text": ["Ann", "sang"]}, {"text": ["here"]}],
+        "a.csv": [{"text": "a", "choices": ["b c", "b d"]}],
+    }
+    for name, predictor in predictors.items():
+        config = PredictConfig(input=str(tmp_path / name))
+        assert list(read_rows(config, predictor)) == expected[name]
+
+
 def test_a_saved_task_of_another_kind(tmp_path, classifier):
     masked_lm = keras_bert.MaskedLM(keras_bert.Backbone(CONFIG), classifier.preprocessor)
     masked_lm.save(tmp_path / "model.keras")
-    (answer,) = load_predictor(str(tmp_path / "model.keras"))([{"text": "a [MASK] b"}])
+    (answer,) = load_predictor(str(tmp_path / "model.keras")).answer([{"text": "a [MASK] b"}])
     assert len(answer) == 5
 
 
-def test_a_malformed_line_is_named():
-    lines = ['{"text": "a"}\n', '{"text": \n']
-    rows = read_rows(lines, "in.jsonl")
-    assert next(rows) == {"text": "a"}
-    with pytest.raises(RowError, match=r"in\.jsonl, line 2: no JSON"):
-        next(rows)
-    with pytest.raises(RowError, match="line 2: '3' is no JSON object"):
-        list(read_rows(['{"text": "a"}\n', "3\n"], "in.jsonl"))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("in.jsonl", '{"text": "a"}\n{"text": \n', r"in\.jsonl, line 2: not JSON"),
+        ("in.jsonl", '{"text": "a"}\n3\n', r"in\.jsonl, line 2: a int, expected a JSON object"),
+        (
+            "in.txt",
+            '{"text": "a"}\n\n{"text": 3}',
+            r"in\.txt, line 3: text is 3, expected a string",
+        ),
+        ("in.jsonl", '{"txt": "a"}', r"line 1: the model wants text; .*'txt'.* has no text"),
+        ("in.jsonl", '{"text": "a", "text_pair": 1}', "line 1: text_pair is 1, expected a string"),
+        ("in.csv", "review,stars\na,1\n", r"line 1: no column 'text' for text; .*'review'"),
+    ],
+)
+def test_a_malformed_row_is_named(name, content, message, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
 
 
-def test_a_missing_field_is_named(models):
-    with pytest.raises(RowError, match=r"wants text; .*\"txt\".* has no text"):
-        load_predictor(models["saved"])([{"txt": "a"}])
+def test_values_that_are_none_of_the_flags_are_refused():
+    with pytest.raises(ValueError, match="format is 'xml', expected one of auto, lines, tsv"):
+        PredictConfig(format="xml")
+    with pytest.raises(FileNotFoundError, match="input 'nowhere' is not there"):
+        list(read_rows(PredictConfig(input="nowhere"), CLASSIFIER))
 
 
 def test_a_missing_model(tmp_path):
