@@ -3,6 +3,9 @@
 
     python -m training.rerank --data_dir=cranfield --loss=pairwise
 
+The folder holds Cranfield's files, BEIR's, MS MARCO's, or those that `--documents`, `--queries` and
+`--judgements` name.
+
 By a recipe, with any of its values changed by a flag:
 
     python -m training.rerank --recipe=minilm_cranfield --data_dir=cranfield --epochs=1
@@ -28,10 +31,11 @@ from absl import app, logging
 
 from keras_bert import MultipleChoice, TextClassifier
 from training import config_flags, finetuning, program
+from training.data_splits import counts_table
 from training.pretrained import minilm_folder
 from training.ranking_scores import ranking_scores
 from training.rerank_config import RerankConfig
-from training.trec_files import Collection, read_cranfield, write_run
+from training.trec_files import Collection, read_collection, write_run
 
 Scored = dict[str, list[tuple[str, float]]]
 
@@ -40,7 +44,9 @@ def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     with program.plain_errors():
         config = config_flags.configuration(RerankConfig)
-        collection = read_cranfield(Path(config.data_dir))
+        collection = read_collection(
+            Path(config.data_dir), config.documents, config.queries, config.judgements
+        )
         scores = rerank(config, collection)
     print(json.dumps(scores, indent=2))
 
@@ -62,7 +68,10 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     queries = list(collection.queries)
     test = queries[config.test_every - 1 :: config.test_every]
     found = bm25(collection, config.candidates)
-    triples = training_triples(config, collection, found, [q for q in queries if q not in test])
+    training = [query for query in queries if query not in test]
+    parts = {"train": training, "test": test}
+    print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
+    triples = training_triples(config, collection, found, training)
     model = train(config, triples)
     baseline = {query: found[query] for query in test}
     rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
@@ -124,6 +133,11 @@ def training_triples(
             for other in generator.permutation(others)[: config.negatives]:
                 texts = collection.documents[document], collection.documents[other]
                 triples.append((collection.queries[query], *texts))
+    if not triples:
+        raise ValueError(
+            f"none of {len(queries)} training queries has a relevant document and another that "
+            "BM25 finds"
+        )
     return triples
 
 

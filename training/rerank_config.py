@@ -15,7 +15,13 @@ class RerankConfig(OptimizationConfig):
     """Re-ranking what BM25 finds, by an encoder that reads query and document together.
 
     Args:
-        data_dir: the folder of the Cranfield collection: cran.all.1400, cran.qry and cranqrel.
+        data_dir: the folder of a collection: Cranfield's (cran.all.1400, cran.qry, cranqrel),
+            BEIR's (corpus.jsonl, queries.jsonl, qrels/test.tsv) or MS MARCO's (collection.tsv,
+            queries.tsv, qrels.tsv).
+        documents: the file in data_dir of the documents, TSV or JSON Lines with an id and a text;
+            empty takes the one that has a usual name.
+        queries: the file of the queries, likewise.
+        judgements: the file of the judgements, TREC's qrels or BEIR's.
         loss: pointwise tells relevant documents from others, each on its own; pairwise makes the
             score of a relevant one higher than that of another for the same query.
         candidates: how many documents of BM25's are re-ranked.
@@ -30,6 +36,9 @@ class RerankConfig(OptimizationConfig):
     """
 
     data_dir: str = ""
+    documents: str = ""
+    queries: str = ""
+    judgements: str = ""
     loss: str = "pairwise"
     candidates: int = 50
     negatives: int = 4

@@ -19,7 +19,13 @@ from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import recipes, rerank  # noqa: E402
 from training.ranking_scores import ranking_scores  # noqa: E402
 from training.rerank_config import RerankConfig  # noqa: E402
-from training.trec_files import read_cranfield, read_judgements, read_run, write_run  # noqa: E402
+from training.trec_files import (  # noqa: E402
+    read_collection,
+    read_cranfield,
+    read_judgements,
+    read_run,
+    write_run,
+)
 
 WORDS = ["wing", "flow", "heat", "jet", "nose", "tail"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", ".", *WORDS]
@@ -128,6 +134,69 @@ def test_cranfield_is_read(cranfield):
         read_cranfield(cranfield)
 
 
+DOCUMENTS = {"d1": ("A wing", "flow\there"), "d2": ("", "heat"), "d3": ("Jet", "")}
+
+
+def write_beir(folder):
+    rows = [{"_id": id, "title": title, "text": text} for id, (title, text) in DOCUMENTS.items()]
+    (folder / "qrels").mkdir()
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\n")
+
+
+def write_ms_marco(folder):
+    rows = [f"{id}\t{title} {' '.join(text.split())}\n" for id, (title, text) in DOCUMENTS.items()]
+    (folder / "collection.tsv").write_text("".join(rows))
+    (folder / "queries.tsv").write_text("q1\ta\nq2\tb\n")
+    (folder / "qrels.tsv").write_text("q1\t0\td1\t2\nq1\t0\td2\t0\n")
+
+
+def write_others(folder):
+    """Tables with a header, and judgements in JSON Lines."""
+    rows = [
+        f"{id}\tx\t{' '.join(text.split())}\t{title}\n" for id, (title, text) in DOCUMENTS.items()
+    ]
+    (folder / "docs.tsv").write_text("docid\turl\ttext\ttitle\n" + "".join(rows))
+    (folder / "topics.csv").write_text("id,text\nq1,a\nq2,b\n")
+    grades = [{"query-id": "q1", "corpus-id": id, "score": n} for id, n in (("d1", 2), ("d2", 0))]
+    (folder / "qrels.jsonl").write_text("\n".join(map(json.dumps, grades)))
+    return {"documents": "docs.tsv", "queries": "topics.csv", "judgements": "qrels.jsonl"}
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize("write", [write_beir, write_ms_marco, write_others])
+def test_collections_of_other_forms_are_read(write, tmp_path):
+    collection = read_collection(tmp_path, **(write(tmp_path) or {}))
+    assert collection.documents == {"d1": "A wing flow here", "d2": "heat", "d3": "Jet"}
+    assert collection.queries == {"q1": "a"}
+    assert collection.judgements == {"q1": {"d1": 2, "d2": 0}}
+
+
+@pytest.mark.backend_independent
+def test_what_is_wrong_with_a_collection_is_told(tmp_path, caplog):
+    with pytest.raises(FileNotFoundError, match=r"has no documents, .*; --documents"):
+        read_collection(tmp_path)
+    write_ms_marco(tmp_path)
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("q1\t0\td1\t1\nq1\t0\td9\t1\nq9\t0\td1\t1\n")
+    with caplog.at_level("WARNING", logger="absl"):
+        assert read_collection(tmp_path).judgements == {"q1": {"d1": 1}}
+    assert "2 of 3 judgements are of queries or documents that" in caplog.text
+    qrels.write_text("q9\t0\td1\t1\n")
+    with pytest.raises(ValueError, match="none of the 1 judgements is of a query in"):
+        read_collection(tmp_path)
+    for content, message in {
+        "d1\ta\nd1\tb\n": "line 2: another row has the id 'd1'",
+        "d1\ta\tb\n": "line 1: 3 columns, expected an id and a text, or a header",
+        "id\tbody\n": "line 1: no column text",
+        "d1\ta\nd2\n": "line 2: 1 columns, expected 2",
+    }.items():
+        (tmp_path / "collection.tsv").write_text(content)
+        with pytest.raises(ValueError, match=f"collection.tsv, {message}"):
+            read_collection(tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
 def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
@@ -154,7 +223,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
         precision="float32",
         output_dir=str(tmp_path / "run"),
     )
-    results = rerank.rerank(config, read_cranfield(cranfield))
+    results = rerank.rerank(config, read_collection(cranfield))
     folder = tmp_path / "run"
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
     assert json.loads((folder / "scores.json").read_text()) == results
