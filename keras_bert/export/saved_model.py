@@ -83,7 +83,7 @@ def checked_texts(texts: Sequence[tf.Tensor], names: str) -> list[tf.Tensor]:
         return [tf.identity(text) for text in texts]
 
 
-def features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, tf.Tensor | None]:
+def features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, Any]:
     """Checked ids, and the mask that they imply.
 
     Args:
