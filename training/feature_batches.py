@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths
+from keras_bert.data.tuning import without_tuning
 
 
-class FeatureBatches(keras.utils.PyDataset):
-    """Sentences of like lengths, padded to the end of a bucket; in another order in each epoch.
+class FeatureBatches:
+    """Sentences of similar lengths, padded to the end of a bucket.
 
     Args:
         features: of all words, float32 `(words, layers, hidden)`, which may lie on disk.
         lengths: words in each sentence.
         batch_size: sentences in a batch.
         labels: class ids of all words, int32 `(words,)`; negative ones count for nothing. None
-            gives batches to predict with, in the order of the sentences.
+            gives batches to predict with, in the order of the sentences; with labels it is random.
         seed: decides the order.
     """
 
@@ -32,21 +34,18 @@ class FeatureBatches(keras.utils.PyDataset):
         labels: np.ndarray | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__()
         self.features = features
         self.labels = labels
         self.batch_size = batch_size
         self.splits = np.concatenate([[0], np.cumsum(lengths)]).astype("int64")
         self.buckets = np.array(bucket_lengths(max(1, *lengths), coarse=True))
         self._generator = np.random.default_rng(seed)
-        self._order = np.arange(len(lengths))
-        self.on_epoch_end()
 
     def __len__(self) -> int:
-        return -(-len(self._order) // self.batch_size)
+        return -(-(len(self.splits) - 1) // self.batch_size)
 
-    def __getitem__(self, index: int) -> Any:
-        rows = self.rows(index)
+    def batch(self, rows: np.ndarray) -> Any:
+        """The inputs of some sentences, with targets and weights where there are labels."""
         lengths = self.splits[rows + 1] - self.splits[rows]
         length = self.buckets[np.searchsorted(self.buckets, lengths.max())]
         mask = np.arange(length) < lengths[:, None]
@@ -61,13 +60,36 @@ class FeatureBatches(keras.utils.PyDataset):
         labels[mask] = self.labels[places]
         return inputs, np.maximum(labels, 0), (labels >= 0).astype("float32")
 
-    def rows(self, index: int) -> np.ndarray:
-        """Which sentences are in a batch."""
-        return self._order[index * self.batch_size : (index + 1) * self.batch_size]
+    def rows(self) -> list[np.ndarray]:
+        """Which sentences are in each batch of an epoch."""
+        order = np.arange(len(self.splits) - 1) if self.labels is None else self._random_order()
+        return [
+            order[start : start + self.batch_size]
+            for start in range(0, len(order), self.batch_size)
+        ]
 
-    def on_epoch_end(self) -> None:
-        if self.labels is None:
-            return
+    def dataset(self) -> tf.data.Dataset:
+        """The batches for `fit`, in a new random order in each epoch.
+
+        Their lengths are left open: Keras' own adapter of a `PyDataset` fixes what the first two
+        batches have in common, and fails at the first batch of another length.
+        """
+
+        def epoch() -> Iterator[Any]:
+            yield from map(self.batch, self.rows())
+
+        words = (None, None)
+        features = {
+            "features": tf.TensorSpec((*words, *self.features.shape[1:]), tf.float32),
+            "padding_mask": tf.TensorSpec(words, tf.bool),
+        }
+        signature = (features, tf.TensorSpec(words, tf.int32), tf.TensorSpec(words, tf.float32))
+        batches = tf.data.Dataset.from_generator(epoch, output_signature=signature)
+        counted = batches.apply(tf.data.experimental.assert_cardinality(len(self)))
+        return without_tuning(counted.prefetch(1))
+
+    def _random_order(self) -> np.ndarray:
+        """The sentences, those of one batch of similar lengths."""
         lengths = np.diff(self.splits)
         order = self._generator.permutation(len(lengths))
         window = self.batch_size * WINDOW_BATCHES
@@ -76,7 +98,7 @@ class FeatureBatches(keras.utils.PyDataset):
         # Whole batches change places, the one that is not full stays the last.
         full = len(order) // self.batch_size * self.batch_size
         batches = self._generator.permutation(order[:full].reshape(-1, self.batch_size))
-        self._order = np.concatenate([batches.reshape(-1), order[full:]])
+        return np.concatenate([batches.reshape(-1), order[full:]])
 
 
 def predicted_ids(
@@ -85,8 +107,8 @@ def predicted_ids(
     """The class ids of each sentence's words."""
     batches = FeatureBatches(features, lengths, batch_size)
     answers = []
-    for index in range(len(batches)):
-        inputs = batches[index]
-        best = np.argmax(keras.ops.convert_to_numpy(model.predict_on_batch(inputs)), axis=-1)
-        answers += [row[: lengths[n]] for row, n in zip(best, batches.rows(index), strict=True)]
+    for rows in batches.rows():
+        logits = model.predict_on_batch(batches.batch(rows))
+        best = np.argmax(keras.ops.convert_to_numpy(logits), axis=-1)
+        answers += [row[: lengths[n]] for row, n in zip(best, rows, strict=True)]
     return answers

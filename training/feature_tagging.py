@@ -123,7 +123,7 @@ def train(
         score, folder / "model.keras", config.patience, entity_scores.selection_score
     )
     return finetuning.fit_and_evaluate(
-        model, batches, None, config, evaluation, seed, num_rows=len(data.train)
+        model, batches.dataset(), None, config, evaluation, seed, num_rows=len(data.train)
     )
 
 

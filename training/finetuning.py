@@ -174,7 +174,7 @@ def fit_and_evaluate(
         num_rows: examples in an epoch, for the speed.
         length_window: batches sorted by length among themselves, where the model makes them.
     """
-    batched = is_dataset(x) or isinstance(x, keras.utils.PyDataset)
+    batched = is_dataset(x)
     callbacks: list[keras.callbacks.Callback] = [evaluation]
     if config.tensorboard:
         folder = evaluation.model_path.parent / "tensorboard"
@@ -183,6 +183,8 @@ def fit_and_evaluate(
         x,
         y,
         batch_size=None if batched else config.batch_size // config.accumulation,
+        # A dataset brings an order of its own.
+        shuffle=not batched,
         epochs=config.epochs,
         callbacks=callbacks,
         **({} if length_window is None else {"length_window": length_window}),

@@ -14,6 +14,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
+from keras_bert.models.feature_tagger import feature_tagger  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import feature_tagging, recipes  # noqa: E402
 from training.feature_batches import FeatureBatches  # noqa: E402
@@ -78,15 +79,28 @@ def test_every_sentence_is_in_one_batch():
     batches = FeatureBatches(features, lengths, 3, labels, seed=1)
     assert len(batches) == 3
     for _ in range(2):
-        seen = [batches.rows(index) for index in range(3)]
-        assert sorted(np.concatenate(seen)) == list(range(7))
-        for inputs, targets, weights in (batches[index] for index in range(3)):
+        rows = batches.rows()
+        assert sorted(np.concatenate(rows)) == list(range(7))
+        for inputs, targets, weights in map(batches.batch, rows):
             mask = inputs["padding_mask"]
             assert mask.shape[1] in (16, 17)
             values = inputs["features"][..., 0, 0]
             np.testing.assert_array_equal(weights, mask & (values != 0))
             np.testing.assert_array_equal(targets, values)
-        batches.on_epoch_end()
+
+
+def test_batches_of_every_length_train_whichever_come_first():
+    # Two lengths, and two batches of one of them in a row with every seed
+    lengths = [5] * 8 + [20] * 8
+    features = np.ones((sum(lengths), 1, 4), "float32")
+    labels = np.arange(sum(lengths), dtype="int32") % 2
+    model = feature_tagger(1, 4, 2, num_layers=1, units=2)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for seed in range(4):
+        batches = FeatureBatches(features, lengths, 4, labels, seed)
+        seen = [inputs["padding_mask"].shape[1] for inputs, _, _ in batches.dataset()]
+        assert sorted(seen) == [16, 16, 20, 20]
+        model.fit(batches.dataset(), epochs=2, shuffle=False, verbose=0)
 
 
 def test_a_recipe_runs_two_steps(preset, tmp_path):
