@@ -32,8 +32,10 @@ class RecordParser:
             raise ValueError(
                 f"{path}: the first record lacks {', '.join(missing)}; it has {sorted(first)}."
             )
-        optional = ("input_mask", "next_sentence_labels")
-        self._names = [*needed, *(name for name in optional if name in first)]
+        self._has_mask = "input_mask" in first
+        optional = ["next_sentence_labels"] if "next_sentence_labels" in first else []
+        # A mask is looked for in every record: rows without it would be taken with their padding.
+        self._names = [*needed, *optional, "input_mask"]
         self._slots = len(first["masked_lm_positions"].int64_list.value) if is_masked else 0
 
     def __call__(
@@ -53,7 +55,7 @@ class RecordParser:
         rows = {"token_ids": parsed["input_ids"], "segment_ids": parsed["segment_ids"]}
         if "word_starts" in parsed:
             rows["word_starts"] = parsed["word_starts"]
-        if "input_mask" in parsed:
+        if self._has_mask:
             is_real = tf.cast(parsed["input_mask"], tf.bool)
             rows = {name: tf.ragged.boolean_mask(row, is_real) for name, row in rows.items()}
         self._check_values(rows, parsed, places)
@@ -81,6 +83,8 @@ class RecordParser:
                 wanted, words = tf.constant(self._slots, tf.int64), f"{self._slots} values"
             elif name == "next_sentence_labels":
                 wanted, words = tf.constant(1, tf.int64), "1 value"
+            elif name == "input_mask" and not self._has_mask:
+                wanted, words = tf.constant(0, tf.int64), "no values, as in the first record"
             else:
                 wanted, words = lengths, "as many values as input_ids"
             _check(parsed[name].row_lengths() == wanted, places, name, f"expected {words}")
@@ -92,6 +96,11 @@ class RecordParser:
         places: tf.Tensor,
     ) -> None:
         lengths = rows["token_ids"].row_lengths()
+        if not self._has_mask:
+            last = tf.gather(rows["token_ids"].flat_values, rows["token_ids"].row_limits() - 1)
+            _check(
+                last != 0, places, "input_mask", "expected one where input_ids end in padding, 0"
+            )
         fits = lengths <= self._sequence_length
         _check(fits, places, "input_ids", f"expected at most {self._sequence_length} tokens")
         limits = [("segment_ids", 2), ("next_sentence_labels", 2)]

@@ -49,11 +49,13 @@ def pretraining_batches(
 
     Raises:
         FileNotFoundError: If there is no file.
-        ValueError: If the first record has not the features of a pre-training record.
+        ValueError: If the first record has not the features of a pre-training record, or a file is
+            torn: all are read once at the beginning.
         tf.errors.InvalidArgumentError: When a malformed record is read; the message names the file,
             the record and the feature.
     """
     paths = record_paths(files)
+    check_record_files(paths)
     parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     records = _records(paths, shuffle_seed)
     rows = batch_size if drop_remainder else None
@@ -92,6 +94,7 @@ def ragged_pretraining_batches(
         `(batch, None)`, and without `padding_mask`.
     """
     paths = record_paths(files)
+    check_record_files(paths)
     parser = RecordParser(paths[0], sequence_length, vocabulary_size)
     batches = _records(paths, shuffle_seed).batch(batch_size)
     batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
@@ -122,16 +125,27 @@ def check_record_files(
 
     Raises:
         FileNotFoundError: If there is no file.
-        ValueError: If a file is torn or its checksums do not fit; the message names it.
+        ValueError: If a file is torn or its checksums do not fit; the message names it and the
+            record, from 0.
     """
     total = 0
     for path in record_paths(files):
         records = tf.data.TFRecordDataset(path)
         try:
             total += int(records.reduce(np.int64(0), lambda count, _: count + 1))
-        except tf.errors.DataLossError as error:
-            raise ValueError(f"{path} is torn or broken: {error.message}.") from None
+        except tf.errors.DataLossError:
+            _find_broken_record(path)
     return total
+
+
+def _find_broken_record(path: str) -> None:
+    number = 0
+    try:
+        for _ in tf.data.TFRecordDataset(path):
+            number += 1
+    except tf.errors.DataLossError as error:
+        reason = error.message.split("}}")[-1].split("[Op:")[0].strip()
+        raise ValueError(f"{path}, record {number}: torn or broken: {reason}.") from None
 
 
 def _merged(

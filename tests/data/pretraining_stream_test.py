@@ -161,7 +161,7 @@ def test_a_torn_file_is_named(files, tmp_path):
     path = tmp_path / "torn.tfrecord"
     write(path, range(9))
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(ValueError, match=r"torn\.tfrecord is torn"):
+    with pytest.raises(ValueError, match=r"torn\.tfrecord, record 8: torn"):
         stream(path)
 
 

@@ -234,6 +234,8 @@ def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
         ({"next_sentence_labels": [2]}, r"Feature next_sentence_labels: expected values in"),
         ({"segment_ids": "floats"}, r"bad.tfrecord, record 1, Key: segment_ids.*int64"),
         (dict.fromkeys(("input_ids", "segment_ids", "word_starts"), [1] * 25), "at most 24 tokens"),
+        ({"input_ids": [5] * 5 + [0] * 2}, "input_mask: expected one where input_ids end in padd"),
+        ({"input_mask": [1] * 7}, "Feature input_mask: expected no values, as in the first record"),
     ],
 )
 def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, change, message):
@@ -278,10 +280,14 @@ def test_a_torn_file_is_found(tmp_path):
     content = good.read_bytes()
     assert check_record_files(tmp_path / "*.tfrecord") == num_records
     torn = tmp_path / "b.tfrecord"
-    for broken in (content[: len(content) // 2], content[:100] + b"?" + content[101:]):
+    last = num_records - 1
+    for number, broken in {last: content[:-4], 0: content[:20] + b"?" + content[21:]}.items():
         torn.write_bytes(broken)
-        with pytest.raises(ValueError, match=r"b.tfrecord is torn or broken: .* record at"):
-            check_record_files(tmp_path / "*.tfrecord")
+        for read in (check_record_files, batches):
+            with pytest.raises(
+                ValueError, match=rf"b.tfrecord, record {number}: torn .* record at"
+            ):
+                read(tmp_path / "*.tfrecord")
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
