@@ -74,7 +74,7 @@ def read_data(config: ChoiceConfig) -> ChoiceData:
             line and field.
     """
     if not config.train_file:
-        raise ValueError("expected a train_file with texts and choices")
+        raise ValueError("expected --train_file, texts with choices")
     train = _read(config, config.train_file, labelled=True)
     if config.dev_file:
         dev = _read(config, config.dev_file, labelled=True)

@@ -121,12 +121,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
         ValueError: if a file is malformed, or answers and labels do not belong together.
     """
     if bool(config.model) == bool(config.answers):
-        raise ValueError("expected either a model or answers")
+        raise ValueError("expected either --model or --answers")
     for path in (config.data_file, config.model, config.answers):
         if path and not Path(path).is_file():
             raise FileNotFoundError(f"{path} is not there, expected a file")
     if not config.data_file:
-        raise ValueError("data_file is empty, expected a labelled file")
+        raise ValueError("expected --data_file, a labelled file")
     kinds: dict[str, Callable[[EvaluateConfig], dict[str, float]]] = {
         "text": _text,
         "squad": _squad,

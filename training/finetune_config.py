@@ -104,8 +104,8 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
     """
     if bool(config.task) == bool(config.train_file):
         raise ValueError(
-            f"expected either a GLUE task or a train_file, received task={config.task!r} and "
-            f"train_file={config.train_file!r}"
+            f"expected either --task, a GLUE task, or --train_file, received "
+            f"--task={config.task} and --train_file={config.train_file}"
         )
     data = _read_glue(config) if config.task else _read_files(config)
     if not 0 < config.train_rows < len(data.train):
@@ -116,7 +116,7 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
 
 def _read_glue(config: FinetuneConfig) -> FinetuneData:
     if not config.data_dir:
-        raise ValueError(f"task {config.task} needs data_dir, the folder of the GLUE download")
+        raise ValueError(f"--task={config.task} needs --data_dir, the folder of the GLUE download")
     task = glue.find_task(config.task)
     return FinetuneData(
         train=glue.read_split(config.data_dir, task, "train"),

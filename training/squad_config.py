@@ -107,11 +107,11 @@ def read_data(config: SquadConfig) -> SquadData:
         ValueError: if a file is malformed; the message names article, paragraph and question.
     """
     if not config.train_file:
-        raise ValueError("expected a train_file with questions in SQuAD's JSON")
+        raise ValueError("expected --train_file, questions in SQuAD's JSON")
     if bool(config.dev_file) == bool(config.train_articles):
         raise ValueError(
-            f"expected either a dev_file or train_articles, received "
-            f"dev_file={config.dev_file!r} and train_articles={config.train_articles}"
+            f"expected either --dev_file or --train_articles, received "
+            f"--dev_file={config.dev_file} and --train_articles={config.train_articles}"
         )
     files = [_read(config, config.train_file)]
     train = files[0].examples
@@ -162,8 +162,7 @@ def _check(config: SquadConfig, data: SquadData) -> None:
         unanswered = [example.id for example in examples if not example.answers]
         if unanswered and not data.has_unanswerable:
             raise ValueError(
-                f"{name} question {unanswered[0]!r} has no answer; with unanswerable=yes that "
-                "may be"
+                f"{name} question {unanswered[0]!r} has no answer; --unanswerable=yes allows that"
             )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from absl import app, flags
 
 from training import program
+from training.text_rows import excerpt
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -253,31 +254,37 @@ def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
     Raises:
         ValueError: if the file has another form.
     """
+    from keras_bert.data.squad import load_json
+
+    content = load_json(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            questions = [
-                question
-                for article in json.load(file)["data"]
-                for paragraph in article["paragraphs"]
-                for question in paragraph["qas"]
-            ]
+        questions = [
+            question
+            for article in content["data"]
+            for paragraph in article["paragraphs"]
+            for question in paragraph["qas"]
+        ]
         golds = [
             GoldQuestion(question["id"], tuple(answer["text"] for answer in question["answers"]))
             for question in questions
         ]
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no file of SQuAD's form: {error!r}") from error
+        raise ValueError(
+            f"{path} is no file of SQuAD's form: {excerpt(error)} (evaluate reads other files with "
+            "--kind)"
+        ) from error
     return golds, any("is_impossible" in question for question in questions)
 
 
 def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8-sig") as file:
-        values = json.load(file)
+    from keras_bert.data.squad import load_json
+
+    values = load_json(path)
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds {type(values).__name__}, expected an object by question id")
     for name, value in values.items():
         if not isinstance(value, kind):
-            raise ValueError(f"{path}: {name!r} has {value!r}, expected {what}")
+            raise ValueError(f"{path}: {excerpt(name)} has {excerpt(value)}, expected {what}")
     return values
 
 

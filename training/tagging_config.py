@@ -131,7 +131,7 @@ def read_data(config: Any) -> TaggingData:
         ValueError: if a file is malformed; the message names file, line and reason.
     """
     if not config.train_file:
-        raise ValueError("expected a train_file with words and labels in columns")
+        raise ValueError("expected --train_file, words and labels in columns")
     train = _read(config, config.train_file)
     if config.dev_file:
         dev = _read(config, config.dev_file)
@@ -186,8 +186,8 @@ def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any
         return values
     if text.document_starts is None:
         raise ValueError(
-            f"{text.path} marks no documents (-DOCSTART-, or # newdoc with comments), which "
-            "context needs"
+            f"{text.path} marks no documents (-DOCSTART-, or # newdoc with --comments), which "
+            "--context needs"
         )
     return text.by_document(values)
 

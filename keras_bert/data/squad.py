@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,7 +75,7 @@ def read_squad(
     language. A byte order mark at the beginning is passed over.
 
     Args:
-        path: The file.
+        path: The file; a last suffix `.gz` says that it is compressed.
         labelled: Whether every question must have answers, or say that it has none.
         skip_bad: Whether what is malformed is left out and listed, instead of raised.
 
@@ -84,16 +86,29 @@ def read_squad(
     """
     path = os.fspath(path)
     reader = _Reader(path, labelled, skip_bad)
-    examples = tuple(reader.examples(_load_json(path)))
+    examples = tuple(reader.examples(load_json(path)))
     return SquadFile(path, reader.has_unanswerable, examples, tuple(reader.skipped))
 
 
-def _load_json(path: str) -> Any:
-    with open(path, encoding="utf-8-sig") as file:
-        try:
-            return json.load(file)
-        except ValueError as error:  # JSON's errors, and those of UTF-8
-            raise SquadError(f"{path} is not JSON in UTF-8: {error}") from error
+def load_json(path: str | os.PathLike[str]) -> Any:
+    """What a file of JSON in UTF-8 holds, gzipped if its name ends in `.gz`.
+
+    Raises:
+        SquadError: If it cannot be read so; the message names the file.
+    """
+    path = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        if path.lower().endswith(".gz"):
+            content = gzip.decompress(content)
+        return json.loads(content.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise SquadError(f"{path} is nested too deeply") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise SquadError(f"{path} cannot be decompressed: {error}") from error
+    except ValueError as error:  # JSON's errors, and those of UTF-8
+        raise SquadError(f"{path} is not JSON in UTF-8: {error}") from error
 
 
 class _Reader:
@@ -113,7 +128,7 @@ class _Reader:
             where = f"{self.path}: article {number}"
             title = article.get("title") if isinstance(article, dict) else None
             if isinstance(title, str):
-                where += f" ({title!r})"
+                where += f" ({_short(title)})"
             for index, paragraph in enumerate(self._list(article, "paragraphs", where), start=1):
                 yield from self._questions(paragraph, title or "", f"{where}, paragraph {index}")
 
@@ -133,7 +148,7 @@ class _Reader:
 
     def _example(self, question: Any, context: str, where: str) -> QuestionExample:
         question_id = _text(question, "id", where)
-        where += f" (id {question_id!r})"
+        where += f" (id {_short(question_id)})"
         if question_id in self._ids:
             raise SquadError(f"{where}: another question has this id")
         example = QuestionExample(
@@ -197,7 +212,8 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
     found = context[start : start + len(text)] if start >= 0 else ""
     if found != text:
         raise SquadError(
-            f"{where}: {text!r} is not at answer_start {start}, where the context has {found!r}"
+            f"{where}: {_short(text)} is not at answer_start {start}, where the context has "
+            f"{_short(found)}"
         )
 
 

@@ -2,6 +2,7 @@
 """Reading SQuAD's files, whole and malformed."""
 
 import copy
+import gzip
 import json
 import os
 from pathlib import Path
@@ -166,6 +167,22 @@ def test_what_is_no_squad_file_is_always_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(SquadError, match=r"squad\.json"):
         read_squad(path, skip_bad=True)
+
+
+def test_a_compressed_file_is_read(tmp_path):
+    path = tmp_path / "squad.json.gz"
+    path.write_bytes(gzip.compress(write(tmp_path / "squad.json", content(), "utf-8").read_bytes()))
+    assert read_squad(path).examples == read_squad(tmp_path / "squad.json").examples
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(SquadError, match=r"squad\.json\.gz cannot be decompressed"):
+        read_squad(path)
+
+
+def test_what_is_nested_too_deeply_is_refused(tmp_path):
+    path = tmp_path / "squad.json"
+    path.write_text('{"data": ' + "[" * 200_000)
+    with pytest.raises(SquadError, match=r"squad\.json is nested too deeply"):
+        read_squad(path)
 
 
 def test_bytes_that_are_no_utf_8_are_refused(tmp_path):

@@ -201,7 +201,7 @@ def test_choices(tmp_path):
 
 
 def test_what_is_asked_for(reviews, tmp_path):
-    with pytest.raises(ValueError, match="either a model or answers"):
+    with pytest.raises(ValueError, match="either --model or --answers"):
         evaluate(EvaluateConfig(data_file=reviews))
     with pytest.raises(FileNotFoundError, match="none is not there"):
         evaluate(EvaluateConfig(data_file=reviews, model=str(tmp_path / "none")))

@@ -170,7 +170,7 @@ def test_a_wrong_value_is_named(changes, message):
 
 @pytest.mark.backend_independent
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(ValueError, match="expected a train_file"):
+    with pytest.raises(ValueError, match="expected --train_file"):
         read_data(ChoiceConfig())
     with pytest.raises(FileNotFoundError, match=r"train\.csv is not there"):
         read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))

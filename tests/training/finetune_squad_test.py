@@ -190,8 +190,8 @@ def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "expected a train_file"),
-        ({"train_file": "t.json"}, "either a dev_file or train_articles"),
+        ({}, "expected --train_file"),
+        ({"train_file": "t.json"}, "either --dev_file or --train_articles"),
         ({"train_file": "t.json", "dev_file": "d.json"}, r"t\.json is not there"),
         ({"epochs": 0}, "epochs is 0"),
         ({"accumulation": 5}, "divisor of the batch size, 32"),

@@ -140,7 +140,7 @@ def test_a_tenth_is_held_out(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "expected a train_file"),
+        ({}, "expected --train_file"),
         ({"train_file": "nowhere"}, "nowhere is not there"),
         ({"separator": ","}, "separator is ','"),
         ({"scheme": "IOB"}, "scheme is 'IOB', expected one of keep, IOB1"),

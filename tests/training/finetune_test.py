@@ -102,8 +102,8 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "either a GLUE task or a train_file"),
-        ({"task": "sst2"}, "needs data_dir"),
+        ({}, "either --task, a GLUE task, or --train_file"),
+        ({"task": "sst2"}, "needs --data_dir"),
         ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
         ({"train_file": "nowhere.tsv"}, "nowhere.tsv is not there"),
     ],
