@@ -23,8 +23,7 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from absl import app
-
+from training import program
 from training.benchmarks.report import Row, format_table, make_rows
 from training.benchmarks.subject import Subject
 from training.benchmarks.workload import Workload
@@ -127,4 +126,4 @@ def main(_: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags(BenchmarkConfig())
-    app.run(main)
+    program.run(main)

@@ -13,6 +13,9 @@ from absl import flags
 
 from training import recipes
 
+# The flags are those of the program that has them defined, not of this module: `--help` shows them.
+flags.disclaim_key_flags()
+
 Config = TypeVar("Config")
 
 _DEFINERS: dict[Any, Callable[..., Any]] = {
@@ -28,14 +31,15 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Defines a flag for every field; the values of `config` are the defaults.
 
     Args:
-        config: An instance of a frozen dataclass whose docstring, or that of the class it extends,
-            describes each field under `Args:`. Fields are of type bool, float, int, str or
-            `tuple[str, ...]`.
+        config: A frozen dataclass whose docstring, or that of the class it extends, describes each
+            field under `Args:`, or an instance of one. Fields are of type bool, float, int, str
+            or `tuple[str, ...]`, and have defaults.
         flag_values: Where the flags are defined.
     """
-    types = typing.get_type_hints(type(config))
+    config_class = config if isinstance(config, type) else type(config)
+    types = typing.get_type_hints(config_class)
     texts: dict[str, str] = {}
-    for base in reversed(type(config).__mro__):
+    for base in reversed(config_class.__mro__):
         texts |= _field_texts(base.__doc__ or "")
     for field in dataclasses.fields(config):
         default = getattr(config, field.name)

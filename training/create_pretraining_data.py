@@ -22,11 +22,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 from tqdm import tqdm
 
 from keras_bert.data import TokenStore
-from training import config_flags, program
+from training import config_flags, output_folder, program
 from training.length_histogram import plot_lengths
 from training.pretraining_data_config import PretrainingDataConfig
 from training.pretraining_shards import ShardStatistics, count_shards, write_shards
@@ -35,8 +35,9 @@ from training.tokenized_corpus import write_token_store
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        summary = create_pretraining_data(config_flags.read_flags(PretrainingDataConfig))
+    config = config_flags.read_flags(PretrainingDataConfig)
+    with output_folder.claimed(config.output_dir):
+        summary = create_pretraining_data(config)
     print(json.dumps(summary, indent=2))
 
 
@@ -153,4 +154,4 @@ def _write_json(value: dict[str, Any], path: Path) -> None:
 
 if __name__ == "__main__":
     config_flags.define_flags(PretrainingDataConfig(), flags.FLAGS)
-    app.run(main)
+    program.run(main)

@@ -42,6 +42,7 @@ def plot_curves(
     *,
     steps: Sequence[int] | None = None,
     title: str = "",
+    kept: float | None = None,
 ) -> Path:
     """Draws the curves of a run as a PNG, losses on the left and scores on the right.
 
@@ -57,6 +58,7 @@ def plot_curves(
         steps: The optimizer steps after which the history's values were taken, where these are no
             whole epochs; makes steps the horizontal axis.
         title: What stands above the picture.
+        kept: The epoch (or step) whose model was kept, marked by a vertical line.
 
     Returns:
         The path.
@@ -79,6 +81,8 @@ def plot_curves(
         axes.set_ylabel(name.partition(" ")[0].lower())
         axes.set_xlabel("step" if steps else "epoch")
         _draw(axes, curves)
+        if kept is not None:
+            _mark(axes, kept)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     path = Path(path)
@@ -178,6 +182,20 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
             fontsize=8,
             color=_COLOURS[index % len(_COLOURS)],
         )
+
+
+def _mark(axes: Any, kept: float) -> None:
+    axes.axvline(kept, color="#888888", linestyle="--", linewidth=1.0, zorder=0)
+    axes.annotate(
+        "kept",
+        (kept, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(2, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize=7,
+        color="#666666",
+    )
 
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from training import entity_scores, program, scores, squad_scores
 from training.choice_files import read_choices
@@ -109,8 +109,7 @@ class EvaluateConfig:
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        print(json.dumps(evaluate(read_flags(EvaluateConfig)), indent=2))
+    print(json.dumps(evaluate(read_flags(EvaluateConfig)), indent=2))
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, float]:
@@ -157,6 +156,7 @@ def _kind(config: EvaluateConfig) -> str:
 
 
 def _load(path: str) -> Any:
+    program.import_quietly()
     import keras_bert
 
     return keras_bert.load_model(path, compile=False)
@@ -326,4 +326,4 @@ def _chosen(row: dict[str, Any]) -> int:
 
 if __name__ == "__main__":
     define_flags(EvaluateConfig(), flags.FLAGS)
-    app.run(main)
+    program.run(main)

@@ -13,23 +13,22 @@ sentences (`dev.conll`, `test.conll`) with their scores by type (`dev_scores.jso
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-from absl import app
 
-from keras_bert.data.conll import TaggedText
-from keras_bert.models.feature_tagger import feature_tagger
-from keras_bert.tasks.class_labels import class_ids
-from training import baselines, config_flags, entity_scores, finetuning, program, tagging_reports
-from training.feature_batches import FeatureBatches, predicted_ids
+from training import config_flags, entity_scores, program, tagging_reports
 from training.feature_tagging_config import FeatureTaggingConfig
-from training.pretrained import minilm_folder
+from training.pretrained import preset_or_minilm
+from training.run_report import Stopwatch
 from training.tagging_config import TaggingData, model_inputs, read_data
-from training.word_features import WordFeatures
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_bert.data.conll import TaggedText
+    from training import finetuning
 
 
 def main(arguments: list[str]) -> None:
@@ -46,7 +45,11 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     Returns:
         What `results.json` holds, as for `finetune_tagging`.
     """
-    preset = config.preset or os.fspath(minilm_folder())
+    from keras_bert import load_model
+    from training import baselines, finetuning
+    from training.word_features import WordFeatures
+
+    preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
@@ -69,13 +72,18 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
         lambda seed: train(config, data, features, seed, mix=features_of.mix),
         f"{Path(config.train_file).name}, {config.features}",
     )
-    results = finetuning.results_of(config, runs, to_beat)
-    finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
-    model = keras.models.load_model(best.model_path)
-    for name in features.keys() - {"train"}:
-        predictions = predicted_labels(model, features[name], texts[name], data.class_names)
-        tagging_reports.write_report(folder, name, texts[name], predictions, config.scheme)
+    results = finetuning.results_of(config, runs, best, to_beat)
+    finetuning.write_json(results, folder / "results.json")
+    model = load_model(best.model_path)
+    with Stopwatch(results["seconds"]).part("answers"):
+        for name in features.keys() - {"train"}:
+            text = texts[name]
+            predictions = predicted_labels(model, features[name], text, data.class_names)
+            by_type = tagging_reports.write_report(folder, name, text, predictions, config.scheme)
+            if name == "dev":
+                results["by_class"] = by_type
+    finetuning.write_json(results, folder / "results.json")
     return results
 
 
@@ -88,6 +96,13 @@ def train(
     mix: bool,
 ) -> finetuning.Run:
     """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    import keras
+
+    from keras_bert.models.feature_tagger import feature_tagger
+    from keras_bert.tasks.class_labels import class_ids
+    from training import finetuning
+    from training.feature_batches import FeatureBatches
+
     keras.utils.set_random_seed(seed)
     folder = Path(config.output_dir) / f"seed_{seed}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,10 +146,12 @@ def predicted_labels(
     model: keras.Model, features: np.ndarray, text: TaggedText, class_names: tuple[str, ...]
 ) -> list[list[str]]:
     """A label for each word of each sentence."""
+    from training.feature_batches import predicted_ids
+
     answers = predicted_ids(model, features, [len(sentence) for sentence in text.words])
     return [[class_names[index] for index in sentence] for sentence in answers]
 
 
 if __name__ == "__main__":
     config_flags.define_program_flags(FeatureTaggingConfig())
-    app.run(main)
+    program.run(main)

@@ -6,7 +6,17 @@ from __future__ import annotations
 import dataclasses
 
 from training.tagging_config import check_files
-from training.word_features import ROWS
+
+# The rows of the paper's table 7, as slices of (embeddings, layer 1, …, last layer), and whether
+# the layers are summed with learnt weights.
+ROWS: dict[str, tuple[slice, bool]] = {
+    "embeddings": (slice(0, 1), False),
+    "second_to_last": (slice(-2, -1), False),
+    "last": (slice(-1, None), False),
+    "weighted_last_4": (slice(-4, None), True),
+    "concatenated_last_4": (slice(-4, None), False),
+    "weighted_all": (slice(1, None), True),
+}
 
 
 @dataclasses.dataclass(frozen=True)

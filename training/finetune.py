@@ -20,20 +20,22 @@ import csv
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
-from absl import app, logging
+from absl import logging
 
-from keras_bert import TextClassifier
-from training import baselines, config_flags, finetuning, program, scores
+from training import config_flags, program
 from training.finetune_config import FinetuneConfig, FinetuneData, read_data
 from training.labelled_text import LabelledText
-from training.pretrained import minilm_folder
+from training.pretrained import preset_or_minilm
+from training.run_report import Stopwatch
+
+if TYPE_CHECKING:
+    from keras_bert import TextClassifier
 
 
 def main(arguments: list[str]) -> None:
-    program.train_and_report(arguments, FinetuneConfig, read_data, finetune)
+    program.train_and_report(arguments, FinetuneConfig, read_data, finetune, "texts.txt")
 
 
 def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
@@ -47,7 +49,9 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, and for each dev set and metric the mean
         over the seeds of the last epoch's score, with half the width of its 95 % interval.
     """
-    preset = config.preset or os.fspath(minilm_folder())
+    from training import baselines, finetuning, scores
+
+    preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {
@@ -60,27 +64,37 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         config.task or Path(config.train_file).name,
     )
     best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))
-    results = finetuning.results_of(config, runs, to_beat)
+    results = finetuning.results_of(config, runs, best, to_beat)
     finetuning.write_json(results, folder / "results.json")
-    _finish(config, data, best, folder)
+    _finish(config, data, results, folder)
+    finetuning.write_json(results, folder / "results.json")
     return results
 
 
-def _finish(config: FinetuneConfig, data: FinetuneData, best: finetuning.Run, folder: Path) -> None:
-    """What is done once, with the best model of all seeds."""
-    if not (config.export or data.test):
-        return
-    classifier = keras.models.load_model(best.model_path)
-    if data.test is not None:
-        write_answers(classifier, data.test, folder / "answers.tsv")
-        if data.test.labels is not None:
-            test_scores = finetuning.score_classifier(classifier, data.test, data.metrics)
-            logging.info("test: %s", json.dumps(test_scores))
-            finetuning.write_json(test_scores, folder / "test_scores.json")
+def _finish(
+    config: FinetuneConfig, data: FinetuneData, results: dict[str, Any], folder: Path
+) -> None:
+    """What is done once, with the best model of all seeds; adds to the results."""
+    from keras_bert import load_model
+    from training import finetuning, scores
+
+    watch = Stopwatch(results["seconds"])
+    classifier = load_model(results["kept"]["model"])
+    dev = next(iter(data.dev.values()))
+    with watch.part("answers"):
+        if dev.class_names is not None:
+            predictions = finetuning.answers(classifier, dev)
+            results["by_class"] = scores.by_class(predictions, dev.labels, dev.class_names)
+        if data.test is not None:
+            write_answers(classifier, data.test, folder / "answers.tsv")
+            if data.test.labels is not None:
+                test_scores = finetuning.score_classifier(classifier, data.test, data.metrics)
+                logging.info("test: %s", json.dumps(test_scores))
+                finetuning.write_json(test_scores, folder / "test_scores.json")
     if config.export:
-        target = folder / "export" / "1"
-        classifier.export(target, pair=data.train.text_pairs is not None, overwrite=True)
-        logging.info("exported to %s", target)
+        with watch.part("export"):
+            target = folder / "export" / "1"
+            classifier.export(target, pair=data.train.text_pairs is not None, overwrite=True)
 
 
 def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) -> None:
@@ -96,4 +110,4 @@ def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) ->
 
 if __name__ == "__main__":
     config_flags.define_program_flags(FinetuneConfig())
-    app.run(main)
+    program.run(main)

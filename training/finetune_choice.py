@@ -19,21 +19,23 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-from absl import app, logging
 
-from keras_bert import MultipleChoice
-from training import baselines, config_flags, finetuning, program, scores
+from training import config_flags, program
 from training.choice_config import ChoiceConfig, ChoiceData, read_data
 from training.choice_files import ChoiceRows
-from training.pretrained import minilm_folder
+from training.pretrained import preset_or_minilm
+from training.run_report import Stopwatch
+
+if TYPE_CHECKING:
+    from keras_bert import MultipleChoice
+    from training import finetuning
 
 
 def main(arguments: list[str]) -> None:
-    program.train_and_report(arguments, ChoiceConfig, read_data, finetune)
+    program.train_and_report(arguments, ChoiceConfig, read_data, finetune, "choices.jsonl")
 
 
 def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
@@ -48,7 +50,9 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
         has labels, the mean over the seeds of the last epoch's accuracy, with half the width of
         its 95 % interval.
     """
-    preset = config.preset or os.fspath(minilm_folder())
+    from training import baselines, finetuning
+
+    preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {name: baselines.of_choices(rows) for name, rows in data.scored.items()}
@@ -56,15 +60,21 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
     runs = finetuning.train_seeds(
         config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
     )
-    results = finetuning.results_of(config, runs, to_beat)
-    finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: run.best["dev"]["accuracy"])
-    _finish(config, data, best, folder)
+    results = finetuning.results_of(config, runs, best, to_beat)
+    finetuning.write_json(results, folder / "results.json")
+    _finish(config, data, results, folder)
+    finetuning.write_json(results, folder / "results.json")
     return results
 
 
 def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed: int) -> finetuning.Run:
     """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    import keras
+
+    from keras_bert import MultipleChoice
+    from training import finetuning
+
     keras.utils.set_random_seed(seed)
     folder = Path(config.output_dir) / f"seed_{seed}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,19 +107,26 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
     """The accuracy on labelled rows, times 100."""
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
+    from training import scores
+
     logits = task.predict(data.inputs, batch_size=64, verbose=0)
     return scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
 
 
-def _finish(config: ChoiceConfig, data: ChoiceData, best: finetuning.Run, folder: Path) -> None:
-    """What is done once, with the best model of all seeds."""
-    task = keras.models.load_model(best.model_path)
+def _finish(config: ChoiceConfig, data: ChoiceData, results: dict[str, Any], folder: Path) -> None:
+    """What is done once, with the best model of all seeds; adds to the results."""
+    from keras_bert import load_model
+
+    if not (config.export or data.test):
+        return
+    watch = Stopwatch(results["seconds"])
+    task = load_model(results["kept"]["model"])
     if data.test is not None:
-        write_answers(task, data.test, folder / "answers.tsv")
+        with watch.part("answers"):
+            write_answers(task, data.test, folder / "answers.tsv")
     if config.export:
-        target = folder / "export" / "1"
-        task.export(target, overwrite=True)
-        logging.info("exported to %s", target)
+        with watch.part("export"):
+            task.export(folder / "export" / "1", overwrite=True)
 
 
 def write_answers(task: MultipleChoice, data: ChoiceRows, path: Path) -> None:
@@ -125,4 +142,4 @@ def write_answers(task: MultipleChoice, data: ChoiceRows, path: Path) -> None:
 
 if __name__ == "__main__":
     config_flags.define_program_flags(ChoiceConfig())
-    app.run(main)
+    program.run(main)

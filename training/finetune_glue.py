@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
-from absl import app, logging
+from absl import logging
 
-from training import finetuning, program, scores
+from training import output_folder, program
 from training.config_flags import configuration, define_program_flags
 from training.finetune_glue_config import FinetuneGlueConfig
 from training.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
@@ -57,8 +56,10 @@ class TaskResult:
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        results = finetune_glue(configuration(FinetuneGlueConfig))
+    config = configuration(FinetuneGlueConfig)
+    program.require(program.TRAINING_LIBRARIES, "training")
+    with output_folder.claimed(config.output_dir):
+        results = finetune_glue(config)
     print(format_table(results))
 
 
@@ -112,6 +113,8 @@ def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
 
 
 def _selection_score(run: dict[str, Any]) -> float:
+    from training import scores
+
     return scores.selection_score(next(iter(run["best"].values())))
 
 
@@ -168,7 +171,10 @@ def write_submission(
         sets["AX"] = diagnostic
     if not sets:
         return []
-    classifier = keras.models.load_model(result.model_path)
+    from keras_bert import load_model
+    from training import finetuning
+
+    classifier = load_model(result.model_path)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, data in sets.items():
@@ -193,6 +199,8 @@ def _write_answers(path: Path, task: GlueTask, answers: Sequence[Any]) -> None:
 
 def format_table(results: dict[str, TaskResult]) -> str:
     """A Markdown table: each metric's mean, spread and best over the seeds, and the average."""
+    from training import scores
+
     lines = [
         "| task | metric | mean | 95 % ± | best | rate, batch |",
         "|---|---|---|---|---|---|",
@@ -235,4 +243,4 @@ def _write_text(path: Path, text: str) -> None:
 
 if __name__ == "__main__":
     define_program_flags(FinetuneGlueConfig())
-    app.run(main)
+    program.run(main)

@@ -17,26 +17,27 @@ SavedModel that takes questions and passages (`export/1`).
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
-from absl import app, logging
+from absl import logging
 
-from keras_bert import QuestionAnswerer
-from keras_bert.data.question_rows import question_rows
-from keras_bert.data.squad import QuestionExample
-from keras_bert.tasks.answer_spans import AnswerSpans
-from training import baselines, config_flags, finetuning, program, squad_scores
-from training.pretrained import minilm_folder
+from training import config_flags, program, squad_scores
+from training.pretrained import preset_or_minilm
+from training.run_report import Stopwatch
 from training.squad_config import SquadConfig, SquadData, read_data
 from training.squad_scores import GoldQuestion
 
+if TYPE_CHECKING:
+    from keras_bert import QuestionAnswerer
+    from keras_bert.data.squad import QuestionExample
+    from keras_bert.tasks.answer_spans import AnswerSpans
+    from training import finetuning
+
 
 def main(arguments: list[str]) -> None:
-    program.train_and_report(arguments, SquadConfig, read_data, finetune)
+    program.train_and_report(arguments, SquadConfig, read_data, finetune, "questions.jsonl")
 
 
 def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
@@ -50,7 +51,9 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, how much was skipped in the files, and
         for each score the mean over the seeds of the last epoch, with its interval.
     """
-    preset = config.preset or os.fspath(minilm_folder())
+    from training import baselines, finetuning
+
+    preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     for message in data.skipped:
@@ -68,9 +71,13 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
     runs = finetuning.train_seeds(config, train_seed, "SQuAD")
     best = max(range(len(runs)), key=lambda index: runs[index].best["dev"]["f1"])
     answers[best].write(folder)
-    results = {**finetuning.results_of(config, runs, to_beat), "skipped": len(data.skipped)}
+    results = {
+        **finetuning.results_of(config, runs, runs[best], to_beat),
+        "skipped": len(data.skipped),
+    }
     finetuning.write_json(results, folder / "results.json")
-    _finish(config, data, runs[best], folder)
+    _finish(config, data, results, folder)
+    finetuning.write_json(results, folder / "results.json")
     return results
 
 
@@ -78,6 +85,10 @@ def train(
     config: SquadConfig, data: SquadData, preset: str, seed: int
 ) -> tuple[finetuning.Run, Answers]:
     """Trains with one seed; the run, and the best epoch's answers to the dev questions."""
+    import keras
+
+    from training import finetuning
+
     keras.utils.set_random_seed(seed)
     folder = Path(config.output_dir) / f"seed_{seed}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +122,10 @@ def build_answerer(
     config: SquadConfig, data: SquadData, preset: str
 ) -> tuple[QuestionAnswerer, int]:
     """The pretrained encoder with a head for spans, compiled; and the number of windows."""
+    from keras_bert import QuestionAnswerer
+    from keras_bert.data.question_rows import question_rows
+    from training import finetuning
+
     answerer = QuestionAnswerer.from_preset(
         preset,
         sequence_length=config.sequence_length,
@@ -167,6 +182,8 @@ class Answers:
 
     def write(self, folder: Path) -> None:
         """Writes the files of the released code."""
+        from training import finetuning
+
         n_best = self.spans.n_best(self.contexts, self.n_best, self.threshold is not None)
         by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}
         finetuning.write_json(self.predictions, folder / "predictions.json")
@@ -209,20 +226,23 @@ def gold_questions(examples: Sequence[QuestionExample]) -> list[GoldQuestion]:
     ]
 
 
-def _finish(config: SquadConfig, data: SquadData, best: finetuning.Run, folder: Path) -> None:
-    """What is done once, with the best model of all seeds."""
+def _finish(config: SquadConfig, data: SquadData, results: dict[str, Any], folder: Path) -> None:
+    """What is done once, with the best model of all seeds; adds to the results."""
+    from keras_bert import load_model
+
     if not (config.export or data.test):
         return
-    answerer = keras.models.load_model(best.model_path)
+    watch = Stopwatch(results["seconds"])
+    answerer = load_model(results["kept"]["model"])
     if data.test:
-        (folder / "test").mkdir(exist_ok=True)
-        answer(answerer, data.test, config).write(folder / "test")
+        with watch.part("answers"):
+            (folder / "test").mkdir(exist_ok=True)
+            answer(answerer, data.test, config).write(folder / "test")
     if config.export:
-        target = folder / "export" / "1"
-        answerer.export(target, overwrite=True)
-        logging.info("exported to %s", target)
+        with watch.part("export"):
+            answerer.export(folder / "export" / "1", overwrite=True)
 
 
 if __name__ == "__main__":
     config_flags.define_program_flags(SquadConfig())
-    app.run(main)
+    program.run(main)

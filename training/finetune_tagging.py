@@ -18,24 +18,24 @@ text (`export/1`).
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-from absl import app, logging
 
-from keras_bert import TokenClassifier
-from keras_bert.data.conll import TaggedText
-from keras_bert.data.tagging import ragged_words
-from training import baselines, config_flags, entity_scores, finetuning, program, tagging_reports
-from training.pretrained import minilm_folder
+from training import config_flags, entity_scores, program, tagging_reports
+from training.pretrained import preset_or_minilm
+from training.run_report import Stopwatch
 from training.tagging_config import TaggingConfig, TaggingData, model_inputs, read_data
+
+if TYPE_CHECKING:
+    from keras_bert import TokenClassifier
+    from keras_bert.data.conll import TaggedText
+    from training import finetuning
 
 
 def main(arguments: list[str]) -> None:
-    program.train_and_report(arguments, TaggingConfig, read_data, finetune)
+    program.train_and_report(arguments, TaggingConfig, read_data, finetune, "texts.txt")
 
 
 def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
@@ -49,7 +49,9 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, and for each metric the mean over the
         seeds of the last epoch's score, with half the width of its 95 % interval.
     """
-    preset = config.preset or os.fspath(minilm_folder())
+    from training import baselines, finetuning
+
+    preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
@@ -57,15 +59,22 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
     runs = finetuning.train_seeds(
         config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
     )
-    results = finetuning.results_of(config, runs, to_beat)
-    finetuning.write_json(results, folder / "results.json")
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
-    _finish(config, data, best, folder)
+    results = finetuning.results_of(config, runs, best, to_beat)
+    finetuning.write_json(results, folder / "results.json")
+    _finish(config, data, results, folder)
+    finetuning.write_json(results, folder / "results.json")
     return results
 
 
 def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> finetuning.Run:
     """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    import keras
+
+    from keras_bert import TokenClassifier
+    from keras_bert.data.tagging import ragged_words
+    from training import finetuning
+
     keras.utils.set_random_seed(seed)
     folder = Path(config.output_dir) / f"seed_{seed}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,20 +122,27 @@ def score_tagger(tagger: TokenClassifier, text: TaggedText, context: bool) -> di
     return entity_scores.tagging_scores(predicted_labels(tagger, text, context), text.labels)
 
 
-def _finish(config: TaggingConfig, data: TaggingData, best: finetuning.Run, folder: Path) -> None:
-    """What is done once, with the best model of all seeds."""
-    tagger = keras.models.load_model(best.model_path)
-    for name, text in {"dev": data.dev, "test": data.test}.items():
-        if text is None:
-            continue
-        predictions = predicted_labels(tagger, text, config.context)
-        tagging_reports.write_report(folder, name, text, predictions, config.scheme)
+def _finish(
+    config: TaggingConfig, data: TaggingData, results: dict[str, Any], folder: Path
+) -> None:
+    """What is done once, with the best model of all seeds; adds to the results."""
+    from keras_bert import load_model
+
+    watch = Stopwatch(results["seconds"])
+    tagger = load_model(results["kept"]["model"])
+    with watch.part("answers"):
+        for name, text in {"dev": data.dev, "test": data.test}.items():
+            if text is None:
+                continue
+            predictions = predicted_labels(tagger, text, config.context)
+            by_type = tagging_reports.write_report(folder, name, text, predictions, config.scheme)
+            if name == "dev":
+                results["by_class"] = by_type
     if config.export:
-        target = folder / "export" / "1"
-        tagger.export(target, overwrite=True)
-        logging.info("exported to %s", target)
+        with watch.part("export"):
+            tagger.export(folder / "export" / "1", overwrite=True)
 
 
 if __name__ == "__main__":
     config_flags.define_program_flags(TaggingConfig())
-    app.run(main)
+    program.run(main)

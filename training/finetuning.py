@@ -22,10 +22,11 @@ from absl import logging
 from keras_bert import TextClassifier
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.text_arguments import is_dataset
-from training import curves, scores
+from training import curves, output_folder, scores
 from training.baselines import Baselines
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.labelled_text import LabelledText
+from training.progress import Progress
 
 
 class TrainingOptions(Protocol):
@@ -68,6 +69,7 @@ class Run:
         evaluations: the scores on the first dev set, a record an epoch.
         examples_per_second: in training, evaluation left out.
         model_path: the best epoch's model.
+        seconds: how long the parts took: building, training, scoring.
     """
 
     seed: int
@@ -78,6 +80,7 @@ class Run:
     evaluations: list[dict[str, float]]
     examples_per_second: float
     model_path: str
+    seconds: dict[str, float]
 
 
 def resolve_precision(name: str) -> str:
@@ -174,8 +177,9 @@ def fit_and_evaluate(
         num_rows: examples in an epoch, for the speed.
         length_window: batches sorted by length among themselves, where the model makes them.
     """
+    output_folder.check_room(evaluation.model_path.parent, _bytes_of(model))
     batched = is_dataset(x)
-    callbacks: list[keras.callbacks.Callback] = [evaluation]
+    callbacks: list[keras.callbacks.Callback] = [evaluation, Progress()]
     if config.tensorboard:
         folder = evaluation.model_path.parent / "tensorboard"
         callbacks.append(keras.callbacks.TensorBoard(os.fspath(folder)))
@@ -187,6 +191,7 @@ def fit_and_evaluate(
         shuffle=not batched,
         epochs=config.epochs,
         callbacks=callbacks,
+        verbose=0,
         **({} if length_window is None else {"length_window": length_window}),
     )
     trained_rows = num_rows * len(evaluation.by_epoch)
@@ -199,7 +204,14 @@ def fit_and_evaluate(
         evaluations=evaluation.records(),
         examples_per_second=trained_rows / evaluation.training_seconds,
         model_path=os.fspath(evaluation.model_path),
+        seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
     )
+
+
+def _bytes_of(model: keras.Model) -> int:
+    """About what the model takes in a file, with its optimizer's state, which Keras saves too."""
+    trainable = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    return 4 * (model.count_params() + 2 * trainable)
 
 
 # By the name of a dev set, its scores by the name of the metric.
@@ -233,13 +245,15 @@ class DevEvaluation(keras.callbacks.Callback):
         self.best_epoch = 0
         self.best_score = -np.inf
         self.training_seconds = 0.0
+        self.scoring_seconds = 0.0
         self._epoch_start = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch_start = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.training_seconds += time.perf_counter() - self._epoch_start
+        scoring_start = time.perf_counter()
+        self.training_seconds += scoring_start - self._epoch_start
         dev_scores = self.score(self.model)
         self.by_epoch.append(dev_scores)
         first = next(iter(dev_scores.values()))
@@ -252,6 +266,7 @@ class DevEvaluation(keras.callbacks.Callback):
         elif self.patience and epoch + 1 - self.best_epoch >= self.patience:
             logging.info("stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True
+        self.scoring_seconds += time.perf_counter() - scoring_start
 
     def records(self) -> list[dict[str, float]]:
         """The scores on the first dev set, and the epoch of each."""
@@ -276,10 +291,18 @@ def score_classifier(
 
 
 def save_whole(model: keras.Model, path: Path) -> None:
-    """Saves to a temporary name first, so that a file of this name is always whole."""
+    """Saves to a temporary name first, so that a file of this name is always whole.
+
+    Raises:
+        OSError: If there is no room; a file of this name is untouched.
+    """
     temporary = path.with_name(f"{path.stem}.partial.keras")
-    model.save(temporary)
-    os.replace(temporary, path)
+    try:
+        model.save(temporary)
+        os.replace(temporary, path)
+    except Exception as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(f"{path} could not be written: {error}") from error
 
 
 def train_seeds(config: TrainingOptions, train: Callable[[int], Run], title: str) -> list[Run]:
@@ -293,10 +316,23 @@ def train_seeds(config: TrainingOptions, train: Callable[[int], Run], title: str
     runs = []
     for seed in range(config.seed, config.seed + config.num_seeds):
         logging.info("seed %d", seed)
+        start = time.perf_counter()
         run = train(seed)
-        path = Path(config.output_dir) / f"seed_{seed}" / "curves.png"
-        curves.plot_curves(path, run.history, run.evaluations, title=f"{title}, seed {seed}")
+        building = time.perf_counter() - start - sum(run.seconds.values())
+        run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
         runs.append(run)
+        path = Path(config.output_dir) / f"seed_{seed}" / "curves.png"
+        try:
+            curves.plot_curves(
+                path,
+                run.history,
+                run.evaluations,
+                title=f"{title}, seed {seed}",
+                kept=run.best_epoch,
+            )
+        except (ImportError, OSError, ValueError) as error:
+            # Nothing that was trained may be lost for a picture
+            logging.warning("no curves in %s: %s", path, error)
     return runs
 
 
@@ -315,14 +351,15 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def results_of(
-    config: Any, runs: Sequence[Run], baselines: Mapping[str, Baselines]
+    config: Any, runs: Sequence[Run], best: Run, baselines: Mapping[str, Baselines]
 ) -> dict[str, Any]:
-    """What `results.json` holds: the config, the backend, the runs, their summary, the baselines.
+    """What `results.json` holds: the config, the backend, the runs, and what came of them.
 
     Args:
-        config: What was done.
-        runs: A run for each seed.
-        baselines: By the name of a dev set, what any model must beat on it.
+        config: of the runs.
+        runs: a run a seed.
+        best: the one whose model is kept.
+        baselines: by the name of a dev set, what any model must beat on it.
     """
     return {
         "config": dataclasses.asdict(config),
@@ -330,6 +367,15 @@ def results_of(
         "runs": [dataclasses.asdict(run) for run in runs],
         "summary": summary(runs),
         "baselines": dict(baselines),
+        "kept": {
+            "seed": best.seed,
+            "epoch": best.best_epoch,
+            "epochs": len(best.evaluations),
+            "by": next(iter(best.best)),
+            "scores": best.best,
+            "model": best.model_path,
+        },
+        "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
     }
 
 

@@ -129,8 +129,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1 or not RUN.value:
         raise app.UsageError("expected --run=FOLDER")
-    with program.plain_errors():
-        scores = baselines(Path(RUN.value))
+    scores = baselines(Path(RUN.value))
     for name, values in scores.items():
         print(
             f"{name:10} masked accuracy {values['masked_accuracy']:6.1%}   "
@@ -139,4 +138,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    program.run(main)

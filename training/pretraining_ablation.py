@@ -21,9 +21,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from training import program, scores
+from training import output_folder, program
 from training.config_flags import define_flags, read_flags
 
 
@@ -129,9 +129,11 @@ def variants(config: AblationConfig) -> dict[str, Variant]:
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        config = read_flags(AblationConfig)
-        print(format_table(config, ablation(config)))
+    config = read_flags(AblationConfig)
+    program.require(program.TRAINING_LIBRARIES, "training")
+    with output_folder.claimed(config.output_dir):
+        table = ablation(config)
+    print(format_table(config, table))
 
 
 def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
@@ -191,6 +193,8 @@ def _run(folder: Path, command: Sequence[str]) -> None:
 
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
     """The scores as a Markdown table: mean, 95 % interval, and the paper's."""
+    from training import scores
+
     rows = variants(config)
     columns = tasks(config)
     lines = ["| | " + " | ".join(f"{task} | paper's" for task in columns) + " |"]
@@ -207,4 +211,4 @@ def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[f
 
 if __name__ == "__main__":
     define_flags(AblationConfig(), flags.FLAGS)
-    app.run(main)
+    program.run(main)

@@ -22,10 +22,9 @@ import sys
 import time
 from pathlib import Path
 
-import keras
-from absl import app, logging
+from absl import logging
 
-from training import baselines, config_flags, curves, finetuning, program, scores
+from training import config_flags, curves, output_folder, program
 from training.docstrings import DocstringData, collect_docstrings
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.pretrained import minilm_folder
@@ -67,19 +66,24 @@ def main(arguments: list[str]) -> None:
     # TensorFlow tells of every file that it writes.
     logging.set_verbosity(logging.WARNING)
     config = config_flags.read_flags(QuickstartConfig)
-    with program.plain_errors():
-        preset = minilm_folder()
+    preset = minilm_folder()
+    program.require(program.TRAINING_LIBRARIES, "training")
+    with output_folder.claimed(config.output_dir):
         docstrings = collect_docstrings(max_per_package=config.max_per_package, seed=config.seed)
-    quickstart(config, preset, docstrings)
-    if config.from_scratch:
-        from training.quickstart_from_scratch import from_scratch
+        program.import_quietly()
+        quickstart(config, preset, docstrings)
+        if config.from_scratch:
+            from training.quickstart_from_scratch import from_scratch
 
-        from_scratch(Path(config.output_dir) / "from_scratch", docstrings, config.seed)
+            from_scratch(Path(config.output_dir) / "from_scratch", docstrings, config.seed)
     print(f"\nIt took {time.perf_counter() - started:.0f} s.")
 
 
 def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData) -> None:
     """Trains, scores, exports and asks the export, and tells of each step."""
+    from keras_bert import load_model
+    from training import finetuning, scores
+
     train, test = docstrings.train, docstrings.test
     classes = ", ".join(train.class_names or ())
     print(
@@ -100,8 +104,9 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         run.history,
         run.evaluations,
         title="Which package is this docstring from?",
+        kept=run.best_epoch,
     )
-    classifier = keras.models.load_model(run.model_path)
+    classifier = load_model(run.model_path)
     _print_scores(finetuning.score_classifier(classifier, test, data.metrics), data)
 
     export = Path(config.output_dir) / "export" / "1"
@@ -117,6 +122,8 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
 
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """The test scores as a table, the baselines first."""
+    from training import baselines
+
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")
     rows = {**baselines.of_text(data.train, data.test, data.metrics), "fine-tuned MiniLM": ours}
@@ -145,4 +152,4 @@ def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:
 
 if __name__ == "__main__":
     config_flags.define_flags(QuickstartConfig())
-    app.run(main)
+    program.run(main)

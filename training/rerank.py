@@ -19,22 +19,20 @@ Needs the extra `ranking`, which brings the BM25 that it starts from.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
-from absl import app, logging
+from absl import logging
 
-from keras_bert import MultipleChoice, TextClassifier
-from training import config_flags, finetuning, program
+from training import config_flags, output_folder, program
 from training.data_splits import counts_table
-from training.pretrained import minilm_folder
+from training.pretrained import preset_or_minilm
 from training.ranking_scores import ranking_scores
 from training.rerank_config import RerankConfig
+from training.run_report import table
 from training.trec_files import Collection, read_collection, write_run
 
 Scored = dict[str, list[tuple[str, float]]]
@@ -42,13 +40,17 @@ Scored = dict[str, list[tuple[str, float]]]
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        config = config_flags.configuration(RerankConfig)
-        collection = read_collection(
-            Path(config.data_dir), config.documents, config.queries, config.judgements
-        )
+    config = config_flags.configuration(RerankConfig)
+    program.require(("bm25s",), "ranking")
+    collection = read_collection(
+        Path(config.data_dir), config.documents, config.queries, config.judgements
+    )
+    program.import_quietly()
+    with output_folder.claimed(config.output_dir):
         scores = rerank(config, collection)
-    print(json.dumps(scores, indent=2))
+    print("\n" + table("held-out queries", scores))
+    model = os.path.join(config.output_dir, "model.keras")
+    print(f"\nmodel     {model}\nrankings  {os.path.join(config.output_dir, '*.run')}")
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
@@ -62,6 +64,10 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         The scores of BM25's ranking, of the encoder's and of both combined, by the names of
         `ranking_scores`.
     """
+    import keras
+
+    from training import finetuning
+
     keras.utils.set_random_seed(config.seed)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,6 +79,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
     model = train(config, triples)
+    finetuning.save_whole(model, folder / "model.keras")
     baseline = {query: found[query] for query in test}
     rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
@@ -83,7 +90,6 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         run = {query: [document for document, _ in own] for query, own in scored.items()}
         results[name] = ranking_scores(run, judgements)
     finetuning.write_json(results, folder / "scores.json")
-    finetuning.save_whole(model, folder / "model.keras")
     return results
 
 
@@ -143,7 +149,13 @@ def training_triples(
 
 def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
     """The trained task: a `MultipleChoice` for the pairwise loss, else a `TextClassifier`."""
-    preset = config.preset or os.fspath(minilm_folder())
+    import keras
+
+    from keras_bert import MultipleChoice, TextClassifier
+    from training import finetuning
+    from training.progress import Progress
+
+    preset = preset_or_minilm(config.preset)
     options: Mapping[str, Any] = {
         "sequence_length": config.sequence_length,
         "dtype": finetuning.resolve_precision(config.precision),
@@ -160,7 +172,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
         labels = relevant | {(query, other): 0 for query, _, other in triples}
         x, y = list(labels), np.array(list(labels.values()), "int32")
     model.compile(finetuning.make_optimizer(config, len(x)))
-    callbacks = []
+    callbacks: list[keras.callbacks.Callback] = [Progress()]
     if config.tensorboard:
         callbacks.append(
             keras.callbacks.TensorBoard(os.path.join(config.output_dir, "tensorboard"))
@@ -172,6 +184,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
         batch_size=config.batch_size // config.accumulation,
         epochs=config.epochs,
         callbacks=callbacks,
+        verbose=0,
     )
     return model
 
@@ -216,6 +229,8 @@ def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.
         pairs: Queries and texts.
     """
+    from keras_bert import MultipleChoice
+
     if isinstance(model, MultipleChoice):
         rows = [(query, [text]) for query, text in pairs]
         return np.asarray(model.predict(rows, batch_size=64, verbose=0)[:, 0])
@@ -225,4 +240,4 @@ def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
 
 if __name__ == "__main__":
     config_flags.define_program_flags(RerankConfig())
-    app.run(main)
+    program.run(main)

@@ -88,6 +88,30 @@ def score(
     }
 
 
+def by_class(
+    predictions: npt.ArrayLike, labels: npt.ArrayLike, class_names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each class, times 100, and the number of its rows.
+
+    Args:
+        predictions: Class ids, `(examples,)`.
+        labels: The same, in the same order.
+        class_names: The classes, in the order of their ids.
+    """
+    columns = sklearn_metrics.precision_recall_fscore_support(
+        labels, predictions, labels=range(len(class_names)), zero_division=0
+    )
+    return {
+        name: {
+            "precision": 100 * float(precision),
+            "recall": 100 * float(recall),
+            "f1": 100 * float(f1),
+            "rows": int(rows),
+        }
+        for name, precision, recall, f1, rows in zip(class_names, *columns, strict=True)
+    }
+
+
 def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Scores in double precision: in float32 Pearson's sums round visibly."""
     return tuple(array.astype("float64") if name in _OF_SCORES else array for array in arrays)

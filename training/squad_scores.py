@@ -308,10 +308,9 @@ def main(arguments: list[str]) -> None:
     values = flags.FLAGS
     if len(arguments) > 1 or not (values.data_file and values.predictions_file):
         raise app.UsageError("expected --data_file and --predictions_file, and no other arguments")
-    with program.plain_errors():
-        results = score_files(
-            values.data_file, values.predictions_file, values.null_odds_file, values.threshold
-        )
+    results = score_files(
+        values.data_file, values.predictions_file, values.null_odds_file, values.threshold
+    )
     print(json.dumps(results, indent=2))
 
 
@@ -320,4 +319,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("predictions_file", "", "answers by question id, JSON")
     flags.DEFINE_string("null_odds_file", "", "odds of no answer by question id, JSON; for 2.0")
     flags.DEFINE_float("threshold", 1.0, "above which odds a prediction is taken for empty")
-    app.run(main)
+    program.run(main)

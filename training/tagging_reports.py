@@ -9,12 +9,12 @@ from typing import Any
 from absl import logging
 
 from keras_bert.data.conll import TaggedText, write_conll
-from training import entity_scores, finetuning
+from training import entity_scores
 
 
 def write_report(
     folder: Path, name: str, text: TaggedText, predictions: entity_scores.Labels, scheme: Any
-) -> None:
+) -> dict[str, Any]:
     """Writes `NAME.conll` with the predictions and, of labelled text, `NAME_scores.json`.
 
     Args:
@@ -23,10 +23,18 @@ def write_report(
         text: the sentences, with or without labels.
         predictions: a label for each word.
         scheme: of the labels, or keep where that is not known.
+
+    Returns:
+        The scores of entities by type; empty where there are none.
     """
+    from training import finetuning
+
     write_conll(folder / f"{name}.conll", text, predictions)
-    if text.labels is not None:
-        finetuning.write_json(report(predictions, text, scheme), folder / f"{name}_scores.json")
+    if text.labels is None:
+        return {}
+    scores = report(predictions, text, scheme)
+    finetuning.write_json(scores, folder / f"{name}_scores.json")
+    return scores.get("by_type", {})
 
 
 def report(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) -> dict[str, Any]:

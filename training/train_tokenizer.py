@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from absl import app, logging
+from absl import logging
 
 from keras_bert.checkpoints.folders import replaced_files
 from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
@@ -27,7 +27,7 @@ from keras_bert.text import (
     train_sentence_piece_model,
     train_vocabulary,
 )
-from training import program
+from training import output_folder, program
 from training.config_flags import define_flags, read_flags
 from training.pretraining_data_config import files_of
 from training.tokenizer_source import NO_LIMIT
@@ -127,12 +127,15 @@ def make_tokenizer(
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        paths = train_tokenizer(read_flags(TokenizerConfig))
+    config = read_flags(TokenizerConfig)
+    if not config.output_dir:
+        raise ValueError("--output_dir is empty, expected a folder")
+    with output_folder.claimed(config.output_dir):
+        paths = train_tokenizer(config)
     for path in paths:
         logging.info("wrote %s, %d bytes", path, path.stat().st_size)
 
 
 if __name__ == "__main__":
     define_flags(TokenizerConfig())
-    app.run(main)
+    program.run(main)

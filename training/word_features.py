@@ -20,17 +20,7 @@ from keras_bert.checkpoints import weights
 from keras_bert.data.tagging import TokenClassifierPreprocessor, ragged_words
 from keras_bert.data.tagging_rows import window_batches
 from keras_bert.tasks.presets import preprocessor_config
-
-# The rows of the paper's table 7, as slices of (embeddings, layer 1, …, last layer), and whether
-# the layers are summed with learnt weights.
-ROWS: dict[str, tuple[slice, bool]] = {
-    "embeddings": (slice(0, 1), False),
-    "second_to_last": (slice(-2, -1), False),
-    "last": (slice(-1, None), False),
-    "weighted_last_4": (slice(-4, None), True),
-    "concatenated_last_4": (slice(-4, None), False),
-    "weighted_all": (slice(1, None), True),
-}
+from training.feature_tagging_config import ROWS
 
 
 class WordFeatures:

@@ -20,7 +20,7 @@ from absl import flags  # noqa: E402
 
 from keras_bert.data import pretraining_batches  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
-from training import config_flags, create_pretraining_data  # noqa: E402
+from training import config_flags, create_pretraining_data, program  # noqa: E402
 from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
 from training.pretraining_data_config import PretrainingDataConfig  # noqa: E402
 
@@ -173,7 +173,7 @@ def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path, monk
         create(config)
     assert not (tmp_path / "records" / "work" / "store").exists()
     monkeypatch.setattr(config_flags, "read_flags", lambda _: config)
-    with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"):
+    with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.plain_errors():
         create_pretraining_data.main(["program"])
     (tmp_path / "corpus" / "c.jsonl").unlink()
     empty = tmp_path / "empty.txt"

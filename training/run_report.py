@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user wants to know at the end of a run, as a page of text."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Scores = Mapping[str, Mapping[str, float]]
+_PARTS = {
+    "reading": "reading the data",
+    "building": "loading the checkpoint",
+    "training": "training",
+    "scoring": "scoring the development set and saving",
+    "answers": "answering the files",
+    "export": "the export",
+}
+
+
+class Stopwatch:
+    """How long each part of a run took.
+
+    Args:
+        seconds: By the part's name; what is measured is added to it.
+    """
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Adds the time of a block to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def report(
+    results: Mapping[str, Any], seconds: Mapping[str, float] | None = None, example_input: str = ""
+) -> str:
+    """The report of a fine-tuning run.
+
+    Args:
+        results: What `results.json` holds.
+        seconds: Of parts that the results do not know of.
+        example_input: As for `program.train_and_report`.
+    """
+    kept, config = results["kept"], results["config"]
+    folder = Path(config["output_dir"])
+    best = folder / f"seed_{kept['seed']}"
+    of_seeds = f"seed {kept['seed']}, " if len(results["runs"]) > 1 else ""
+    blocks = [
+        f"Kept: {of_seeds}epoch {kept['epoch']} of {kept['epochs']}, the best on {kept['by']}"
+    ]
+    for name, scores in kept["scores"].items():
+        baselines = results["baselines"].get(name, {})
+        blocks.append(table(name, {"this model": scores, **baselines}))
+    if len(results["runs"]) > 1:
+        blocks.append(_of_seeds(results["summary"], len(results["runs"])))
+    if results.get("by_class"):
+        blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
+    times = {**(seconds or {}), **results["seconds"]}
+    blocks.append(_times(times))
+    files = {
+        "model": best / "model.keras",
+        "curves": best / "curves.png",
+        "results": folder / "results.json",
+        "answers": folder / "answers.tsv" if config.get("test_file") else None,
+        "export": folder / "export" / "1" if config.get("export") else None,
+    }
+    present = {name: path for name, path in files.items() if path is not None and path.exists()}
+    blocks.append("\n".join(f"{name:8} {path}" for name, path in present.items()))
+    if example_input:
+        model = present.get("export", present.get("model"))
+        blocks.append(f"Next: python -m training.predict --model={model} --input={example_input}")
+    return "\n" + "\n\n".join(blocks)
+
+
+def table(title: str, rows: Scores) -> str:
+    """Scores as columns: a row of text each, in the order given.
+
+    Args:
+        title: What stands over the names of the rows.
+        rows: By the name of a row, its values by the name of the column. A value that is missing
+            is left blank; whole numbers have no decimals.
+    """
+    columns = list(dict.fromkeys(name for values in rows.values() for name in values))
+    names = [name.replace("_", " ") for name in rows]
+    width = max(len(title), *map(len, names)) + 2
+    widths = [max(10, len(column) + 2) for column in columns]
+    lines = [title.ljust(width) + "".join(map(str.rjust, columns, widths))]
+    for name, values in zip(names, rows.values(), strict=True):
+        cells = [_cell(values.get(column)) for column in columns]
+        lines.append(name.ljust(width) + "".join(map(str.rjust, cells, widths)))
+    return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:
+    lines = [f"Last epochs of {count} seeds, mean and 95 % interval:"]
+    for dev, by_metric in summary.items():
+        for metric, values in by_metric.items():
+            lines.append(f"  {dev} {metric} {values['mean']:.2f} ± {values['interval_95']:.2f}")
+    return "\n".join(lines)
+
+
+def _times(seconds: Mapping[str, float]) -> str:
+    total = sum(seconds.values())
+    slowest = max(seconds, key=seconds.__getitem__)
+    return (
+        f"It took {duration(total)}; the slowest part was {_PARTS.get(slowest, slowest)}: "
+        f"{duration(seconds[slowest])}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time that a person reads: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
