@@ -7,6 +7,7 @@ what is written of a run.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -300,8 +301,9 @@ def save_whole(model: keras.Model, path: Path) -> None:
     try:
         model.save(temporary)
         os.replace(temporary, path)
-    except Exception as error:
-        temporary.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # HDF5 has errors of both kinds for a full disk
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise OSError(f"{path} could not be written: {error}") from error
 
 

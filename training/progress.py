@@ -35,9 +35,6 @@ class Progress(keras.callbacks.Callback):
         clock: Tells the time in seconds.
     """
 
-    # As Keras' own bar: it may run while the next step does.
-    async_safe = True
-
     def __init__(
         self,
         file: IO[str] | None = None,

@@ -44,9 +44,9 @@ def test_evaluations_take_the_place_of_training_metrics(monkeypatch, tmp_path):
         {"epoch": 1, "accuracy": 80.0, "f1": 70.0, "mse": 1.0},
         {"epoch": 2, "accuracy": 91.25, "f1": 90.0, "mse": 2.0},
     ]
-    assert drawn_labels(monkeypatch, tmp_path, history, evaluations=evaluations) == {
-        "Loss": ["training 0.4"],
-        "Score on the development set": ["accuracy 91.25", "F1 90"],
+    assert drawn_labels(monkeypatch, tmp_path, history, evaluations=evaluations, kept=1) == {
+        "Loss": ["training 0.4", "kept"],
+        "Score on the development set": ["accuracy 91.25", "F1 90", "kept"],
     }
 
 

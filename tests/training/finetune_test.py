@@ -3,6 +3,9 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -15,7 +18,8 @@ from absl import flags  # noqa: E402
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import config_flags, finetune, recipes  # noqa: E402
+from tests.source_imports import ROOT  # noqa: E402
+from training import config_flags, finetune, finetuning, recipes  # noqa: E402
 from training.finetune_config import FinetuneConfig, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
@@ -60,7 +64,8 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
         precision="float32",
         output_dir=str(tmp_path / "run"),
     )
-    results = finetune.finetune(config, read_data(config))
+    config_data = read_data(config)
+    results = finetune.finetune(config, config_data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert [run["seed"] for run in results["runs"]] == [1, 2]
@@ -77,6 +82,53 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     assert len(answers) == 25
     assert (folder / "export" / "1" / "saved_model.pb").exists()
     assert not list(folder.rglob("*partial*"))
+    kept = results["kept"]
+    assert kept["scores"] == results["runs"][kept["seed"] - 1]["best"]
+    assert [row["rows"] for row in results["by_class"].values()] == [
+        config_data.counts()["dev"][name] for name in results["by_class"]
+    ]
+    assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
+    assert min(results["seconds"].values()) > 0
+
+
+def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_text("older")
+    (tmp_path / "model.partial.keras").mkdir()  # where it would be written first
+    with pytest.raises(OSError, match=r"model\.keras could not be written: "):
+        finetuning.save_whole(TextClassifier.from_preset(preset, num_classes=2), path)
+    assert path.read_text() == "older"
+
+
+@pytest.mark.backend_independent
+def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
+    preset, reviews, tmp_path
+):
+    def run(*flags):
+        command = ["--text=review", "--label=stars", "--sequence_length=16", "--noexport", *flags]
+        return subprocess.run(
+            [sys.executable, "-m", "training.finetune", f"--train_file={reviews}", *command],
+            cwd=ROOT,
+            env={key: os.environ[key] for key in os.environ if key != "TF_CPP_MIN_LOG_LEVEL"},
+            capture_output=True,
+            text=True,
+        )
+
+    folder = tmp_path / "run"
+    finished = run(f"--preset={preset}", f"--output_dir={folder}", "--epochs=1")
+    assert finished.returncode == 0, finished.stderr
+    assert all(line.isprintable() for line in finished.stdout.splitlines())
+    assert "Kept: epoch 1 of 1, the best on dev" in finished.stdout
+    assert f"Next: python -m training.predict --model={folder / 'seed_1' / 'model.keras'}" in (
+        finished.stdout
+    )
+    # What absl's Python writes begins with the day of the month, native code's with 0000
+    assert not [line for line in finished.stderr.splitlines() if line[1:6] == "0000 "]
+    assert "cuInit" not in finished.stderr
+    nowhere = run(f"--preset={tmp_path / 'nowhere'}", f"--output_dir={folder}")
+    assert nowhere.returncode == 1
+    assert nowhere.stderr.splitlines()[-1].startswith("error: There is no checkpoint ")
+    assert "Traceback" not in nowhere.stderr
 
 
 def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
