@@ -25,13 +25,15 @@ def results(tmp_path):
             "scores": {"dev": {"accuracy": 81.0}},
             "model": str(tmp_path / "seed_1" / "model.keras"),
         },
+        "baselines": {},
         "seconds": {"training": 100.0, "scoring": 7.0},
         "by_class": {"neg": {"f1": 80.0, "rows": 40}, "pos": {"f1": 82.0, "rows": 40}},
     }
 
 
 def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
-    results["baselines"] = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
+    of_dev = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
+    results["baselines"] = {"dev": of_dev}
     text = report(results, {"reading": 1.0}, "texts.txt")
     assert "Kept: epoch 2 of 3, the best on dev" in text
     assert "60.00" not in text  # the last epoch's
