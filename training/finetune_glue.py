@@ -17,8 +17,6 @@ import csv
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,14 +39,14 @@ class TaskResult:
 
     Args:
         metrics: the official metrics.
-        seeds: their scores on the first dev set with the best setting, by metric, a seed each.
+        seeds: their scores with the best setting, by dev set and metric, a seed each.
         best_setting: its learning rate and batch size.
         best_score: the mean of the metrics of the best run of all.
         model_path: that run's model.
     """
 
     metrics: tuple[str, ...]
-    seeds: dict[str, list[float]]
+    seeds: dict[str, dict[str, list[float]]]
     best_setting: tuple[str, str]
     best_score: float
     model_path: str
@@ -75,11 +73,11 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
     for task in _tasks(config):
         results[task.name] = _select(config, task)
         write_submission(config, task, results[task.name], folder / "submission")
-    _write_text(
+    output_folder.write_text(
         folder / "glue.json",
         json.dumps({name: dataclasses.asdict(r) for name, r in results.items()}, indent=2) + "\n",
     )
-    _write_text(folder / "glue.md", format_table(results) + "\n")
+    output_folder.write_text(folder / "glue.md", format_table(results) + "\n")
     plot(results, folder / "glue.png")
     return results
 
@@ -101,15 +99,21 @@ def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     candidates = []
     for setting in config.settings():
         results = _results(config, task, setting)
-        (first_dev, *_) = results["summary"].values()
-        seeds = {metric: first_dev[metric]["seeds"] for metric in task.metrics}
-        run_scores = np.mean([seeds[metric] for metric in task.metrics], axis=0)
+        seeds = {
+            dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
+            for dev, scores in results["summary"].items()
+        }
         best = max(results["runs"], key=_selection_score)
-        candidates.append((float(np.mean(run_scores)), setting, seeds, best))
+        candidates.append((_mean(next(iter(seeds.values()))), setting, seeds, best))
     # The best setting by its seeds' mean, the best run of all for the answers
     _, setting, seeds, _ = max(candidates, key=lambda candidate: candidate[0])
     best = max((candidate[3] for candidate in candidates), key=_selection_score)
     return TaskResult(task.metrics, seeds, setting, _selection_score(best), best["model_path"])
+
+
+def _mean(by_metric: dict[str, list[float]]) -> float:
+    """The mean of the metrics and the seeds."""
+    return float(np.mean(list(by_metric.values())))
 
 
 def _selection_score(run: dict[str, Any]) -> float:
@@ -122,30 +126,24 @@ def _results(
     config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]
 ) -> dict[str, Any]:
     learning_rate, batch_size = setting
+    command = [
+        *("training.finetune", "--noexport"),
+        f"--task={task.name}",
+        f"--data_dir={config.data_dir}",
+        f"--preset={config.preset}",
+        f"--learning_rate={learning_rate}",
+        f"--batch_size={batch_size}",
+        f"--num_seeds={config.num_seeds}",
+        f"--epochs={config.task_epochs(task.name)}",
+        f"--warmup={config.warmup}",
+        f"--weight_decay={config.weight_decay}",
+        f"--layer_decay={config.layer_decay}",
+        f"--sequence_length={config.sequence_length}",
+        f"--train_rows={config.train_rows}",
+        f"--precision={config.precision}",
+    ]
     folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
-    path = folder / "results.json"
-    if not path.exists():
-        command = [
-            *(sys.executable, "-m", "training.finetune", "--noexport"),
-            f"--task={task.name}",
-            f"--data_dir={config.data_dir}",
-            f"--preset={config.preset}",
-            f"--learning_rate={learning_rate}",
-            f"--batch_size={batch_size}",
-            f"--num_seeds={config.num_seeds}",
-            f"--epochs={config.task_epochs(task.name)}",
-            f"--warmup={config.warmup}",
-            f"--weight_decay={config.weight_decay}",
-            f"--layer_decay={config.layer_decay}",
-            f"--sequence_length={config.sequence_length}",
-            f"--train_rows={config.train_rows}",
-            f"--precision={config.precision}",
-            f"--output_dir={folder}",
-        ]
-        logging.info("%s, learning rate %s, batch size %s", task.name, *setting)
-        subprocess.run(command, check=True)
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return results
+    return program.run_once(folder, command, config.preset)
 
 
 def write_submission(
@@ -206,12 +204,20 @@ def format_table(results: dict[str, TaskResult]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, result in results.items():
-        for metric, values in result.seeds.items():
-            mean, half_width = scores.summarise(values)
-            spread = "" if len(values) == 1 else f"{half_width:.1f}"
-            cells = [TASKS[name].folder, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
-            lines.append(f"| {' | '.join([*cells, ', '.join(result.best_setting)])} |")
-    average = np.mean([np.mean(list(result.seeds.values())) for result in results.values()])
+        for dev, by_metric in result.seeds.items():
+            title = TASKS[name].folder + dev.removeprefix("dev").replace("_", ", ")
+            for metric, values in by_metric.items():
+                mean, half_width = scores.summarise(values)
+                spread = "" if len(values) == 1 else f"{half_width:.1f}"
+                cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
+                lines.append(f"| {' | '.join([*cells, ', '.join(result.best_setting)])} |")
+    # As GLUE's own: the mean over a task's development sets counts once
+    average = np.mean(
+        [
+            np.mean([_mean(of_dev) for of_dev in result.seeds.values()])
+            for result in results.values()
+        ]
+    )
     lines.append(f"| average of {len(results)} | | {average:.1f} | | | |")
     return "\n".join(lines)
 
@@ -223,7 +229,7 @@ def plot(results: dict[str, TaskResult], path: Path) -> None:
     figure = Figure(figsize=(1.5 + 0.8 * len(results), 3.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for place, result in enumerate(results.values()):
-        values = np.mean(list(result.seeds.values()), axis=0)
+        values = np.mean([list(of_dev.values()) for of_dev in result.seeds.values()], axis=(0, 1))
         axes.bar(place, values.mean(), width=0.6, color="#9fc0e0")
         axes.plot([place] * len(values), values, "o", color="#0b5394", markersize=4)
         axes.annotate(f"{values.mean():.1f}", (place, 2), ha="center", fontsize=8)
@@ -232,12 +238,6 @@ def plot(results: dict[str, TaskResult], path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     figure.savefig(partial, format="png")
-    os.replace(partial, path)
-
-
-def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
 
 

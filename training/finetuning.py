@@ -383,6 +383,4 @@ def results_of(
 
 def write_json(value: Mapping[str, Any], path: Path) -> None:
     """Writes to a temporary name first, so that a file of this name is always whole."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    output_folder.write_text(path, json.dumps(value, indent=2) + "\n")

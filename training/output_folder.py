@@ -111,6 +111,27 @@ def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes to a temporary name first, so that a file of this name is always whole."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
+    """Changes with the files of a folder, a preset's for example; empty where there is no folder.
+
+    Args:
+        folder: The folder; what lies in folders below it is not looked at.
+    """
+    digest = hashlib.sha256()
+    files = sorted(path for path in Path(folder).glob("*") if path.is_file())
+    for path in files:
+        with open(path, "rb") as file:
+            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.digest() if files else b""
+
+
 def check_room(folder: Path, needed: int) -> None:
     """Raises if so many bytes would not go into a folder.
 

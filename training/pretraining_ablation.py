@@ -16,12 +16,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from absl import flags, logging
+from absl import flags
 
 from training import output_folder, program
 from training.config_flags import define_flags, read_flags
@@ -146,21 +144,31 @@ def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
         subprocess.CalledProcessError: if a part fails.
     """
     folder = Path(config.output_dir)
-    for name, changes in PRETRAINING.items():
-        _run(folder / name, ["training.pretrain", *_pretraining_flags(config), *changes])
-    table: dict[str, dict[str, list[float]]] = {}
-    for name, variant in variants(config).items():
-        table[name] = {}
-        for task_name, task in tasks(config).items():
-            target = folder / f"{task_name} {name}"
-            _run(target, [task.program, *task.flags, *_finetuning_flags(config, variant)])
-            results = json.loads((target / "results.json").read_text(encoding="utf-8"))
-            (dev_scores,) = results["summary"].values()
-            table[name][task_name] = dev_scores[task.metric]["seeds"]
-    partial = folder / "ablation.json.partial"
-    partial.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, folder / "ablation.json")
+    table: dict[str, dict[str, list[float]]] = {name: {} for name in variants(config)}
+    for name, command in pretraining_parts(config).items():
+        program.run_once(folder / name, command)
+    for (name, task_name), command in finetuning_parts(config).items():
+        preset = os.fspath(folder / variants(config)[name].run / "preset")
+        results = program.run_once(folder / f"{task_name} {name}", command, preset)
+        (dev_scores,) = results["summary"].values()
+        table[name][task_name] = dev_scores[tasks(config)[task_name].metric]["seeds"]
+    output_folder.write_text(folder / "ablation.json", json.dumps(table, indent=2) + "\n")
     return table
+
+
+def pretraining_parts(config: AblationConfig) -> dict[str, list[str]]:
+    """The commands of the pre-training runs, by their folders."""
+    flags = _pretraining_flags(config)
+    return {name: ["training.pretrain", *flags, *own] for name, own in PRETRAINING.items()}
+
+
+def finetuning_parts(config: AblationConfig) -> dict[tuple[str, str], list[str]]:
+    """The commands of the fine-tuning runs, by row and column of the table."""
+    return {
+        (name, task_name): [task.program, *task.flags, *_finetuning_flags(config, variant)]
+        for name, variant in variants(config).items()
+        for task_name, task in tasks(config).items()
+    }
 
 
 def _pretraining_flags(config: AblationConfig) -> list[str]:
@@ -181,14 +189,6 @@ def _finetuning_flags(config: AblationConfig, variant: Variant) -> list[str]:
         "--noexport",
         *variant.finetune_flags,
     ]
-
-
-def _run(folder: Path, command: Sequence[str]) -> None:
-    if (folder / "results.json").exists():
-        return
-    logging.info("%s: %s", folder.name, " ".join(command))
-    arguments = [sys.executable, "-m", *command, f"--output_dir={folder}"]
-    subprocess.run(arguments, check=True)
 
 
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:

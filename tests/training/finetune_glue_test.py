@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GLUE over a grid at miniature size, with a network of random weights."""
 
+import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -74,14 +76,29 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset):
     assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
     assert saved["rte"]["best_setting"] in [["1e-3", "32"], ["1e-4", "32"]]
+    with pytest.raises(ValueError, match=r"rte_1e-3_32 has a run of other settings \(--epochs=1\)"):
+        finetune_glue(dataclasses.replace(config, epochs=2))
+    (Path(preset) / "vocab.txt").write_text("other\n")
+    with pytest.raises(ValueError, match=r"rte_1e-3_32 .* \(other files in .*preset\)"):
+        finetune_glue(config)
 
 
 def test_table():
-    result = TaskResult(("f1", "accuracy"), {"f1": [80.0, 82.0], "accuracy": [70.0, 70.0]},
-                        ("5e-5", "32"), 76.0, "model.keras")  # fmt: skip
+    seeds = {"dev": {"f1": [80.0, 82.0], "accuracy": [70.0, 70.0]}}
+    result = TaskResult(("f1", "accuracy"), seeds, ("5e-5", "32"), 76.0, "model.keras")
     lines = format_table({"mrpc": result}).splitlines()
     assert lines[2] == "| MRPC | f1 | 81.0 | 12.7 | 82.0 | 5e-5, 32 |"
     assert lines[-1] == "| average of 1 | | 75.5 | | | |"
+
+
+def test_the_table_has_a_row_for_each_development_set_of_mnli():
+    seeds = {"dev_matched": {"accuracy": [84.0]}, "dev_mismatched": {"accuracy": [80.0]}}
+    result = TaskResult(("accuracy",), seeds, ("5e-5", "32"), 84.0, "model.keras")
+    assert format_table({"mnli": result}).splitlines()[2:] == [
+        "| MNLI, matched | accuracy | 84.0 |  | 84.0 | 5e-5, 32 |",
+        "| MNLI, mismatched | accuracy | 80.0 |  | 80.0 | 5e-5, 32 |",
+        "| average of 1 | | 82.0 | | | |",
+    ]
 
 
 def test_a_folder_without_tasks(tmp_path):

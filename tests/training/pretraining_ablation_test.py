@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import json
 
 import pytest
@@ -7,12 +8,15 @@ import pytest
 pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
 pytestmark = pytest.mark.backend_independent
 
+from training import program  # noqa: E402
 from training.finetune_config import FinetuneConfig  # noqa: E402
 from training.pretraining_ablation import (  # noqa: E402
     PRETRAINING,
     AblationConfig,
     ablation,
+    finetuning_parts,
     format_table,
+    pretraining_parts,
     tasks,
     variants,
 )
@@ -27,15 +31,17 @@ def test_every_row_starts_from_a_run_that_there_is():
 
 def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
     config = AblationConfig(output_dir=str(tmp_path), num_seeds=2, squad_dir="squad")
-    for name in PRETRAINING:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "results.json").write_text("{}")
-    for name in variants(config):
-        for task_name, task in tasks(config).items():
-            folder = tmp_path / f"{task_name} {name}"
-            folder.mkdir()
-            summary = {"dev": {task.metric: {"seeds": [70.0, 72.0]}}}
-            (folder / "results.json").write_text(json.dumps({"summary": summary}))
+
+    def write(folder, command, results):
+        folder.mkdir()
+        (folder / "command.json").write_text(json.dumps(program.command_record(command)))
+        (folder / "results.json").write_text(json.dumps(results))
+
+    for name, command in pretraining_parts(config).items():
+        write(tmp_path / name, command, {})
+    for (name, task), command in finetuning_parts(config).items():
+        summary = {"dev": {tasks(config)[task].metric: {"seeds": [70.0, 72.0]}}}
+        write(tmp_path / f"{task} {name}", command, {"summary": summary})
     table = ablation(config)
     assert json.loads((tmp_path / "ablation.json").read_text()) == table
     lines = format_table(config, table).splitlines()
@@ -43,6 +49,13 @@ def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
     assert lines[2] == "| BERT | 71.0 ± 12.7 | 92.7 | 71.0 ± 12.7 | 86.7 | 71.0 ± 12.7 | 88.5 |"
     assert lines[-1] == "| random weights | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  |"
     assert "squad" not in tasks(AblationConfig())
+    for changes, folder in ({"num_steps": 9}, "bert"), ({"epochs": 9}, "sst2 BERT"):
+        with pytest.raises(ValueError, match=f"{folder} has a run of other settings"):
+            ablation(dataclasses.replace(config, **changes))
+    (tmp_path / "bert" / "preset").mkdir()
+    (tmp_path / "bert" / "preset" / "vocab.txt").write_text("new")
+    with pytest.raises(ValueError, match=r"sst2 BERT has a run of .*other files in .*preset"):
+        ablation(config)
 
 
 def test_flags_are_fields_of_the_programs():
