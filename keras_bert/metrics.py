@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Keras' own metrics lack."""
+"""Metrics whose value does not depend on how the data were cut into batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,84 @@ from keras import ops
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Perplexity(keras.metrics.Mean):
+class ElementMean(keras.metrics.Mean):
+    """The weighted mean over all elements of all batches since the last reset.
+
+    `keras.metrics.Mean` averages values and weights `(batch, length)` over the length first, so
+    that an element of a long batch counts for less than one of a short batch. Here every element
+    counts by its own weight, whatever the batches and their padding.
+
+    Args:
+        name: The metric's name.
+        dtype: The dtype of its sums; float32 by default.
+
+    Call arguments:
+        values: Numbers of any shape.
+        sample_weight: Weights of the shape of `values`, or of its leading axes; 0 leaves an
+            element out.
+
+    Example:
+
+    >>> metric = keras_bert.metrics.ElementMean()
+    >>> metric.update_state(np.array([[4.0]]), np.array([[1.0]]))
+    >>> metric.update_state(np.array([[1.0, 1.0, 0.0]]), np.array([[1.0, 1.0, 0.0]]))
+    >>> float(metric.result())
+    2.0
+    """
+
+    def __init__(self, name: str = "mean", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> Any:
+        values = ops.cast(values, self.dtype)
+        if sample_weight is None:
+            return super().update_state(ops.reshape(values, (-1,)))
+        weights = ops.cast(sample_weight, self.dtype)
+        if len(weights.shape) > len(values.shape):
+            weights = ops.squeeze(weights, -1)
+        while len(weights.shape) < len(values.shape):
+            weights = ops.expand_dims(weights, -1)
+        weights = ops.broadcast_to(weights, ops.shape(values))
+        return super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ClassAccuracy(ElementMean):
+    """The share of class ids whose logit is the largest, each by its own weight.
+
+    Args:
+        name: The metric's name.
+        dtype: The dtype of its sums; float32 by default.
+
+    Call arguments:
+        y_true: Class ids, int `(..., )`; a last axis of size 1 may follow.
+        y_pred: Logits or probabilities `(..., classes)`.
+        sample_weight: Weights of the shape of the ids, or of its leading axes; 0 leaves an id out.
+
+    Example:
+
+    >>> metric = keras_bert.metrics.ClassAccuracy()
+    >>> logits = np.array([[[0.0, 1.0], [1.0, 0.0]]])
+    >>> metric.update_state(np.array([[1, 1]]), logits, np.array([[1.0, 0.0]]))
+    >>> float(metric.result())
+    1.0
+    """
+
+    def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> Any:
+        ids = ops.cast(y_true, "int32")
+        if len(ids.shape) == len(y_pred.shape):
+            ids = ops.squeeze(ids, -1)
+        is_right = ops.equal(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), ids)
+        return super().update_state(is_right, sample_weight)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Perplexity(ElementMean):
     """`exp` of the mean cross-entropy: among how many tokens a model wavers.
 
     Over all tokens seen since the last reset, each by its weight: not the mean of the batches'
@@ -23,7 +100,8 @@ class Perplexity(keras.metrics.Mean):
     Call arguments:
         y_true: int `(..., )`, the right ids.
         y_pred: Logits `(..., vocabulary)`.
-        sample_weight: Broadcasts to `y_true`; 0 leaves a token out.
+        sample_weight: Weights of the shape of `y_true`, or of its leading axes; 0 leaves a token
+            out.
 
     Example:
 
@@ -37,7 +115,9 @@ class Perplexity(keras.metrics.Mean):
     def __init__(self, name: str = "perplexity", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> Any:
         logits = ops.cast(y_pred, self.dtype)
         values = ops.sparse_categorical_crossentropy(y_true, logits, from_logits=True)
         return super().update_state(values, sample_weight)

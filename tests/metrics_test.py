@@ -7,14 +7,14 @@ import numpy as np
 from keras_bert.metrics import Perplexity
 
 
-def test_perplexity_weighs_tokens_and_not_batches():
+def test_perplexity_weighs_tokens_and_not_batches_or_their_lengths():
     rng = np.random.default_rng(0)
     metric = Perplexity()
     cross_entropies = []
-    for rows in (1, 5):
-        logits = rng.normal(size=(rows, 3, 7)).astype("float32")
-        ids = rng.integers(0, 7, (rows, 3))
-        weights = rng.integers(0, 2, (rows, 3)).astype("float32")
+    for shape in ((1, 3), (5, 3), (1, 1), (2, 9)):
+        logits = rng.normal(size=(*shape, 7)).astype("float32")
+        ids = rng.integers(0, 7, shape)
+        weights = rng.integers(0, 2, shape).astype("float32")
         metric.update_state(ids, logits, weights)
         log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         cross_entropy = -np.take_along_axis(log_probabilities, ids[..., None], -1)[..., 0]

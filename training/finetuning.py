@@ -121,7 +121,9 @@ def make_optimizer(config: TrainingOptions, num_rows: int) -> AdamW:
         config: what decides it.
         num_rows: rows in an epoch.
     """
-    steps = -(-num_rows // config.batch_size) * config.epochs
+    # The optimizer counts updates, and an accumulation goes on from one epoch to the next.
+    batches = -(-num_rows // (config.batch_size // config.accumulation)) * config.epochs
+    steps = max(1, batches // config.accumulation)
     return AdamW(
         config.learning_rate,
         num_train_steps=steps,

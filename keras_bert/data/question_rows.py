@@ -25,7 +25,7 @@ class QuestionRows:
     Args:
         row_splits: Where each window's tokens begin in the flat arrays, int64 `(windows + 1,)`.
         token_ids: int32 `(tokens,)`.
-        segment_ids: int32 `(tokens,)`, 1 for the passage.
+        segment_ids: int32 `(tokens,)`, 1 for the passage in families that tell segments apart.
         char_starts: The first character in the passage of each token, int32 `(tokens,)`.
         char_ends: One past its last, int32 `(tokens,)`; 0 outside the passage.
         is_max_context: Whether a token's own window is the one to speak for it `(tokens,)`.
@@ -131,15 +131,13 @@ def _chunk(
         )
     )
     question_index, first_token = windows.question_index.numpy(), windows.first_token.numpy()
-    segment_ids = windows.features["segment_ids"]
-    passage_starts = tf.reduce_sum(1 - segment_ids, axis=1).numpy()
-    passage_lengths = tf.reduce_sum(segment_ids, axis=1).numpy() - 1
+    passage_starts, passage_lengths = windows.passage_start.numpy(), windows.passage_length.numpy()
     start, end = (spans[question_index] - first_token[:, None]).T
     is_inside = (spans[question_index, 0] >= 0) & (start >= 0) & (end < passage_lengths)
     return {
         "lengths": windows.features["token_ids"].row_lengths().numpy(),
         "token_ids": windows.features["token_ids"].flat_values.numpy(),
-        "segment_ids": segment_ids.flat_values.numpy(),
+        "segment_ids": windows.features["segment_ids"].flat_values.numpy(),
         "char_starts": windows.char_starts.flat_values.numpy(),
         "char_ends": windows.char_ends.flat_values.numpy(),
         "is_max_context": windows.is_max_context.flat_values.numpy(),

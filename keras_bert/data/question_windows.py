@@ -11,6 +11,7 @@ from keras_bert.data.text_packing import (
     num_special_tokens,
     pack_texts,
     padded,
+    start_of_second,
     surround_second,
 )
 from keras_bert.text.from_config import tokenizer_from_config
@@ -47,6 +48,9 @@ class Windows(NamedTuple):
         char_ends: One past its last character; 0 outside the passage.
         is_max_context: Boolean, of the same shape: whether of all windows that hold this token
             of the passage, this one shows the most of its surroundings. False outside.
+        passage_start: The position in the window of the passage's first token, int64
+            `(windows,)`.
+        passage_length: How many tokens of the passage the window holds, int64 `(windows,)`.
     """
 
     features: dict[str, tf.RaggedTensor]
@@ -55,6 +59,8 @@ class Windows(NamedTuple):
     char_starts: tf.RaggedTensor
     char_ends: tf.RaggedTensor
     is_max_context: tf.RaggedTensor
+    passage_start: tf.Tensor
+    passage_length: tf.Tensor
 
 
 class QuestionAnswererPreprocessor:
@@ -140,6 +146,8 @@ class QuestionAnswererPreprocessor:
 
         return Windows(
             features=pack_texts(self.tokenizer, question, passage(tokens.passage_ids)),
+            passage_start=start_of_second(self.tokenizer, question),
+            passage_length=length,
             question_index=row,
             first_token=first,
             char_starts=surrounded(passage(tokens.char_starts)),

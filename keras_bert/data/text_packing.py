@@ -45,6 +45,21 @@ def pack_texts(
     }
 
 
+def start_of_second(tokenizer: Tokenizer, first: tf.RaggedTensor) -> tf.Tensor:
+    """The position of the first token of each second text in rows of `pack_texts`.
+
+    Not to be read from the segments, of which some families have one.
+
+    Args:
+        tokenizer: As for `pack_texts`.
+        first: Ids of the first texts, ragged `(batch, None)`.
+
+    Returns:
+        int64 `(batch,)`.
+    """
+    return 1 + first.row_lengths() + tokenizer.pair_separators
+
+
 def surround_second(
     tokenizer: Tokenizer, first: tf.RaggedTensor, values: tf.RaggedTensor
 ) -> tf.RaggedTensor:
@@ -58,7 +73,7 @@ def surround_second(
     Returns:
         Ragged `(batch, None)`, of the rows' lengths.
     """
-    lengths = 1 + first.row_lengths() + tokenizer.pair_separators
+    lengths = start_of_second(tokenizer, first)
     zeros = tf.zeros([tf.reduce_sum(lengths)], values.dtype)
     before = tf.RaggedTensor.from_row_lengths(zeros, lengths, validate=False)
     return tf.concat([before, values, tf.zeros([values.nrows(), 1], values.dtype)], axis=1)

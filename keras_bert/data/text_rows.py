@@ -60,6 +60,58 @@ def batches_from_rows(
     return batches.map(lambda features, rest: (features, *rest))
 
 
+def with_checked_labels(
+    rows: tf.data.Dataset,
+    num_labels: int | None,
+    class_weight: Mapping[int, float] | None = None,
+    allow_unlabelled: bool = False,
+) -> tf.data.Dataset:
+    """A dataset of text whose labels are ids of classes, or that ends with an error.
+
+    Args:
+        rows: `(x, label, ...)`, single rows or batches; `x` alone is left as it is.
+        num_labels: How many class ids there are; `None` leaves the rows as they are.
+        class_weight: The weight of each class id, which the rows then bring.
+        allow_unlabelled: Whether a label may be -1, for none.
+
+    Returns:
+        The same rows. An iteration raises `tf.errors.InvalidArgumentError` at a label that is no
+        class id, and says in which row or batch.
+
+    Raises:
+        ValueError: If the labels are strings, or there are class weights but no ids.
+    """
+    spec = rows.element_spec
+    if not isinstance(spec, tuple) or len(spec) < 2 or num_labels is None:
+        if class_weight:
+            raise ValueError("class_weight needs labels that are class ids; the rows have none.")
+        return rows
+    if spec[1].dtype == tf.string:
+        raise ValueError(
+            f"The labels of a dataset must be class ids, 0 to {num_labels - 1}; received strings."
+        )
+    lowest = -1 if allow_unlabelled else 0
+    element = "batch" if is_batched(rows) else "row"
+    expected = f"; expected an id from {lowest} to {num_labels - 1}"
+    given = class_weight or {}
+    # The last one is that of -1
+    table = tf.constant([*(given.get(i, 1.0) for i in range(num_labels)), 1.0], tf.float32)
+
+    def check(index: tf.Tensor, row: Any) -> Any:
+        text, label, *rest = row
+        ids = tf.cast(label, tf.int64)
+        is_id = (ids >= lowest) & (ids < num_labels) & (tf.cast(ids, label.dtype) == label)
+        message = [f"The label in {element}", index, "is", label, expected]
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_id), message)]):
+            label = tf.identity(label)
+        if class_weight:
+            weight = tf.gather(table, tf.where(ids < 0, tf.constant(num_labels, tf.int64), ids))
+            rest = [tf.cast(rest[0], tf.float32) * weight] if rest else [weight]
+        return (text, label, *rest)
+
+    return rows.enumerate().map(check)
+
+
 def batches_from_batched_rows(
     batches: tf.data.Dataset, preprocessor: TextClassifierPreprocessor
 ) -> tf.data.Dataset:

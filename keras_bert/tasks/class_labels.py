@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
     """The number of classes.
 
     Raises:
-        ValueError: If it is not given, below 1, or not the number of `class_names`.
+        ValueError: If it is not given, below 1, or not the number of `class_names`, or if two
+            classes have one name.
     """
     if num_classes is None:
         if class_names is None:
@@ -23,6 +24,10 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
         raise ValueError(f"num_classes is {num_classes}; it must be at least 1.")
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
+    names = tuple(class_names or ())
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"class_names holds {name!r} more than once: {', '.join(names)}.")
     return num_classes
 
 
@@ -30,29 +35,127 @@ def class_ids(
     labels: Sequence[Any] | np.ndarray[Any, Any],
     class_names: Sequence[str] | None,
     num_classes: int,
+    *,
+    lowest: int | None = 0,
 ) -> np.ndarray[Any, Any]:
-    """Class ids of labels, which are names or ids; negative ids stay as they are.
+    """Class ids of labels, which are names or ids.
 
     Args:
         labels: Names or ids, `(labels,)`.
         class_names: The names in the order of the ids, if there are any.
         num_classes: How many ids there are.
+        lowest: The least id that is accepted: 0, or -1 where it stands for no label; `None` for
+            any negative id.
 
     Returns:
         int32 `(labels,)`.
 
     Raises:
-        ValueError: If a name is not known, or an id is no class.
+        ValueError: If a name is not known, or an id is no class; the message names its row.
     """
     array = np.asarray(labels)
     if array.dtype.kind in "OUS":
         return _ids_of_names(array, class_names)
-    if array.size and (array.dtype.kind not in "iu" or array.max() >= num_classes):
-        wrong = array[array >= num_classes] if array.dtype.kind in "iu" else array
+    return checked_ids(array, num_classes, lowest=lowest).astype("int32")
+
+
+def checked_ids(
+    ids: Any,
+    num_ids: int,
+    *,
+    lowest: int | None = 0,
+    weights: Any = None,
+    name: str = "",
+) -> np.ndarray[Any, Any]:
+    """Ids of classes, tokens or positions, each from `lowest` to `num_ids - 1`.
+
+    On JAX a loss takes ids out of range without an error, and on the other backends its error
+    names no row.
+
+    Args:
+        ids: Whole numbers of any shape, also as floats.
+        num_ids: How many ids there are.
+        lowest: The least id that is accepted; `None` for any negative id.
+        weights: What the ids weigh, of their shape; those of weight 0 may be anything.
+        name: Of the output that the ids are targets of.
+
+    Returns:
+        The ids as an array.
+
+    Raises:
+        ValueError: If one is no whole number or out of range; the message names its row.
+    """
+    array = np.asarray(ids)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"The labels{_of(name)} have the dtype {array.dtype}; expected integers.")
+    if not array.size:
+        return array
+    is_wrong = array >= num_ids
+    if lowest is not None:
+        is_wrong |= array < lowest
+    if array.dtype.kind == "f":
+        is_wrong |= ~np.isfinite(array) | (array != np.floor(array))
+    if weights is not None:
+        weights = np.asarray(weights)
+        if weights.shape == array.shape:
+            is_wrong &= weights != 0
+    if is_wrong.any():
+        row, *position = (int(index) for index in np.argwhere(is_wrong)[0])
+        where = f"row {row}" + (f", position {position[0]}" if position else "")
+        least = 0 if lowest is None else lowest
         raise ValueError(
-            f"The labels hold {wrong.flat[0]}; expected ids of classes, 0 to {num_classes - 1}."
+            f"The label{_of(name)} in {where} is {array[(row, *position)]}; expected an id from "
+            f"{least} to {num_ids - 1}. Labels that are not counted from 0 need class_names, and "
+            'must be given by these names: with class_names=["1", "2", "3"], labels such as "3".'
         )
-    return array.astype("int32")
+    return array
+
+
+def finite_scores(
+    labels: Any, *, allow_unlabelled: bool = False, name: str = ""
+) -> np.ndarray[Any, Any]:
+    """The targets of a regression, numbers `(rows,)`.
+
+    Args:
+        labels: The numbers.
+        allow_unlabelled: Whether NaN stands for no label.
+        name: Of the output that they are targets of.
+
+    Raises:
+        ValueError: If one is no finite number; the message names its row.
+    """
+    array = np.asarray(labels)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"The labels{_of(name)} have the dtype {array.dtype}; expected numbers.")
+    is_wrong = np.isinf(array) if allow_unlabelled else ~np.isfinite(array)
+    if is_wrong.any():
+        row = int(np.argwhere(is_wrong)[0][0])
+        raise ValueError(
+            f"The label{_of(name)} in row {row} is {array[row]}; expected a finite number."
+        )
+    return array
+
+
+def class_weights_of(
+    ids: np.ndarray[Any, Any],
+    class_weight: Mapping[int, float],
+    weights: np.ndarray[Any, Any] | None = None,
+) -> np.ndarray[Any, Any]:
+    """What each label weighs by its class, times its own weight; float32 of the labels' shape.
+
+    Args:
+        ids: Class ids; negative ones weigh what they did.
+        class_weight: The weight of each class id; 1 for those that are not there.
+        weights: The labels' own weights.
+    """
+    of_labels = np.ones(ids.shape, "float32")
+    for class_id, weight in class_weight.items():
+        of_labels[ids == class_id] = weight
+    return of_labels if weights is None else of_labels * np.asarray(weights, "float32")
+
+
+def _of(name: str) -> str:
+    return f" of {name}" if name else ""
 
 
 def _ids_of_names(
@@ -64,9 +167,10 @@ def _ids_of_names(
             "class_names. Give them when making it."
         )
     ids = {name: index for index, name in enumerate(class_names)}
-    unknown = sorted({str(label) for label in labels} - set(ids))
-    if unknown:
-        raise ValueError(
-            f"The labels hold {unknown[0]!r}; the classes are {', '.join(class_names)}."
-        )
+    for row, label in enumerate(labels):
+        if str(label) not in ids:
+            classes = ", ".join(class_names)
+            raise ValueError(
+                f"The label in row {row} is {str(label)!r}; the classes are {classes}."
+            )
     return np.array([ids[str(label)] for label in labels], "int32")

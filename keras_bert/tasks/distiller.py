@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from keras_bert.ops import tokens_at
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.students import student_from_teacher
-from keras_bert.tasks.task import Task, class_loss
+from keras_bert.tasks.task import Batching, Task, class_loss
 from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
 from keras_bert.tasks.text_classifier import TextClassifier
 
@@ -189,14 +190,13 @@ class Distiller(OwnObjective, Task):
         return student is None or bool(student.uses_pooler)
 
     @property
+    def weighs_classes(self) -> bool:  # type: ignore[override]
+        return bool(self.student_task.weighs_classes)
+
+    @property
     def preprocessor(self) -> Any:
         """The student's."""
         return self.student_task.preprocessor
-
-    def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
-        super().compile(optimizer, loss, **kwargs)
-        # The student makes the batches, and their lengths depend on it.
-        self.student_task.jit_compile = self.jit_compile
 
     def compute_loss(
         self,
@@ -244,6 +244,10 @@ class Distiller(OwnObjective, Task):
         labels, labelled = _known_labels(y, rows, self.is_regression)
         return {"labels": labels, "logits": logits, "labelled": labelled, "compared": rows}
 
+    def _loss_parts(self) -> dict[str, float]:
+        parts = {"divergence": self.divergence_weight, "label_loss": self.label_weight}
+        return {**parts, **({"cosine_distance": self.cosine_weight} if self.cosine_weight else {})}
+
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
@@ -272,20 +276,12 @@ class Distiller(OwnObjective, Task):
         return self._reported(seen)
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
         if is_text(x) and y is None and not self.is_masked_lm:
             x, y = self._unlabelled(x)
-        return self.student_task._model_data(
-            x, y, sample_weight, batch_size, shuffle=shuffle, training=training
-        )
+        unlabelled = dataclasses.replace(batching, allow_unlabelled=not self.is_masked_lm)
+        return self.student_task._model_data(x, y, sample_weight, unlabelled)
 
     def _unlabelled(self, x: Any) -> tuple[Any, Any]:
         """Text with labels that say that there are none."""

@@ -15,7 +15,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.presets import load_heads, preprocessor_config
-from keras_bert.tasks.task import Task, class_accuracy
+from keras_bert.tasks.task import Batching, Task, class_accuracy
 from keras_bert.tasks.text_arguments import is_dataset, is_text
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ class MaskedTokenTask(Task):
     @property
     def uses_pooler(self) -> bool:
         return False
+
+    def _num_targets(self, x: Any) -> dict[str, int]:
+        names = self.output if isinstance(self.output, dict) else [""]
+        return {
+            name: self.config.vocabulary_size for name in names if name in ("", "masked_lm_logits")
+        }
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -115,18 +121,9 @@ class MaskedTextTask(MaskedTokenTask):
     usual_masking: ClassVar[dict[str, Any]] = {}
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
-        dataset, *rest = super()._model_data(
-            x, y, sample_weight, batch_size, shuffle=shuffle, training=training
-        )
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
+        dataset, *rest = super()._model_data(x, y, sample_weight, batching)
         if not is_text(x):
             return dataset, *rest
         if y is not None or sample_weight is not None or _has_labels(x):
@@ -139,7 +136,7 @@ class MaskedTextTask(MaskedTokenTask):
             if self.config.causal
             else MaskedLMMasker.from_tokenizer(tokenizer, **{**self.usual_masking, **self.masking})
         )
-        seed = random.getrandbits(31) if training else None
+        seed = random.getrandbits(31) if batching.training else None
         return text_rows.masked_batches(dataset, masker, seed), *rest
 
     def get_config(self) -> dict[str, Any]:

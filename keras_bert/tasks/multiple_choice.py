@@ -24,8 +24,9 @@ from keras_bert.tasks.choice_arguments import (
     is_single_choice,
     one_for_each,
 )
+from keras_bert.tasks.class_labels import class_weights_of
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
-from keras_bert.tasks.task import Task
+from keras_bert.tasks.task import Batching, Task
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class MultipleChoice(Task):
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
     """
+
+    weighs_classes = True
 
     def __init__(
         self,
@@ -202,7 +205,7 @@ class MultipleChoice(Task):
             choices,
             self.preprocessor,
             [np.arange(len(texts))],
-            **self._batch_options(batch_size),
+            **self._batching(batch_size).options(),
         )
         shape = (len(texts), max(map(len, choices), default=0))
         logits = np.full(shape, masked_score("float32"), "float32")
@@ -239,29 +242,32 @@ class MultipleChoice(Task):
         return answers[0] if is_single_choice(x) else answers
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
         if not is_choices(x):
             self._check_ids_alone(x)
-            return x, y, sample_weight, batch_size
+            return super()._model_data(x, y, sample_weight, batching)
         from keras_bert.data.choices import choice_batches
 
         texts, choices = choice_columns(x)
         if y is None:
             raise ValueError("`y` is missing: which choice of each text is right, from 0.")
-        rest = [choice_labels(y, choices)]
-        if sample_weight is not None:
-            rest.append(one_for_each(np.asarray(sample_weight, "float32"), texts))
-        options = self._batch_options(batch_size, shuffle, training=training)
-        batches = choice_batches(texts, choices, self.preprocessor, rest, **options)
-        return batches.map(_weighted), None, None, None
+        labels = choice_labels(y, choices)
+        weights = sample_weight
+        if weights is not None:
+            weights = one_for_each(np.asarray(weights, "float32"), texts)
+        if batching.class_weight:
+            weights = class_weights_of(labels, batching.class_weight, weights)
+        rest = [labels] if weights is None else [labels, weights]
+        batches = choice_batches(texts, choices, self.preprocessor, rest, **batching.options())
+        return batches.map(_weighted), None, None
+
+    def _has_text(self, x: Any) -> bool:
+        return is_choices(x)
+
+    def _num_targets(self, x: Any) -> dict[str, int]:
+        num_choices = self._sequence_axis(x)
+        return {} if num_choices is None else {"": num_choices}
 
     def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
         texts, choices = choice_columns(x)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import keras
 from keras import ops
+
+from keras_bert.metrics import ElementMean
 
 _CHOICES = ("loss_weights", "metrics", "weighted_metrics")
 
@@ -15,17 +16,28 @@ _CHOICES = ("loss_weights", "metrics", "weighted_metrics")
 class OwnObjective:
     """A mixin for tasks that compute their losses and metrics themselves."""
 
-    _means: dict[str, keras.metrics.Mean]
+    sums_losses_of_outputs = False
+    _means: dict[str, ElementMean]
 
     def _report(self, names: Iterable[str]) -> None:
         """Makes the means that are reported under these names."""
-        self._means = {name: keras.metrics.Mean(name=name) for name in names}
+        self._means = {name: ElementMean(name=name) for name in names}
+
+    def _loss_parts(self) -> Mapping[str, float]:
+        """Which of the means the loss is the sum of, and the coefficient of each."""
+        raise NotImplementedError
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """All metrics. The loss is that of all that was seen, whatever the batches."""
+        logs: dict[str, Any] = super().get_metrics_result()  # type: ignore[misc]
+        parts = [weight * logs[name] for name, weight in self._loss_parts().items()]
+        return {**logs, "loss": sum(parts)}
 
     def _reported(self, seen: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
         """Adds values, each with its weights, to the means; returns all metrics."""
         for name, (values, weights) in seen.items():
             self._means[name].update_state(values, weights)
-        return dict(self.get_metrics_result())  # type: ignore[attr-defined]
+        return self.get_metrics_result()
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
         """`keras.Model.compile` with defaults. The losses and metrics are the objective's own.

@@ -17,7 +17,7 @@ from keras_bert.models.pretraining import (
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
 from keras_bert.tasks.presets import pooler_head
-from keras_bert.tasks.task import class_accuracy, class_loss
+from keras_bert.tasks.task import Batching, class_accuracy, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -117,9 +117,15 @@ class Pretrainer(MaskedTokenTask):
             metrics["next_sentence_logits"] = [class_accuracy()]
         return metrics
 
-    def _model_data(self, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any, int | None]:
+    def _model_data(
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
         _reject_text(x)
-        return super()._model_data(x, *args, **kwargs)
+        return super()._model_data(x, y, sample_weight, batching)
+
+    def _num_targets(self, x: Any) -> dict[str, int]:
+        next_sentence = {"next_sentence_logits": 2} if self.next_sentence else {}
+        return {**super()._num_targets(x), **next_sentence}
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """A dict of logits, of ids with `mask_positions`."""

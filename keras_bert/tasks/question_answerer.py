@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
+from keras_bert.ops.masked_score import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.answers import as_given
 from keras_bert.tasks.presets import leave_heads, load_heads, preprocessor_config
@@ -24,7 +26,7 @@ from keras_bert.tasks.question_arguments import (
     paired,
     question_examples,
 )
-from keras_bert.tasks.task import Task, class_accuracy, class_loss
+from keras_bert.tasks.task import Batching, Task, class_accuracy, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
@@ -248,6 +250,30 @@ class QuestionAnswerer(Task):
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {name: [class_accuracy()] for name in OUTPUTS}
 
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The mean of both outputs' losses.
+
+        In training the released code's: padding is among the tokens that an answer may begin
+        with. In evaluation it is not, so that the loss does not depend on how far rows are padded.
+        """
+        y_pred = y_pred if training else _without_padding(x, y_pred)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        metrics: dict[str, Any] = super().compute_metrics(
+            x, y, _without_padding(x, y_pred), sample_weight
+        )
+        return metrics
+
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """`keras.Model.fit`, which also takes questions with their answers.
 
@@ -355,7 +381,7 @@ class QuestionAnswerer(Task):
         """The logits of every token of the windows, `(tokens,)` each."""
         from keras_bert.data.question_rows import window_batches
 
-        batches = window_batches(rows, self.preprocessor, **self._batch_options(batch_size))
+        batches = window_batches(rows, self.preprocessor, **self._batching(batch_size).options())
         logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
         for features, (index,), outputs in self._outputs_of_batches(batches, verbose):
             mask = features["padding_mask"]
@@ -366,30 +392,20 @@ class QuestionAnswerer(Task):
         return logits
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
         if not is_questions(x):
             _refuse_text(x)
-            return super()._model_data(
-                x, y, sample_weight, batch_size, shuffle=shuffle, training=training
-            )
+            return super()._model_data(x, y, sample_weight, batching)
         if y is not None or sample_weight is not None:
             raise ValueError("Questions bring their answers, and have no weights: leave them out.")
         from keras_bert.data.question_rows import window_batches, with_targets
 
         rows = self._rows(labelled_examples(x))
-        options = self._batch_options(batch_size, shuffle, training=training)
-        batches = window_batches(rows, self.preprocessor, **options)
-        return with_targets(batches, rows), None, None, None
+        batches = window_batches(rows, self.preprocessor, **batching.options())
+        return with_targets(batches, rows), None, None
 
-    def _has_rows(self, x: Any) -> bool:
+    def _has_text(self, x: Any) -> bool:
         return is_questions(x)
 
     def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
@@ -397,10 +413,14 @@ class QuestionAnswerer(Task):
         start = int(len(x) * (1 - share))
         return x[:start], y, sample_weight, x[start:]
 
-    def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
+    def _validation_data(self, data: Any, batch_size: int | None) -> Any:
         if data is None or not is_questions(data):
-            return super()._validation_data(data, fit_arguments)
-        return self._model_data(data, None, None, fit_arguments.get("validation_batch_size"))[0]
+            return super()._validation_data(data, batch_size)
+        return self._model_data(data, None, None, self._batching(batch_size))[0]
+
+    def _num_targets(self, x: Any) -> dict[str, int]:
+        length = self._sequence_axis(x)
+        return {} if length is None else dict.fromkeys(OUTPUTS, length)
 
     def export(
         self,
@@ -432,6 +452,17 @@ class QuestionAnswerer(Task):
 
 # What a preset brings back besides the windows' sizes
 _SETTINGS = ("max_answer_length", "null_threshold")
+
+
+def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
+    """Logits `(batch, length)` that are far below all others at padding."""
+    mask = x.get("padding_mask") if isinstance(x, dict) else None
+    if mask is None:
+        return logits
+    return {
+        name: ops.where(ops.cast(mask, "bool"), values, masked_score("float32"))
+        for name, values in logits.items()
+    }
 
 
 def _refuse_text(x: Any) -> None:

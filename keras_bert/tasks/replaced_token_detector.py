@@ -281,6 +281,9 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         detection = self._replaced_token_loss(replaced[..., None], logits, weights_of_tokens)
         return masked + self.discriminator_weight * detection
 
+    def _loss_parts(self) -> dict[str, float]:
+        return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
+
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:

@@ -3,23 +3,71 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
+from keras import ops
 
+from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel, check_ids
+from keras_bert.ops.optimizer_updates import num_replicas
 from keras_bert.optimizers import AdamW
+from keras_bert.tasks.class_labels import checked_ids, class_weights_of
 from keras_bert.tasks.presets import check_preprocessor
-from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
+from keras_bert.tasks.text_arguments import (
+    checked_generator,
+    is_dataset,
+    is_text,
+    text_columns,
+)
 
 if TYPE_CHECKING:
     from keras_bert.data.row_batches import BatchOptions
 
 DEFAULT_BATCH_SIZE = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How the rows of one call of `fit`, `evaluate` or `predict` become batches.
+
+    Args:
+        batch_size: Rows in a batch; `None` takes the default.
+        compiles: Whether a batch of a new shape costs seconds of compilation.
+        shuffle: Whether the order of the rows is another one in each iteration.
+        training: Whether the rows are `fit`'s own. Their last batch is filled up where one of
+            another size costs seconds.
+        length_window: How many batches are sorted by length among themselves; `None` takes the
+            default.
+        class_weight: What a label of each class id weighs; `None` for 1.
+        allow_unlabelled: Whether a label may be -1, or NaN of a regression, for none.
+    """
+
+    batch_size: int | None = None
+    compiles: bool = False
+    shuffle: bool = False
+    training: bool = False
+    length_window: int | None = None
+    class_weight: Mapping[int, float] | None = None
+    allow_unlabelled: bool = False
+
+    def options(self) -> BatchOptions:
+        """What the pipelines of `keras_bert.data` take."""
+        options: BatchOptions = {
+            "batch_size": self.batch_size or DEFAULT_BATCH_SIZE,
+            # From Python's generator, which keras.utils.set_random_seed seeds
+            "shuffle_seed": random.getrandbits(31) if self.shuffle else None,
+            "coarse_buckets": self.compiles,
+            "pad_last_batch": self.compiles and self.training,
+        }
+        if self.length_window is not None:
+            options["window_batches"] = self.length_window
+        return options
 
 
 class Task(TokenModel):
@@ -31,6 +79,10 @@ class Task(TokenModel):
 
     # Of the optimizer that `compile` takes where none is given
     default_learning_rate: float = 2e-5
+    # Whether the loss is the sum of one for each output
+    sums_losses_of_outputs: bool = True
+    # Whether the labels are ids of classes, which `class_weight` may weigh
+    weighs_classes: bool = False
 
     @property
     def uses_pooler(self) -> bool:
@@ -48,7 +100,14 @@ class Task(TokenModel):
         if preprocessor is not None:
             check_preprocessor(preprocessor, backbone.config)
         self.backbone = backbone
-        self._length_window: int | None = None
+        # The mean of each output's loss; a single output's is reported as the loss itself.
+        outputs = self.output if isinstance(self.output, Mapping) else [""]
+        self._loss_means = (
+            {name: ElementMean(name=f"{name}_loss") for name in outputs}
+            if self.sums_losses_of_outputs
+            else {}
+        )
+        self._output_losses: dict[str, tuple[keras.losses.Loss, float]] | None = None
         # A config becomes a preprocessor when one is asked for: ids need no TensorFlow.
         is_config = isinstance(preprocessor, dict)
         self._preprocessor = None if is_config else preprocessor
@@ -112,6 +171,7 @@ class Task(TokenModel):
         loss_weights: Any = None,
         metrics: Any = None,
         weighted_metrics: Any = None,
+        auto_scale_loss: bool = True,
         **kwargs: Any,
     ) -> None:
         """`keras.Model.compile` with the defaults that the class names.
@@ -121,24 +181,81 @@ class Task(TokenModel):
             loss: `None` takes the class's.
             loss_weights: As in Keras; where there are several outputs, the default loss has its
                 own.
-            metrics: As in Keras.
-            weighted_metrics: If this and `metrics` are `None`: the class's. Weighted, so that
-                rows which only fill a batch up do not count.
+            metrics: As in Keras, but weighted like `weighted_metrics`: weights leave out padding,
+                labels that are ignored, and rows that only fill a batch up.
+            weighted_metrics: As in Keras. If this and `metrics` are `None`: the class's.
+            auto_scale_loss: Whether the loss is scaled where the encoder computes in float16, so
+                that small gradients do not become 0.
             **kwargs: As in Keras.
         """
-        if metrics is None and weighted_metrics is None:
+        weighted_metrics = _joined(metrics, weighted_metrics)
+        if weighted_metrics is None:
             weighted_metrics = self._default_metrics()
         if loss is None:
             loss = self._default_loss()
             loss_weights = loss_weights or self._default_loss_weights()
+        optimizer = keras.optimizers.get(
+            AdamW(self.default_learning_rate) if optimizer is None else optimizer
+        )
+        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if auto_scale_loss and not scaled and _computes_in_float16(self.backbone):
+            # Keras looks at the policy of the model alone, and an encoder has its own.
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         super().compile(
-            optimizer=AdamW(self.default_learning_rate) if optimizer is None else optimizer,
+            optimizer=optimizer,
             loss=loss,
             loss_weights=loss_weights,
-            metrics=metrics,
-            weighted_metrics=weighted_metrics,
+            weighted_metrics=_class_accuracies(weighted_metrics, loss),
+            auto_scale_loss=auto_scale_loss,
             **kwargs,
         )
+        self._output_losses = _losses_of_outputs(loss, loss_weights, self._loss_means)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The sum of the outputs' losses, as `keras.Model.compute_loss`.
+
+        Each loss also enters a mean over all that was seen, by what the loss was divided by: rows
+        or tokens with their weights. Keras' own mean is one of batches, so that what it reports
+        depends on the batches.
+        """
+        if self._output_losses is None or self.losses:
+            self._output_losses = None
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        total = 0
+        for name, (loss, weight) in self._output_losses.items():
+            target, output, weights = (
+                part[name] if isinstance(part, Mapping) else part
+                for part in (y, y_pred, sample_weight)
+            )
+            value = ops.cast(loss(target, output, weights), "float32")
+            self._loss_means[name].update_state(
+                ops.stop_gradient(value) * num_replicas(), _divisor(loss, output, weights)
+            )
+            total = total + (value if weight == 1 else value * weight)
+        return total
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """All metrics by name, with the losses over all that was seen since the last reset."""
+        means = self._loss_means
+        shown = self._output_losses is not None and len(means) > 1
+        hidden = set() if shown else {id(mean) for mean in means.values()}
+        logs: dict[str, Any] = {}
+        for metric in self.metrics:
+            if id(metric) not in hidden:
+                result = metric.result()
+                logs.update(result if isinstance(result, dict) else {metric.name: result})
+        if self._output_losses is not None:
+            logs["loss"] = sum(
+                weight * means[name].result() for name, (_, weight) in self._output_losses.items()
+            )
+        return logs
 
     def _default_loss(self) -> Any:
         """What `compile` takes where no loss is given."""
@@ -190,29 +307,46 @@ class Task(TokenModel):
         Returns:
             Keras' history of losses and metrics.
         """
+        if length_window is not None and length_window < 1:
+            raise ValueError(f"length_window is {length_window}; it must be at least 1.")
         if validation_split and self._has_rows(x):
             x, y, sample_weight, validation_data = self._held_out(
                 x, y, sample_weight, validation_split
             )
             validation_split = 0.0
-        if length_window is not None and length_window < 1:
-            raise ValueError(f"length_window is {length_window}; it must be at least 1.")
-        self._length_window = length_window
-        x, y, sample_weight, batch_size = self._model_data(
-            x, y, sample_weight, batch_size, shuffle=shuffle, training=True
+        has_text = self._has_text(x)
+        if class_weight and has_text and not self.weighs_classes:
+            raise ValueError(
+                f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
+                "no class ids. Give sample_weight instead."
+            )
+        # Those of datasets and generators of features are left to Keras.
+        is_applied = self.weighs_classes and (
+            has_text or (y is not None and self._loss_takes_ids())
         )
+        batching = Batching(
+            batch_size,
+            self._compiles_each_shape(),
+            shuffle,
+            training=True,
+            length_window=length_window,
+            class_weight=class_weight if is_applied else None,
+        )
+        x, y, sample_weight = self._model_data(x, y, sample_weight, batching)
         return super().fit(
             x,
             y,
-            batch_size=batch_size,
+            batch_size=None if has_text else batch_size,
             epochs=epochs,
             verbose=verbose,
             callbacks=callbacks,
             validation_split=validation_split,
-            validation_data=self._validation_data(validation_data, kwargs),
-            # Datasets arrive shuffled, and Keras warns of being asked to.
-            shuffle=shuffle and not is_dataset(x),
-            class_weight=class_weight,
+            validation_data=self._validation_data(
+                validation_data, kwargs.get("validation_batch_size") or batch_size
+            ),
+            # Datasets and generators have their own order, and Keras warns of being asked.
+            shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
+            class_weight=None if is_applied else class_weight,
             sample_weight=sample_weight,
             **kwargs,
         )
@@ -226,10 +360,19 @@ class Task(TokenModel):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """`keras.Model.evaluate`, which also takes text in the forms of `fit`."""
-        x, y, sample_weight, batch_size = self._model_data(x, y, sample_weight, batch_size)
+        """`keras.Model.evaluate`, which also takes text in the forms of `fit`.
+
+        Losses and metrics are those of all rows or tokens, whatever the batches.
+        """
+        has_text = self._has_text(x)
+        x, y, sample_weight = self._model_data(x, y, sample_weight, self._batching(batch_size))
         return super().evaluate(
-            x, y, batch_size=batch_size, verbose=verbose, sample_weight=sample_weight, **kwargs
+            x,
+            y,
+            batch_size=None if has_text else batch_size,
+            verbose=verbose,
+            sample_weight=sample_weight,
+            **kwargs,
         )
 
     def predict(
@@ -241,7 +384,9 @@ class Task(TokenModel):
         """
         if not is_text(x):
             self._check_ids(x)
-            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
+            return super().predict(
+                checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
+            )
         from tensorflow.data.experimental import assert_cardinality
 
         batches = self._numbered_batches(x, batch_size)
@@ -270,31 +415,12 @@ class Task(TokenModel):
             # An element that is no tuple arrives whole, a tuple as several arguments
             x.enumerate().map(lambda index, row: (_without_labels(row), index)),
             self.preprocessor,
-            **self._batch_options(batch_size),
+            **self._batching(batch_size).options(),
         )
 
-    def _batch_options(
-        self, batch_size: int | None, shuffle: bool = False, *, training: bool = False
-    ) -> BatchOptions:
-        """How rows become batches.
-
-        Args:
-            batch_size: Rows in a batch; `None` takes the default.
-            shuffle: Whether their order is another one in each iteration.
-            training: Whether they are `fit`'s, sorted as far as it was told; their last batch is
-                filled up where one of another size costs seconds.
-        """
-        compiles = self._compiles_each_shape()
-        options: BatchOptions = {
-            "batch_size": batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
-            "shuffle_seed": random.getrandbits(31) if shuffle else None,
-            "coarse_buckets": compiles,
-            "pad_last_batch": compiles and training,
-        }
-        if training and self._length_window is not None:
-            options["window_batches"] = self._length_window
-        return options
+    def _batching(self, batch_size: int | None) -> Batching:
+        """How rows become batches that are only read."""
+        return Batching(batch_size, self._compiles_each_shape())
 
     def _outputs_of_batches(self, batches: Any, verbose: Any) -> Iterator[tuple[Any, Any, Any]]:
         """Outputs batch by batch: `predict` would join those of several lengths.
@@ -324,72 +450,123 @@ class Task(TokenModel):
         """Whether a batch of a new length costs seconds of compilation."""
         return keras.backend.backend() == "jax" or bool(self.jit_compile)
 
+    def _has_text(self, x: Any) -> bool:
+        """Whether `x` is what the task makes features of."""
+        return is_text(x)
+
     def _has_rows(self, x: Any) -> bool:
         """Whether `x` is what the task makes features of, in memory, so that it can be split."""
-        return is_text(x) and not is_dataset(x)
+        return self._has_text(x) and not is_dataset(x)
 
     def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
         """Rows, labels and weights without the last ones, and these as validation data."""
         return _split_off_validation(x, y, sample_weight, share)
 
-    def _validation_data(self, data: Any, fit_arguments: dict[str, Any]) -> Any:
+    def _validation_data(self, data: Any, batch_size: int | None) -> Any:
+        """Validation data as Keras takes them: text becomes a dataset."""
+        batching = self._batching(batch_size)
         if data is None:
             return None
-        batch_size = fit_arguments.get("validation_batch_size")
-        if is_dataset(data):
-            return self._model_data(data, None, None, batch_size)[0]
-        if not (isinstance(data, (tuple, list)) and len(data) in (2, 3)):
+        if isinstance(data, (tuple, list)):
+            if len(data) not in (2, 3):
+                raise ValueError(
+                    "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
+                    f"a {type(data).__name__} of {len(data)}."
+                )
+            x, y, *weight = data
+            parts = self._model_data(x, y, weight[0] if weight else None, batching)
+            # Without labels and weights `x` is a dataset, which has its own.
+            return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
+        if isinstance(data, (str, bytes, Mapping, np.ndarray)):
             raise ValueError(
                 "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
                 f"{type(data).__name__}."
             )
-        x, y, *weight = data
-        dataset, y, sample_weight, _ = self._model_data(
-            x, y, weight[0] if weight else None, batch_size
-        )
-        return dataset if y is None else (dataset, y, *([sample_weight] if weight else []))
+        return self._model_data(data, None, None, batching)[0]
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
-        """The arguments for Keras: text becomes a dataset, everything else stays."""
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
+        """The arguments for Keras: text becomes a dataset, which has labels and weights in it."""
         if not is_text(x):
             self._check_ids(x)
-            return x, y, sample_weight, batch_size
+            self._check_targets(x, y, sample_weight, batching)
+            if y is not None and batching.class_weight:
+                sample_weight = class_weights_of(as_array(y), batching.class_weight, sample_weight)
+            return checked_generator(x), y, sample_weight
         from keras_bert.data import text_rows
 
-        options = self._batch_options(batch_size, shuffle, training=training)
         if is_dataset(x):
             if y is not None:
                 raise ValueError("`y` must be left out: a dataset of text brings its labels.")
+            x = text_rows.with_checked_labels(
+                x, self._num_labels(), batching.class_weight, batching.allow_unlabelled
+            )
             if text_rows.is_batched(x):
-                return text_rows.batches_from_batched_rows(x, self.preprocessor), None, None, None
-            return text_rows.batches_from_rows(x, self.preprocessor, **options), None, None, None
+                return text_rows.batches_from_batched_rows(x, self.preprocessor), None, None
+            batches = text_rows.batches_from_rows(x, self.preprocessor, **batching.options())
+            return batches, None, None
         columns = text_columns(x)
-        rest = [self._labels(y)] if y is not None else []
-        if sample_weight is not None:
-            rest.append(np.asarray(sample_weight, "float32"))
-        for values in rest:
+        rest = [] if y is None else [self._labels(y, allow_unlabelled=batching.allow_unlabelled)]
+        weights = None if sample_weight is None else np.asarray(sample_weight, "float32")
+        for values in (*rest, *([] if weights is None else [weights])):
             if len(values) != len(columns["text"]):
                 raise ValueError(
                     f"There are {len(columns['text'])} texts and {len(values)} labels or weights; "
                     "each text needs one."
                 )
+        if rest and batching.class_weight:
+            if rest[0].ndim != 1:
+                raise ValueError(
+                    f"class_weight needs class ids (rows,); the labels are {rest[0].shape}."
+                )
+            weights = class_weights_of(rest[0], batching.class_weight, weights)
+        rest += [] if weights is None else [weights]
         dataset = text_rows.batches_from_rows(
-            text_rows.rows_from_columns(columns, rest), self.preprocessor, **options
+            text_rows.rows_from_columns(columns, rest), self.preprocessor, **batching.options()
         )
-        return dataset, None, None, None
+        return dataset, None, None
 
-    def _labels(self, y: Any) -> np.ndarray:
-        """Labels as the loss wants them; tasks with named classes override this."""
+    def _labels(self, y: Any, *, allow_unlabelled: bool = False) -> np.ndarray:
+        """Labels as the loss wants them; tasks with classes override this."""
         return np.asarray(y)
+
+    def _num_labels(self) -> int | None:
+        """How many class ids the labels of a row of text may be; `None` where they are no ids."""
+        return None
+
+    def _num_targets(self, x: Any) -> Mapping[str, int]:
+        """How many ids each output's targets may be, for outputs whose targets are ids.
+
+        Args:
+            x: Features.
+        """
+        return {}
+
+    def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
+        """Checks targets that came with arrays of ids: JAX is silent where they fit no loss."""
+        if y is None:
+            return
+        lowest = -1 if batching.allow_unlabelled else 0
+        for name, num_ids in self._num_targets(x).items():
+            if self._loss_takes_ids(name):
+                target, weight = (
+                    part.get(name) if isinstance(part, Mapping) else part
+                    for part in (y, sample_weight)
+                )
+                if target is not None:
+                    target, weight = as_array(target), as_array(weight)
+                    checked_ids(target, num_ids, lowest=lowest, weights=weight, name=name)
+
+    def _loss_takes_ids(self, name: str = "") -> bool:
+        """Whether the targets of an output are ids, by the loss that `compile` was given."""
+        loss = getattr(self, "loss", None)
+        return _takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
+
+    def _sequence_axis(self, x: Any) -> int | None:
+        """The size of axis 1 of features: positions of a row, or choices; `None` if unknown."""
+        shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
+        return int(shape[1]) if len(shape) > 1 else None
 
     def _check_ids(self, x: Any) -> None:
         """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`."""
@@ -439,8 +616,96 @@ def class_loss() -> keras.losses.Loss:
 
 
 def class_accuracy() -> keras.metrics.Metric:
-    """The share of class ids whose logit is the largest."""
-    return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    """The share of class ids whose logit is the largest, each by its weight."""
+    return ClassAccuracy(name="accuracy")
+
+
+def as_array(values: Any) -> Any:
+    """Values of any backend, or of pandas, as an array of NumPy."""
+    if keras.ops.is_tensor(values):
+        return ops.convert_to_numpy(values)
+    return None if values is None else np.asarray(values)
+
+
+def _takes_ids(loss: Any) -> bool:
+    """Whether the targets of a loss are ids; `None` is the class's own, whose targets are."""
+    return loss is None or _loss_name(loss).startswith("sparse")
+
+
+def _loss_name(loss: Any) -> str:
+    """The name of one of Keras' losses in lower case without underscores, however it is given."""
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    return name.lower().replace("_", "")
+
+
+def _computes_in_float16(backbone: Backbone) -> bool:
+    policy = backbone.dtype_policy
+    return bool(policy.compute_dtype == "float16" and policy.variable_dtype != "float16")
+
+
+def _joined(metrics: Any, weighted: Any) -> Any:
+    """Metrics of both arguments of `compile`, by output where there are several."""
+    if metrics is None or weighted is None:
+        return weighted if metrics is None else metrics
+    if isinstance(metrics, Mapping) and isinstance(weighted, Mapping):
+        names = dict.fromkeys([*metrics, *weighted])
+        return {name: _joined(metrics.get(name), weighted.get(name)) for name in names}
+    parts = [part if isinstance(part, (list, tuple)) else [part] for part in (metrics, weighted)]
+    if any(isinstance(item, Mapping) for part in parts for item in part):
+        raise ValueError(
+            "metrics and weighted_metrics must both be dicts by output, or neither; received "
+            f"{type(metrics).__name__} and {type(weighted).__name__}."
+        )
+    return [item for part in parts for item in part]
+
+
+def _class_accuracies(metrics: Any, loss: Any) -> Any:
+    """Metrics with our accuracy for the word `accuracy` where the labels are class ids.
+
+    Keras' own averages over the length of a batch first. It is right where labels are one-hot.
+    """
+    if isinstance(metrics, Mapping):
+        return {
+            name: _class_accuracies(part, loss.get(name) if isinstance(loss, Mapping) else loss)
+            for name, part in metrics.items()
+        }
+    if isinstance(metrics, (list, tuple)):
+        return [_class_accuracies(metric, loss) for metric in metrics]
+    if _takes_ids(loss) and isinstance(metrics, str) and metrics.lower() in ("accuracy", "acc"):
+        return ClassAccuracy(name=metrics)
+    one_hot = _loss_name(loss).startswith(("categorical", "binary"))
+    return "accuracy" if one_hot and isinstance(metrics, ClassAccuracy) else metrics
+
+
+def _losses_of_outputs(
+    loss: Any, weights: Any, outputs: Mapping[str, Any]
+) -> dict[str, tuple[keras.losses.Loss, float]] | None:
+    """The loss of each output and its coefficient; `None` for forms that Keras alone knows."""
+    losses = loss if isinstance(loss, Mapping) else {"": loss}
+    coefficients = weights if isinstance(weights, Mapping) else {"": weights}
+    if set(losses) != set(outputs) or not set(coefficients) <= {*outputs, ""}:
+        return None
+    if not all(isinstance(part, keras.losses.Loss) for part in losses.values()):
+        return None
+    if any(isinstance(value, Sequence) for value in coefficients.values()):
+        return None
+    shared = coefficients.get("")
+    # In the order of Keras' own sum
+    return {
+        name: (
+            losses[name],
+            float(next((w for w in (coefficients.get(name), shared) if w is not None), 1.0)),
+        )
+        for name in sorted(losses)
+    }
+
+
+def _divisor(loss: keras.losses.Loss, output: Any, weights: Any) -> Any:
+    """What a loss was divided by: the sum of the weights, or the number of rows or tokens."""
+    if loss.reduction == "mean_with_sample_weight" and weights is not None:
+        return ops.sum(ops.cast(weights, "float32"))
+    count = ops.prod(ops.convert_to_tensor(ops.shape(output)[:-1], dtype="int32"))
+    return ops.cast(count, "float32")
 
 
 def _others(variables: list[Any], known: list[Any]) -> list[Any]:

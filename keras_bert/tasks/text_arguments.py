@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,41 @@ def is_text(x: Any) -> bool:
     dtype = getattr(x, "dtype", None)
     if dtype is not None and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
         return getattr(dtype, "name", "") == "string"
-    if _length(x) == 0:
+    # An iterator would lose the element that is looked at, and a loader begin to load.
+    if not isinstance(x, Collection) or getattr(x, "ndim", 1) == 0:
+        return False
+    if not len(x):
         return isinstance(x, (list, tuple))
-    first = next(iter(x)) if hasattr(x, "__iter__") else None
+    first = next(iter(x))
     while isinstance(first, (list, tuple, np.ndarray)) and len(first):
         first = first[0]
     return isinstance(first, (str, bytes))
+
+
+def listed(x: Any) -> Any:
+    """An iterator's elements as a list; everything else as it is."""
+    return list(x) if isinstance(x, Iterator) else x
+
+
+def checked_generator(x: Any) -> Any:
+    """A generator of batches for Keras, which raises where one of them holds text.
+
+    Everything else is as it is.
+
+    Raises:
+        ValueError: As the generator is read, if it gives text: Keras takes features from it.
+    """
+    return _checked_batches(x) if isinstance(x, Generator) else x
+
+
+def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
+    for batch in batches:
+        if is_text(batch[0] if isinstance(batch, tuple) and batch else batch):
+            raise ValueError(
+                f"A generator gave text, {str(batch)[:80]!r}; from a generator Keras takes batches "
+                f"of features. Expected text as {TEXT_FORMS}."
+            )
+        yield batch
 
 
 def is_data_frame(x: Any) -> bool:
@@ -94,10 +123,6 @@ def _column(values: Any) -> np.ndarray:
                 f"{TEXT_FORMS}."
             )
     return np.array(values, dtype=object)
-
-
-def _length(x: Any) -> int | None:
-    return len(x) if hasattr(x, "__len__") else None
 
 
 def _first_of_element(spec: Any) -> Any:

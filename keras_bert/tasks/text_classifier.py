@@ -16,9 +16,10 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pooling import encode_pooled, pooled_output, task_pooler
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.answers import as_given, softmax
-from keras_bert.tasks.class_labels import checked_num_classes, class_ids
+from keras_bert.tasks.class_labels import checked_num_classes, class_ids, finite_scores
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
-from keras_bert.tasks.task import Task, class_accuracy, class_loss
+from keras_bert.tasks.task import Batching, Task, as_array, class_accuracy, class_loss
+from keras_bert.tasks.text_arguments import listed
 
 if TYPE_CHECKING:
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
@@ -238,6 +239,7 @@ class TextClassifier(Task):
             A single string gives a single dict; a data frame or series of pandas a data frame of
             the same index.
         """
+        x = listed(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         if self.is_regression:
             answers: list[dict[str, Any]] = [{"score": float(row[0])} for row in logits]
@@ -250,11 +252,29 @@ class TextClassifier(Task):
         label = best if self.class_names is None else self.class_names[best]
         return {"label": label, "score": float(probabilities[best])}
 
-    def _labels(self, y: Any) -> np.ndarray:
+    def _labels(self, y: Any, *, allow_unlabelled: bool = False) -> np.ndarray:
+        if self.is_regression:
+            return finite_scores(y, allow_unlabelled=allow_unlabelled)
         labels = np.asarray(y)
-        if labels.dtype.kind not in "OUS":
+        if labels.dtype.kind not in "OUS" and not self._loss_takes_ids():
             return labels
-        return class_ids(labels, self.class_names, self.num_classes)
+        lowest = -1 if allow_unlabelled else 0
+        return class_ids(labels, self.class_names, self.num_classes, lowest=lowest)
+
+    def _num_labels(self) -> int | None:
+        return None if self.is_regression or not self._loss_takes_ids() else self.num_classes
+
+    def _num_targets(self, x: Any) -> dict[str, int]:
+        return {} if self.is_regression else {"": self.num_classes}
+
+    def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
+        if self.is_regression and y is not None:
+            finite_scores(as_array(y), allow_unlabelled=batching.allow_unlabelled)
+        super()._check_targets(x, y, sample_weight, batching)
+
+    @property
+    def weighs_classes(self) -> bool:  # type: ignore[override]
+        return not self.is_regression
 
     def export(
         self,

@@ -15,8 +15,8 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pooling import encode_pooled
 from keras_bert.tasks.presets import preprocessor_config
-from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
+from keras_bert.tasks.task import Batching, Task
+from keras_bert.tasks.text_arguments import is_dataset, is_text, listed, text_columns
 
 if TYPE_CHECKING:
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
@@ -196,23 +196,17 @@ class TextEmbedder(Task):
         vectors @ vectors.T    # cosines
         ```
         """
+        x = listed(x)
         if not is_dataset(x) and "text_pair" in text_columns(x):
             raise ValueError("Received pairs; each text has a vector of its own: embed them apart.")
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
         if not is_text(x):
-            return super()._model_data(x, y, sample_weight, batch_size)
+            return super()._model_data(x, y, sample_weight, batching)
         if is_dataset(x) or y is not None:
             raise ValueError(
                 "An embedder learns from pairs of texts in memory, without labels: a list of "
@@ -228,9 +222,9 @@ class TextEmbedder(Task):
             list(columns["text_pair"]),
             self.preprocessor,
             None if sample_weight is None else np.asarray(sample_weight, "float32"),
-            **self._batch_options(batch_size, shuffle, training=training),
+            **batching.options(),
         )
-        return batches, None, None, None
+        return batches, None, None
 
     def export(
         self,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -14,10 +14,15 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.class_labels import checked_num_classes, class_ids
+from keras_bert.tasks.class_labels import (
+    checked_ids,
+    checked_num_classes,
+    class_ids,
+    class_weights_of,
+)
 from keras_bert.tasks.presets import classifier_from_preset
-from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_arguments import is_dataset, is_text
+from keras_bert.tasks.task import Batching, Task, as_array
+from keras_bert.tasks.text_arguments import checked_generator, is_dataset, is_text, listed
 from keras_bert.tasks.word_arguments import (
     WORD_FORMS,
     as_lists,
@@ -68,6 +73,7 @@ class TokenClassifier(Task):
     """
 
     default_learning_rate = 5e-5
+    weighs_classes = True
 
     def __init__(
         self,
@@ -254,6 +260,7 @@ class TokenClassifier(Task):
         # [{"word": "Ann", "label": "B-PER", "score": 0.99, "start": 0, "end": 3}, …]
         ```
         """
+        x = listed(x)
         depth = word_depth(x)
         if depth is None:
             raise ValueError(f"Expected a text, a list of texts, or {WORD_FORMS}.")
@@ -301,7 +308,7 @@ class TokenClassifier(Task):
         preprocessor = self.preprocessor
         words = ragged_words(x)
         windows = preprocessor.windows(words)
-        batches = window_batches(windows, preprocessor, **self._batch_options(batch_size))
+        batches = window_batches(windows, preprocessor, **self._batching(batch_size).options())
         row_splits = windows.token_ids.row_splits.numpy()
         logits = np.zeros((row_splits[-1], self.num_classes), "float32")
         for features, (index,), outputs in self._outputs_of_batches(batches, verbose):
@@ -316,19 +323,14 @@ class TokenClassifier(Task):
         ]
 
     def _model_data(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        *,
-        shuffle: bool = False,
-        training: bool = False,
-    ) -> tuple[Any, Any, Any, int | None]:
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
         depth = word_depth(x)
         if depth is None:
             self._check_ids_alone(x)
-            return (x, *_without_ignored(x, y, sample_weight), batch_size)
+            self._check_targets(x, y, sample_weight, batching)
+            weighted = _without_ignored(x, y, sample_weight, batching.class_weight)
+            return (checked_generator(x), *weighted)
         if depth not in (2, 3) or y is None:
             raise ValueError(f"Labels are of words: expected {WORD_FORMS}, with labels alike.")
         from keras_bert.data.tagging import ragged_words
@@ -336,7 +338,7 @@ class TokenClassifier(Task):
 
         x, y = as_lists(x), as_lists(y)
         labels = self._labels(flat_labels(x, y, depth))
-        weights = (labels >= 0).astype("float32")
+        weights = class_weights_of(labels, batching.class_weight or {}) * (labels >= 0)
         if sample_weight is not None:
             weights *= np.asarray(flat_labels(x, sample_weight, depth), "float32")
         batches = window_batches(
@@ -344,11 +346,11 @@ class TokenClassifier(Task):
             self.preprocessor,
             labels=np.maximum(labels, 0),
             weights=weights,
-            **self._batch_options(batch_size, shuffle, training=training),
+            **batching.options(),
         )
-        return batches, None, None, None
+        return batches, None, None
 
-    def _has_rows(self, x: Any) -> bool:
+    def _has_text(self, x: Any) -> bool:
         return word_depth(x) is not None
 
     def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
@@ -364,8 +366,12 @@ class TokenClassifier(Task):
         if not is_dataset(x):
             self._check_ids(x)
 
-    def _labels(self, y: Any) -> np.ndarray:
-        return class_ids(y, self.class_names, self.num_classes)
+    def _labels(self, y: Any, *, allow_unlabelled: bool = True) -> np.ndarray:
+        return class_ids(y, self.class_names, self.num_classes, lowest=None)
+
+    def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
+        if y is not None and self._loss_takes_ids():
+            checked_ids(as_array(y), self.num_classes, lowest=None, weights=as_array(sample_weight))
 
     def export(
         self,
@@ -395,13 +401,18 @@ class TokenClassifier(Task):
         }
 
 
-def _without_ignored(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
+def _without_ignored(
+    x: Any, y: Any, sample_weight: Any, class_weight: Mapping[int, float] | None
+) -> tuple[Any, Any]:
     """Class ids without negative ones, and weights in which these and padding are 0."""
-    if sample_weight is not None or not isinstance(y, (np.ndarray, list)):
+    if y is None or is_dataset(y):
         return y, sample_weight
-    labels = np.asarray(y)
-    weights = (labels >= 0).astype("float32")
-    mask = x.get("padding_mask") if isinstance(x, dict) else None
+    labels = as_array(y)
+    weights = class_weights_of(labels, class_weight or {}) * (labels >= 0)
+    if sample_weight is not None:
+        given = np.asarray(as_array(sample_weight), "float32")
+        weights *= given.reshape(given.shape + (1,) * (weights.ndim - given.ndim))
+    mask = as_array(x.get("padding_mask")) if isinstance(x, dict) else None
     if mask is not None:
         weights *= np.asarray(mask, "float32")
     return np.maximum(labels, 0), weights

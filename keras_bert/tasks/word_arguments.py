@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ def word_depth(x: Any) -> int | None:
         return None
     if getattr(getattr(x, "dtype", None), "name", "") == "string":
         return len(x.shape)
-    if isinstance(x, Mapping) or not isinstance(x, Iterable) or hasattr(x, "element_spec"):
+    # An iterator is not looked into: it would lose what is read, and may never end.
+    if isinstance(x, Mapping) or not isinstance(x, Collection) or hasattr(x, "element_spec"):
         return None
     depths = [word_depth(item) for item in x]
     if None in depths:

@@ -24,6 +24,7 @@ from keras_bert.data.question_rows import (  # noqa: E402
     with_targets,
 )
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
 from tests.text.vocabularies import released  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh?", "##c", "##d", "京"]
@@ -237,3 +238,28 @@ def test_real_answers_are_found_again():
         exact += question.context[a:b] == question.answers[0].text
     assert len(set(rows.question_index[rows.start_positions > 0])) > 0.99 * len(examples)
     assert exact > 0.98 * found  # the rest begins or ends within a word piece
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
+def test_targets_are_the_answer_for_tokenizers_of_one_segment_too(kind):
+    """Byte-pair rows are of segment 0 throughout."""
+    tokenizer = small_tokenizers.make(kind)
+    preprocessor = QuestionAnswererPreprocessor(tokenizer, 24, 6, 8)
+    context = "the test case is run, and the result is assert equal or it is a failure"
+    answers = ["test case", "result", "failure"]
+    examples = [
+        QuestionExample(str(i), "what is it", context, (SpanAnswer(text, context.index(text)),))
+        for i, text in enumerate(answers)
+    ]
+    rows = question_rows(examples, preprocessor)
+    assert len(rows) > len(examples)  # several windows a question
+    found = set()
+    for window, question in enumerate(rows.question_index):
+        start, end = rows.start_positions[window], rows.end_positions[window]
+        if start:
+            tokens = slice(rows.row_splits[window], rows.row_splits[window + 1])
+            first = rows.char_starts[tokens][start]
+            behind = rows.char_ends[tokens][end]
+            assert context[first:behind].strip() == answers[question]
+            found.add(int(question))
+    assert found == {0, 1, 2}

@@ -50,6 +50,10 @@ TASKS = {
     ),
     "TextEmbedder": lambda: (made("TextEmbedder"), ([(text, "b") for text in TEXTS],)),
     "MaskedLM": lambda: (made("MaskedLM"), (TEXTS,)),
+    "Distiller": lambda: (
+        keras_bert.Distiller(made("TextClassifier", 2), made("TextClassifier", 2)),
+        (TEXTS, LABELS),
+    ),
 }
 
 

@@ -182,7 +182,7 @@ def test_the_pooler_is_left_alone():
         (lambda t: t.fit([["ann"]], [[0, 1]]), "Row 0 has 1 words and labels or weights for 2"),
         (lambda t: t.fit([["ann"]], [0]), "Row 0 has the labels 0; expected a list"),
         (lambda t: t.fit([["ann"]], [["X"]]), "'X'; the classes are O, B-PER, B-LOC"),
-        (lambda t: t.fit([["ann"]], [[3]]), "The labels hold 3; expected .* 0 to 2"),
+        (lambda t: t.fit([["ann"]], [[3]]), "The label in row 0 is 3; expected .* 0 to 2"),
         (
             lambda t: t.fit([[["a"], ["a"]]], [[["O"], []]]),
             "Sentence 1 of document 0 has 1 words and labels or weights for 0",

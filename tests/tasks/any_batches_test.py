@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `fit` and `evaluate` report is that of all rows and tokens, whatever the batches."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import MultipleChoice, TextClassifier, TextEmbedder, TokenClassifier
+from tests.small_tasks import CONFIG, TASKS, make_task
+
+LENGTHS = (8, 3, 5, 8, 4, 7, 4, 8)
+
+
+class Batches(keras.utils.PyDataset):
+    """Given batches."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return self.batches[index]
+
+
+def rows_of(task):
+    """Single rows of ids for a task, of several lengths and weights, none of them padded."""
+    random = np.random.default_rng(1)
+    rows = []
+    for number, length in enumerate(LENGTHS):
+        features, targets, weights = TASKS[task]()[1]
+        # Of a masked LM, so many slots; of a tagger, a label for each token
+        width = 1 + number % 2 if "mask_positions" in features else length
+
+        def cut(value, width=width, number=number):
+            return np.array(value[:1, :width] if np.ndim(value) > 1 else value[:1])
+
+        row = {
+            "token_ids": random.integers(1, 50, (1, length), "int32"),
+            "padding_mask": np.ones((1, length), bool),
+        }
+        if "mask_positions" in features:
+            row["mask_positions"] = np.arange(width)[None] % length
+        targets = keras.tree.map_structure(cut, targets)
+        weights = keras.tree.map_structure(
+            lambda x, cut=cut, n=number: np.ones_like(cut(x)) * (1.0 + n % 3), weights
+        )
+        rows.append((row, targets, weights))
+    return rows
+
+
+def batched(rows, size):
+    """Batches of so many rows, padded to the longest with weights of 0."""
+    return Batches([_joined(rows[start : start + size]) for start in range(0, len(rows), size)])
+
+
+def _joined(rows):
+    if len(rows) == 1:
+        return rows[0]
+
+    def joined(*parts):
+        widest = max(part.shape[-1] for part in parts)
+        missing = [[(0, 0)] * (part.ndim - 1) + [(0, widest - part.shape[-1])] for part in parts]
+        padded = zip(parts, missing, strict=True)
+        return np.concatenate([np.pad(p, m) if p.ndim > 1 else p for p, m in padded])
+
+    return tuple(keras.tree.map_structure(joined, *part) for part in zip(*rows, strict=True))
+
+
+# The loss of pairs in a batch is one of the batch, and what a detector samples is random.
+FIXED = [task for task in TASKS if task not in (TextEmbedder, MultipleChoice)]
+FIXED.remove(next(task for task in TASKS if task.__name__ == "ReplacedTokenDetector"))
+
+
+@pytest.mark.parametrize("task", FIXED)
+def test_evaluate_gives_one_result_whatever_the_batches(task):
+    model = make_task(task)
+    model.compile()
+    rows = rows_of(task)
+    expected = model.evaluate(batched(rows, 1), verbose=0, return_dict=True)
+    for size in (3, len(rows)):
+        result = model.evaluate(batched(rows, size), verbose=0, return_dict=True)
+        assert result == pytest.approx(expected, rel=1e-5, abs=1e-6), size
+    shuffled = [rows[index] for index in (1, 4, 2, 0, 7, 3, 5, 6)]
+    result = model.evaluate(batched(shuffled, 3), verbose=0, return_dict=True)
+    assert result == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_the_loss_and_accuracy_are_those_of_numpy_over_tokens():
+    model = make_task(TokenClassifier)
+    model.compile(metrics=["accuracy"])
+    rows = rows_of(TokenClassifier)
+    result = model.evaluate(batched(rows, 3), verbose=0, return_dict=True)
+    losses, right, weights = [], [], []
+    for features, targets, weight in rows:
+        logits = model.predict(features, verbose=0)[0].astype("float64")
+        log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        losses += [-row[label] for row, label in zip(log_probabilities, targets[0], strict=True)]
+        right += (logits.argmax(-1) == targets[0]).tolist()
+        weights += weight[0].tolist()
+    expected = {
+        "loss": np.average(losses, weights=weights),
+        "accuracy": np.average(right, weights=weights),
+    }
+    assert result == pytest.approx(expected, rel=1e-5)
+
+
+def test_validation_on_ids_leaves_out_padding_and_ignored_labels():
+    model = make_task(TokenClassifier)
+    model.compile()
+    random = np.random.default_rng(0)
+    x = {
+        "token_ids": random.integers(1, 50, (6, 8), "int32"),
+        "padding_mask": np.arange(8) < random.integers(2, 9, (6, 1)),
+    }
+    y = np.where(random.random((6, 8)) < 0.4, -100, random.integers(0, 2, (6, 8)))
+    history = model.fit(x, y, validation_data=(x, y), batch_size=4, verbose=0).history
+    result = model.evaluate(x, y, verbose=0, return_dict=True)
+    validation = {name: history[f"val_{name}"][0] for name in result}
+    assert validation == pytest.approx(result, rel=1e-5)
+
+
+@pytest.mark.parametrize("task", [TextClassifier, TokenClassifier])
+def test_the_loss_is_scaled_where_the_encoder_computes_in_float16(task, tmp_path):
+    """The task itself is float32: its head and its losses."""
+    from keras_bert import Backbone, load_model
+
+    model = task(Backbone(CONFIG, dtype="mixed_float16"), num_classes=2)
+    model.compile()
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    model.fit(TASKS[task](), verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = load_model(tmp_path / "model.keras")
+    assert isinstance(loaded.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert int(loaded.optimizer.iterations) == int(model.optimizer.iterations) > 0
+    model.compile(auto_scale_loss=False)
+    assert not isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What else comes with rows of text: iterators, class weights, sizes of batches."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_tensorflow
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import TokenClassifier  # noqa: E402
+from tests.small_tasks import TASKS, make_task  # noqa: E402
+from tests.tasks.length_window_test import made  # noqa: E402
+
+TEXTS = ["a", "b a", "a a b", "b", "a b"]
+
+
+def test_an_iterator_loses_no_text():
+    classifier, embedder = made("TextClassifier", 2), made("TextEmbedder")
+    assert classifier.classify(iter(TEXTS)) == classifier.classify(TEXTS)
+    assert embedder.embed(text for text in TEXTS).shape == (5, 8)
+    tagger = made("TokenClassifier", 2)
+    assert [len(tags) for tags in tagger.tag(iter(TEXTS))] == [1, 2, 3, 1, 2]
+
+
+def test_a_generator_of_features_is_read_by_keras_alone():
+    tagger = make_task(TokenClassifier)
+    tagger.compile()
+    batches = TASKS[TokenClassifier]()
+    endless = (batches[0] for _ in itertools.count())
+    history = tagger.fit(endless, steps_per_epoch=2, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    endless = ((batches[0][0],) for _ in itertools.count())
+    assert tagger.predict(endless, steps=3, verbose=0).shape[0] == 12
+
+
+def test_a_generator_of_text_is_an_error_where_keras_reads_it():
+    classifier = made("TextClassifier", 2)
+    with pytest.raises(ValueError, match="A generator gave text, 'a'"):
+        classifier.predict((text for text in TEXTS), verbose=0)
+
+
+def test_class_weights_of_text_are_weights_of_its_rows():
+    """With XLA, here wherever it is to be had, the last batch has rows of weight 0."""
+    labels = np.array([0, 1, 1, 0, 1])
+    losses = []
+    for weights in ({"class_weight": {0: 3.0}}, {"sample_weight": np.array([3, 1, 1, 3, 1.0])}):
+        keras.utils.set_random_seed(0)
+        classifier = made("TextClassifier", 2)
+        classifier.compile(jit_compile=keras.backend.backend() != "torch")
+        history = classifier.fit(TEXTS, labels, batch_size=2, epochs=2, verbose=0, **weights)
+        losses.append(history.history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_class_weights_reach_datasets_words_and_choices():
+    for task, rows, sample_weight in (
+        ("TokenClassifier", ([["a", "b"], ["b"]], [[0, 1], [1]]), [[1, 3], [3]]),
+        ("MultipleChoice", ([("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1]), [1, 3]),
+    ):
+        results = []
+        for weights in ({"class_weight": {1: 3.0}}, {"sample_weight": sample_weight}):
+            keras.utils.set_random_seed(0)
+            model = made(task, *([2] if task == "TokenClassifier" else []))
+            model.compile()
+            results.append(model.fit(*rows, verbose=0, **weights).history["loss"])
+        assert results[0] == pytest.approx(results[1], rel=1e-6)
+    classifier = made("TextClassifier", 2)
+    classifier.compile()
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
+    x, _, _ = classifier._model_data(rows, None, None, _batching(class_weight={1: 3.0}))
+    ((_, labels, weights),) = x
+    assert weights.numpy().tolist() == [1 + 2 * label for label in labels.numpy()]
+    with pytest.raises(ValueError, match="are no class ids"):
+        made("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
+
+
+def test_labels_of_a_dataset_are_checked():
+    classifier = made("TextClassifier", 2)
+    classifier.compile()
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 2, 1]))
+    with pytest.raises(Exception, match=r"label in row\] \[3\] \[is\] \[2\]"):
+        classifier.evaluate(rows, verbose=0)
+
+
+def test_validation_text_is_batched_as_training_text():
+    steps = []
+    counted = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: steps.append(epoch), on_train_batch_end=None
+    )
+    counted.on_test_batch_end = lambda batch, logs=None: steps.append("validation")
+    classifier = made("TextClassifier", 2)
+    classifier.compile()
+    labels = [0, 1, 1, 0, 1]
+    data = {"validation_data": (TEXTS, labels), "callbacks": [counted], "verbose": 0}
+    classifier.fit(TEXTS, labels, batch_size=2, **data)
+    assert steps.count("validation") == 3
+    classifier.fit(TEXTS, labels, batch_size=2, validation_batch_size=5, **data)
+    assert steps.count("validation") == 4
+
+
+def _batching(**options):
+    from keras_bert.tasks.task import Batching
+
+    return Batching(**options)

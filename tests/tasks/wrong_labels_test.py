@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels that no loss can take: one error on every backend, which names the row."""
+
+import numpy as np
+import pytest
+
+from keras_bert import Backbone, Distiller, MaskedLM, QuestionAnswerer, TextClassifier
+from tests.small_tasks import CONFIG, make_task
+
+IDS = np.ones((4, 3), "int32")
+
+
+def compiled(task, **arguments):
+    model = task(Backbone(CONFIG), **arguments)
+    model.compile()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([1, 2, 5, 3], r"row 2 is 5; expected an id from 0 to 4.*class_names"),
+        ([1, 2, 0, -1], r"row 3 is -1; expected an id from 0 to 4"),
+        ([1, 0.5, 2, 0], r"row 1 is 0\.5; expected an id"),
+        ([1, 2, 0, np.nan], r"row 3 is nan; expected an id"),
+    ],
+)
+def test_class_ids_are_checked(labels, message):
+    classifier = compiled(TextClassifier, num_classes=5)
+    for method in (classifier.fit, classifier.evaluate):
+        with pytest.raises(ValueError, match=message):
+            method(IDS, np.array(labels), verbose=0)
+    with pytest.raises(ValueError, match=message):
+        classifier.fit(IDS, np.zeros(4), validation_data=(IDS, np.array(labels)), verbose=0)
+
+
+def test_whole_numbers_may_be_floats_and_other_losses_take_other_labels():
+    classifier = compiled(TextClassifier, num_classes=5)
+    classifier.fit(IDS, np.array([1.0, 2.0, 0.0, 4.0]), verbose=0)
+    classifier.compile(loss="categorical_crossentropy")
+    classifier.fit(IDS, np.eye(5)[:4], verbose=0)
+
+
+def test_scores_of_a_regression_are_checked():
+    regression = compiled(TextClassifier, num_classes=1)
+    with pytest.raises(ValueError, match="row 1 is nan; expected a finite number"):
+        regression.fit(IDS, np.array([0.5, np.nan, 1, 2]), verbose=0)
+
+
+def test_positions_of_answers_are_checked():
+    answerer = compiled(QuestionAnswerer)
+    targets = {"start_logits": np.array([0, 1, 2, 3]), "end_logits": np.zeros(4, int)}
+    with pytest.raises(ValueError, match="start_logits in row 3 is 3; expected an id from 0 to 2"):
+        answerer.fit(IDS, targets, verbose=0)
+
+
+def test_masked_tokens_are_checked_unless_they_weigh_nothing():
+    masked_lm = compiled(MaskedLM)
+    x = {"token_ids": IDS, "mask_positions": np.ones((4, 2), "int32")}
+    y = np.full((4, 2), 7)
+    y[2, 1] = 50
+    with pytest.raises(ValueError, match="row 2, position 1 is 50; expected an id from 0 to 49"):
+        masked_lm.fit(x, y, sample_weight=np.ones((4, 2)), verbose=0)
+
+
+def test_a_distiller_takes_rows_without_a_label():
+    student, teacher = make_task(TextClassifier), make_task(TextClassifier)
+    distiller = Distiller(student, teacher)
+    distiller.compile()
+    distiller.fit(IDS, np.array([0, -1, 1, -1]), verbose=0)
+    with pytest.raises(ValueError, match="row 0 is 2; expected an id from -1 to 1"):
+        distiller.fit(IDS, np.array([2, -1, 1, -1]), verbose=0)
+
+
+def test_two_classes_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="'a' more than once"):
+        TextClassifier(Backbone(CONFIG), class_names=["a", "b", "a"])
