@@ -49,9 +49,10 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, and for each dev set and metric the mean
         over the seeds of the last epoch's score, with half the width of its 95 % interval.
     """
-    from training import baselines, finetuning, scores
+    from training import baselines, finetuning, finetuning_defaults, scores
 
     preset = preset_or_minilm(config.preset)
+    config = finetuning_defaults.complete(config, len(data.train), preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {

@@ -44,7 +44,12 @@ class FinetuneConfig(TrainingConfig):
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
             0 for none, negative takes the checkpoint's.
         bilstm_layers: layers of that BiLSTM.
+        epochs: passes over the training data; negative chooses by the number of rows.
+        learning_rate: the peak, reached at the end of the warm-up; negative chooses by the size of
+            the encoder.
     """
+
+    may_be_chosen = ("epochs", "learning_rate")
 
     task: str = ""
     data_dir: str = ""
@@ -64,6 +69,8 @@ class FinetuneConfig(TrainingConfig):
     encoder_dropout: float = -1.0
     bilstm_units: int = -1
     bilstm_layers: int = 2
+    epochs: int = -1
+    learning_rate: float = -1.0
     output_dir: str = "runs/finetune"
 
     def __post_init__(self) -> None:

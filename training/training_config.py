@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +43,15 @@ class OptimizationConfig:
     output_dir: str = "runs"
     tensorboard: bool = False
 
+    # Fields that a program chooses by the data and the encoder where they are negative
+    may_be_chosen: ClassVar[tuple[str, ...]] = ()
+
     def __post_init__(self) -> None:
-        self.check_positive("epochs", "batch_size", "accumulation")
+        self.check_positive("batch_size", "accumulation")
+        for name, least in (("epochs", 1), ("learning_rate", 0)):
+            value = getattr(self, name)
+            if value < least and not (value < 0 and name in self.may_be_chosen):
+                raise ValueError(f"{name} is {value}, expected at least {least}")
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
