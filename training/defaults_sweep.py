@@ -161,7 +161,6 @@ class Trainer:
             train.labels,
             batch_size=run.batch_size,
             epochs=epochs,
-            length_window=run.length_window,
             callbacks=[_Schedule(finetuning.make_optimizer(run, len(train)))],
             verbose=0,
         )

@@ -178,7 +178,8 @@ def fit_and_evaluate(
         evaluation: scores and keeps the model.
         seed: the run's.
         num_rows: examples in an epoch, for the speed.
-        length_window: batches sorted by length among themselves, where the model makes them.
+        length_window: batches sorted by length among themselves, where the model makes them;
+            negative takes the default of `fit`.
     """
     output_folder.check_room(evaluation.model_path.parent, _bytes_of(model))
     batched = is_dataset(x)
@@ -195,7 +196,7 @@ def fit_and_evaluate(
         epochs=config.epochs,
         callbacks=callbacks,
         verbose=0,
-        **({} if length_window is None else {"length_window": length_window}),
+        **({"length_window": length_window} if length_window and length_window > 0 else {}),
     )
     trained_rows = num_rows * len(evaluation.by_epoch)
     return Run(

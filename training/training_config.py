@@ -76,14 +76,17 @@ class TrainingConfig(OptimizationConfig):
         patience: epochs without a better dev score after which a run stops; 0 never stops early.
         export: whether to write a SavedModel of the best run, into output_dir/export/1.
         length_window: batches that are sorted by length among themselves: 64 pads least, 1 makes
-            batches of rows as they come, which small and uneven data may learn better from.
+            batches of rows as they come, which small data learn better from; negative takes 64, or
+            a sixteenth of an epoch where that is less.
     """
 
     num_seeds: int = 1
     patience: int = 0
     export: bool = True
-    length_window: int = 64
+    length_window: int = -1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_positive("num_seeds", "length_window")
+        self.check_positive("num_seeds")
+        if self.length_window == 0:
+            raise ValueError("length_window is 0, expected at least 1, or -1 for the default")

@@ -22,7 +22,8 @@ class BatchOptions(TypedDict, total=False):
         coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
         pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
             bucket has one static shape.
-        window_batches: Batches whose rows are sorted by length among themselves.
+        window_batches: Batches whose rows are sorted by length among themselves. By default 64;
+            where rows are shuffled and their number is known, no more than a sixteenth of an epoch.
     """
 
     batch_size: Required[int]
@@ -62,8 +63,11 @@ def row_batches(
     if isinstance(rows, int):
         rows = tf.data.Dataset.range(rows)
     seed = options.get("shuffle_seed")
-    if seed is not None and rows.cardinality() > 0:
-        rows = rows.shuffle(rows.cardinality(), seed=seed, reshuffle_each_iteration=True)
+    window = WINDOW_BATCHES
+    if seed is not None and (num_rows := int(rows.cardinality())) > 0:
+        rows = rows.shuffle(num_rows, seed=seed, reshuffle_each_iteration=True)
+        # Were an epoch one window, its batches would be of the same rows in every epoch.
+        window = max(1, min(window, num_rows // (16 * options["batch_size"])))
     coarse = options.get("coarse_buckets", False)
     return length_bucketed_batches(
         rows,
@@ -73,5 +77,5 @@ def row_batches(
         shuffle_seed=seed,
         pad_last_batch=options.get("pad_last_batch", False),
         pad_token_id=preprocessor.tokenizer.pad_token_id,
-        window_batches=options.get("window_batches", WINDOW_BATCHES),
+        window_batches=options.get("window_batches", window),
     )

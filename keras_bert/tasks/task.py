@@ -299,9 +299,10 @@ class Task(TokenModel):
             validation_split: Share of the rows at the end that is held out.
             validation_data: `(x, y)` or `(x, y, sample_weight)` or a dataset, text or features.
             shuffle: Whether rows in memory are shuffled in each epoch.
-            length_window: How many batches of text are sorted by length among themselves (64). 1
-                makes batches of rows as they come: more padding, but each batch is like all data,
-                from which some small data sets learn better.
+            length_window: How many batches of text are sorted by length among themselves. 1 makes
+                batches of rows as they come: more padding, but each batch is like all data. By
+                default 64, or a sixteenth of an epoch where that is less: in an epoch of a few
+                windows long and short rows never meet in a batch, and less is learned.
             epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
 
         Returns:

@@ -70,6 +70,21 @@ def test_a_window_of_one_batch_trains_on_rows_as_they_come(name, monkeypatch):
     assert np.diff(np.ravel(sorted_by_length)).tolist() == [1, 1, 4, 1, 1]
 
 
+def test_batches_of_small_data_are_of_other_rows_in_each_epoch(monkeypatch):
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda self, x, *_, **__: seen.append(x))
+    task, _ = TASKS["TextClassifier"]()
+    task.compile()
+    keras.utils.set_random_seed(1)
+    task.fit(["a " * count for count in range(1, 25)], [0, 1] * 12, batch_size=4)
+    epochs = [
+        {tuple(sorted(np.asarray(batch[0]["padding_mask"]).sum(axis=-1))) for batch in seen[0]}
+        for _ in range(2)
+    ]
+    assert [len(batches) for batches in epochs] == [6, 6]
+    assert not epochs[0] & epochs[1]
+
+
 def test_a_window_of_no_batch_is_refused():
     task, rows = TASKS["TextClassifier"]()
     with pytest.raises(ValueError, match="length_window is 0"):

@@ -69,9 +69,7 @@ def test_a_run_is_as_one_of_its_own_and_is_not_done_again(config, tmp_path):
     keras.utils.set_random_seed(1)
     classifier = finetuning.build_classifier(run, train, config.preset)
     keras.utils.set_random_seed(1)
-    history = classifier.fit(
-        train.inputs, train.labels, epochs=2, length_window=run.length_window, verbose=0
-    )
+    history = classifier.fit(train.inputs, train.labels, epochs=2, verbose=0)
     assert runs[-1]["loss"] == pytest.approx(history.history["loss"][-1], rel=1e-4)
 
 

@@ -18,4 +18,5 @@ CONFIG = ChoiceConfig(
     num_seeds=3,
     sequence_length=64,
     output_dir="runs/minilm_codah",
+    length_window=64,
 )

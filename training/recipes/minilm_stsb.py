@@ -14,4 +14,5 @@ CONFIG = FinetuneConfig(
     epochs=3,
     num_seeds=3,
     output_dir="runs/minilm_stsb",
+    length_window=64,
 )
