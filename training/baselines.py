@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.squad import QuestionExample
-from training import entity_scores, scores, squad_scores
+from training import entity_scores, run_report, scores, squad_scores
 from training.choice_files import ChoiceRows
 from training.data_splits import stratified_sample
 from training.labelled_text import LabelledText
@@ -41,26 +41,10 @@ _WINDOW_WORDS = 10
 _ANSWER_WORDS = 4
 
 
-def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """Scores as text: for each dev set a line of metrics, and a line for each baseline.
-
-    Example:
-
-    >>> print(table({"dev": {"majority": {"accuracy": 50.0, "f1": 66.67}}}))
-    on dev                  accuracy          f1
-    majority                    50.0        66.7
-    """
-    lines = []
+def show(found: Mapping[str, Baselines]) -> None:
+    """Prints the baselines of each dev set."""
     for dev_name, rows in found.items():
-        metrics = list(next(iter(rows.values())))
-        widths = [max(12, len(metric) + 2) for metric in metrics]
-        titles = zip(metrics, widths, strict=True)
-        lines.append(f"{'on ' + dev_name:<20}" + "".join(f"{name:>{n}}" for name, n in titles))
-        for name, scored in rows.items():
-            cells = zip(metrics, widths, strict=True)
-            line = "".join(f"{scored[metric]:>{width}.1f}" for metric, width in cells)
-            lines.append(f"{name.replace('_', ' '):<20}{line}")
-    return "\n".join(lines)
+        print(run_report.table(f"{dev_name}, to beat", rows), flush=True)
 
 
 def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str]) -> Baselines:

@@ -53,7 +53,7 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
-    print(baselines.table(to_beat), flush=True)
+    baselines.show(to_beat)
     features_of = WordFeatures(
         preset,
         config.features,

@@ -58,7 +58,7 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
     to_beat = {
         name: baselines.of_text(data.train, dev, data.metrics) for name, dev in data.dev.items()
     }
-    print(baselines.table(to_beat), flush=True)
+    baselines.show(to_beat)
     runs = finetuning.train_seeds(
         config,
         lambda seed: finetuning.train(config, data, preset, seed),

@@ -56,7 +56,7 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {name: baselines.of_choices(rows) for name, rows in data.scored.items()}
-    print(baselines.table(to_beat), flush=True)
+    baselines.show(to_beat)
     runs = finetuning.train_seeds(
         config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
     )

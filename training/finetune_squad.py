@@ -59,7 +59,7 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
     for message in data.skipped:
         logging.warning("left out: %s", message)
     to_beat = {"dev": baselines.of_questions(data.dev, data.has_unanswerable)}
-    print(baselines.table(to_beat), flush=True)
+    baselines.show(to_beat)
     answers = []
 
     def train_seed(seed: int) -> finetuning.Run:

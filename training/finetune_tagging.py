@@ -55,7 +55,7 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
-    print(baselines.table(to_beat), flush=True)
+    baselines.show(to_beat)
     runs = finetuning.train_seeds(
         config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
     )

@@ -97,6 +97,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         learning_rate=2e-4,
         output_dir=config.output_dir,
         sequence_length=64,
+        length_window=64,
     )
     run = finetuning.train(finetune_config, data, os.fspath(preset), config.seed)
     plot = curves.plot_curves(
@@ -122,12 +123,12 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
 
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """The test scores as a table, the baselines first."""
-    from training import baselines
+    from training import baselines, run_report
 
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")
     rows = {**baselines.of_text(data.train, data.test, data.metrics), "fine-tuned MiniLM": ours}
-    print("\n" + baselines.table({"the test set": rows}))
+    print("\n" + run_report.table("on the test set", rows))
 
 
 def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:

@@ -109,12 +109,3 @@ def test_questions():
     assert baselines.of_questions(examples[:1], has_unanswerable=False) == {
         "sliding_window": {"exact_match": 100.0, "f1": 100.0}
     }
-
-
-def test_table():
-    found = {"dev": {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 81.25}}}
-    assert baselines.table(found).splitlines() == [
-        "on dev                  accuracy",
-        "majority                    50.0",
-        "bag of words                81.2",
-    ]
