@@ -22,6 +22,7 @@ _NAMES = {
     "macro_f1": "macro F1",
     "masked_accuracy": "masked tokens",
     "pair_accuracy": "pairs",
+    "unigram_accuracy": "commonest token",
     "mcc": "MCC",
     "pearson": "Pearson",
     "spearman": "Spearman",

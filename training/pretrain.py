@@ -76,6 +76,11 @@ def main(arguments: list[str]) -> None:
                 "--warmup_steps, in another --output_dir, may help"
             ) from error
     print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
+    folder = Path(config.output_dir)
+    print(f"\npreset   {folder / 'preset'}\ncurves   {folder / pretraining_run.CURVES_FILE}")
+    print(f"\nNext: python -m training.finetune --preset={folder / 'preset'} --train_file=FILE")
+    if results["collapsed"]:
+        print(f"\nWARNING: {pretraining_run.collapse_warning(results['last'])}")
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
@@ -276,15 +281,17 @@ class _Run:
     def _workload(self, train: PretrainingStream) -> pretraining_run.Workload:
         """What an update takes, by a look at some batches."""
         name = "sequence_ids" if train.packed else "padding_mask"
+        batches = list(train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator())
         looked_at = [
-            (np.count_nonzero(batch[name]), batch["mask_positions"].shape[1])
-            for batch in train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator()
+            (np.count_nonzero(batch[name]), batch["mask_positions"].shape[1]) for batch in batches
         ]
+        labels = [batch["mask_ids"][batch["mask_weights"] > 0] for batch in batches]
         tokens = float(np.mean([count for count, _ in looked_at])) * self.config.accumulation
         flops = pretraining_run.update_flops(
             self.model, self.config.batch_size, train.sequence_length, looked_at[0][1]
         )
-        return pretraining_run.Workload(tokens, flops)
+        unigram = pretraining_run.unigram_baseline(np.concatenate(labels))
+        return pretraining_run.Workload(tokens, flops, unigram)
 
 
 def _report(
@@ -299,6 +306,7 @@ def _report(
         "backend": state.backend,
         "parameters": model.count_params(),
         "last": last,
+        "collapsed": pretraining_run.has_collapsed(state.log, config.warmup_steps),
         "total": {
             "steps": state.step,
             "seconds": round(state.seconds, 1),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 from absl import logging
 
 from keras_bert import (
@@ -35,6 +36,10 @@ CURVES_FILE = "curves.png"
 RESULTS_FILE = "results.json"
 # Pictures of a run whose intervals are short are drawn this often.
 _SECONDS_BETWEEN_PICTURES = 30.0
+# So many intervals in a row at the frequencies' accuracy are a collapse, within these bounds.
+_STILL_INTERVALS = 3
+_STILL_RATIO = 1.05
+_STILL_MARGIN = 0.002
 _NAMES = {
     "masked_lm_logits_accuracy": "masked_accuracy",
     "masked_lm_logits_perplexity": "perplexity",
@@ -47,7 +52,7 @@ _NAMES = {
     "label_loss": "masked_loss",
     "generator_accuracy": "masked_accuracy",
 }
-_DRAWN = ("loss", "masked_accuracy", "pair_accuracy", "discriminator_accuracy")
+_DRAWN = ("loss", "masked_accuracy", "unigram_accuracy", "pair_accuracy", "discriminator_accuracy")
 
 Log = dict[str, float]
 PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
@@ -188,10 +193,63 @@ class Workload:
     Args:
         tokens: tokens in it, padding left out.
         flops: floating-point operations of its matrix products.
+        unigram: as `unigram_baseline` has it, of its masked tokens.
     """
 
     tokens: float
     flops: int
+    unigram: Log
+
+
+def unigram_baseline(labels: np.ndarray[Any, Any]) -> Log:
+    """What a model of the tokens' frequencies, without any context, gets on masked tokens.
+
+    Args:
+        labels: ids of masked tokens, int `(tokens,)`.
+
+    Returns:
+        `unigram_accuracy`, the share of the commonest token, and `unigram_perplexity`, the
+        exponential of the frequencies' entropy in nats.
+    """
+    shares = np.bincount(labels) / len(labels)
+    occurring = shares[shares > 0]
+    entropy = -float(np.sum(occurring * np.log(occurring)))
+    return {
+        "unigram_accuracy": round(float(shares.max()), 6),
+        "unigram_perplexity": round(math.exp(entropy), 3),
+    }
+
+
+def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
+    """Whether a run guesses masked tokens no better than by their frequencies.
+
+    Every run does at first: a few intervals behind the warm-up count. The accuracy on held-out text
+    is looked at where there is one.
+
+    Args:
+        log: the records of all intervals.
+        warmup_steps: updates in which the rate rises.
+    """
+    last = [record for record in log if record["step"] > warmup_steps][-_STILL_INTERVALS:]
+
+    def is_still(record: Log) -> bool:
+        accuracy = record.get("val_masked_accuracy", record.get("masked_accuracy", 1.0))
+        return accuracy <= record.get("unigram_accuracy", -1.0) * _STILL_RATIO + _STILL_MARGIN
+
+    return len(last) == _STILL_INTERVALS and all(map(is_still, last))
+
+
+def collapse_warning(record: Log) -> str:
+    """What is said of a run that `has_collapsed`, from its last record."""
+    name = "val_masked_accuracy" if "val_masked_accuracy" in record else "masked_accuracy"
+    return (
+        f"the run has learned nothing from the context: after step {record['step']:.0f} its "
+        f"accuracy on masked tokens is {record[name]:.1%}, and always answering the commonest one "
+        f"gets {record['unigram_accuracy']:.1%} (perplexity "
+        f"{record.get(name.replace('masked_accuracy', 'perplexity'), math.nan):.1f}, and "
+        f"{record['unigram_perplexity']:.1f} by the tokens' frequencies alone). A lower "
+        "--learning_rate, more --warmup_steps or a longer run may help"
+    )
 
 
 class StopWhereNotFinite(keras.callbacks.Callback):
@@ -285,7 +343,10 @@ class IntervalReport(keras.callbacks.Callback):
         if self.dev is not None:
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             record |= {f"val_{name}": value for name, value in named(scores).items()}
+        record |= self.workload.unigram
         logging.info("%s", json.dumps(record))
+        if has_collapsed([*self.state.log, record], self.config.warmup_steps):
+            logging.warning("%s", collapse_warning(record))
         self.state = dataclasses.replace(
             self.state, step=step, seconds=total, log=[*self.state.log, record]
         )

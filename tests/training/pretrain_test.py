@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -21,6 +22,11 @@ from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from training import recipes  # noqa: E402
 from training.pretrain import pretrain  # noqa: E402
 from training.pretrain_config import Phase, PretrainConfig  # noqa: E402
+from training.pretraining_run import (  # noqa: E402
+    collapse_warning,
+    has_collapsed,
+    unigram_baseline,
+)
 from training.run_checkpoints import NotFiniteError  # noqa: E402
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
@@ -120,8 +126,37 @@ def test_what_is_reported(finished):
         "learning_rate",
         "tokens_per_second",
         "share_of_peak",
+        "unigram_accuracy",
+        "unigram_perplexity",
     } <= set(record)
     assert 0 < record["share_of_peak"] < 1
+    assert 1 / len(WORDS) < record["unigram_accuracy"] < 0.3
+    assert 5 < record["unigram_perplexity"] < 40  # as large as twelve words and a full stop make it
+
+
+@pytest.mark.backend_independent
+def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
+    baseline = unigram_baseline(np.array([5, 5, 7, 9]))
+    assert baseline == {"unigram_accuracy": 0.5, "unigram_perplexity": pytest.approx(2.828)}
+
+    def log(*accuracies):
+        return [
+            {
+                "step": 10.0 * (n + 1),
+                "val_masked_accuracy": value,
+                "val_perplexity": 3.0,
+                **baseline,
+            }
+            for n, value in enumerate(accuracies)
+        ]
+
+    assert has_collapsed(log(0.4, 0.5, 0.52, 0.5), warmup_steps=10)
+    assert not has_collapsed(log(0.4, 0.5, 0.52, 0.5), warmup_steps=20)  # too early to say
+    assert not has_collapsed(log(0.5, 0.5, 0.5, 0.6), warmup_steps=0)
+    assert not has_collapsed([], warmup_steps=0)
+    message = collapse_warning(log(0.5)[0])
+    assert "after step 10 its accuracy on masked tokens is 50.0%" in message
+    assert "commonest one gets 50.0% (perplexity 3.0, and 2.8 by" in message
 
 
 def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corpus, tmp_path):
