@@ -70,7 +70,7 @@ class BenchmarkConfig:
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "auto"):
-            raise ValueError(f"device is {self.device!r}, expected cpu or auto")
+            raise ValueError(f"--device is {self.device!r}, expected cpu or auto")
 
     @property
     def workload(self) -> Workload:

@@ -40,7 +40,7 @@ class ChoiceConfig(TrainingConfig):
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise ValueError(f"format is {self.format!r}, expected one of {', '.join(FORMATS)}")
+            raise ValueError(f"--format is {self.format!r}, expected one of {', '.join(FORMATS)}")
         super().__post_init__()
 
 

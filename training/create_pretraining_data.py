@@ -83,7 +83,7 @@ def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
         if path.exists() and _read_json(path)["fingerprint"] != fingerprint:
             raise ValueError(
                 f"{folder} has records of other settings, another vocabulary or other files (see "
-                f"{path}); choose another output_dir, or remove it"
+                f"{path}); choose another --output_dir, or remove it"
             )
     if (folder / "summary.json").exists():
         return True

@@ -103,7 +103,7 @@ class EvaluateConfig:
         for name, values in {"kind": _KINDS, "header": tuple(HEADERS)}.items():
             if getattr(self, name) not in values:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
+                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
                 )
 
 

@@ -96,9 +96,9 @@ class FeatureTaggingConfig:
     def __post_init__(self) -> None:
         check_files(self)
         if self.features not in ROWS:
-            raise ValueError(f"features is {self.features!r}, expected one of {', '.join(ROWS)}")
+            raise ValueError(f"--features is {self.features!r}, expected one of {', '.join(ROWS)}")
         for name in ("epochs", "batch_size", "num_seeds", "lstm_layers", "lstm_units"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+                raise ValueError(f"--{name} is {getattr(self, name)}, expected at least 1")
         if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+            raise ValueError(f"--warmup is {self.warmup}, expected a share in [0, 1)")

@@ -82,6 +82,7 @@ def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed: int) -> fin
         preset,
         sequence_length=config.sequence_length,
         dropout=None if config.dropout < 0 else config.dropout,
+        load_weights=config.pretrained,
         dtype=finetuning.resolve_precision(config.precision),
     )
     task.compile(finetuning.make_optimizer(config, len(data.train)))

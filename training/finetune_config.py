@@ -35,8 +35,6 @@ class FinetuneConfig(TrainingConfig):
         format: tsv, csv or jsonl (JSON Lines, or an array); auto tells by the suffix.
         allow_empty: whether a text may be empty.
         regression: whether labels are scores rather than classes.
-        pretrained: whether the checkpoint's weights are taken; with no, its architecture and
-            vocabulary are, and the weights are random, which shows what pre-training gave.
         train_rows: trains on so many rows only, a random sample with each class's share; 0 for
             all.
         dropout: rate before the classifier; negative takes the checkpoint's.
@@ -63,7 +61,6 @@ class FinetuneConfig(TrainingConfig):
     format: str = "auto"
     allow_empty: bool = False
     regression: bool = False
-    pretrained: bool = True
     train_rows: int = 0
     dropout: float = -1.0
     encoder_dropout: float = -1.0
@@ -76,7 +73,7 @@ class FinetuneConfig(TrainingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.train_rows < 0:
-            raise ValueError(f"train_rows is {self.train_rows}, expected 0 or more")
+            raise ValueError(f"--train_rows is {self.train_rows}, expected 0 or more")
         labelled_text.check_options(self)
 
 

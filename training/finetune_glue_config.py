@@ -54,7 +54,7 @@ class FinetuneGlueConfig:
             find_task(name)
             if not number.isdigit() or not int(number):
                 raise ValueError(
-                    f"epochs_of has {entry!r}, expected a task and a number above 0, as in rte=10"
+                    f"--epochs_of has {entry!r}, expected a task and a number above 0, as in rte=10"
                 )
 
     def task_epochs(self, task: str) -> int:

@@ -83,6 +83,7 @@ def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> f
         class_names=data.class_names,
         sequence_length=config.sequence_length,
         dropout=None if config.dropout < 0 else config.dropout,
+        load_weights=config.pretrained,
         dtype=finetuning.resolve_precision(config.precision),
     )
     words, labels = (

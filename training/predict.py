@@ -104,11 +104,11 @@ class PredictConfig:
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
-            raise ValueError(f"batch_size is {self.batch_size}, expected at least 1")
+            raise ValueError(f"--batch_size is {self.batch_size}, expected at least 1")
         for name, values in {"format": _FORMATS, "header": tuple(HEADERS)}.items():
             if getattr(self, name) not in values:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
+                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
                 )
 
 

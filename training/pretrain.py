@@ -185,7 +185,7 @@ def _begin(
                 raise ValueError(
                     f"{checkpoints.folder} has a run of "
                     + (f"the {found.backend} backend" if name == "backend" else "other settings")
-                    + "; choose another output_dir, or remove it"
+                    + "; choose another --output_dir, or remove it"
                 )
 
     found = checkpoints.restore(model, check)

@@ -158,15 +158,15 @@ class PretrainConfig(PretrainingDataConfig):
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, expected one of {', '.join(allowed)}"
+                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(allowed)}"
                 )
         at_least = {"num_steps": 1, "batch_size": 1, "accumulation": 1, "steps_per_execution": 1}
         for name, least in {**at_least, "keep_checkpoints": 2, "dev_batches": 1}.items():
             if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected {least} or more")
+                raise ValueError(f"--{name} is {getattr(self, name)}, expected {least} or more")
         if self.batch_size % self.accumulation:
             raise ValueError(
-                f"batch_size is {self.batch_size}, expected a multiple of accumulation, "
+                f"--batch_size is {self.batch_size}, expected a multiple of --accumulation, "
                 f"which is {self.accumulation}"
             )
         self._check_agreement()
@@ -175,36 +175,37 @@ class PretrainConfig(PretrainingDataConfig):
     def _check_agreement(self) -> None:
         if not 0 <= self.warmup_steps <= self.num_steps:
             raise ValueError(
-                f"warmup_steps is {self.warmup_steps}, expected 0 to num_steps, {self.num_steps}"
+                f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
+                f"{self.num_steps}"
             )
         if self.packing and self.static_masks:
-            raise ValueError("packing goes with masks drawn in training: leave static_masks out")
+            raise ValueError("--packing needs masks drawn in training: leave --static_masks out")
         if self.packing and self.next_sentence:
             raise ValueError(
-                f"packing leaves no room for labels of pairs, which kind={self.kind} has; expected "
-                "full_sentences, document_sentences or sentence_pairs"
+                f"--packing leaves no room for labels of pairs, which --kind={self.kind} has; "
+                "expected full_sentences, document_sentences or sentence_pairs"
             )
         if self.causal and self.static_masks:
-            raise ValueError("a causal model predicts each next token: leave static_masks out")
+            raise ValueError("a causal model predicts each next token: leave --static_masks out")
         self._check_objective()
         if self.steps_per_interval * self.accumulation % self.steps_per_execution:
             raise ValueError(
                 f"the batches of an interval are {self.steps_per_interval * self.accumulation}, "
-                f"expected a multiple of steps_per_execution, which is {self.steps_per_execution}"
+                f"expected a multiple of --steps_per_execution, which is {self.steps_per_execution}"
             )
 
     def _check_objective(self) -> None:
         if self.objective != "masked_lm" and self.next_sentence:
             raise ValueError(
-                f"objective={self.objective} has no use for labels of pairs, which "
-                f"kind={self.kind} has; expected full_sentences, document_sentences or "
+                f"--objective={self.objective} has no use for labels of pairs, which "
+                f"--kind={self.kind} has; expected full_sentences, document_sentences or "
                 "sentence_pairs"
             )
         if self.objective == "replaced_token" and self.causal:
-            raise ValueError("a causal model cannot detect replaced tokens: leave causal out")
+            raise ValueError("a causal model cannot detect replaced tokens: leave --causal out")
         if (self.objective == "distillation") != bool(self.teacher):
             raise ValueError(
-                f"objective is {self.objective} and teacher is {self.teacher!r}; distillation "
+                f"--objective is {self.objective} and --teacher is {self.teacher!r}; distillation "
                 "needs a teacher, and nothing else does"
             )
 
@@ -232,7 +233,7 @@ class PretrainConfig(PretrainingDataConfig):
         parsed = [_parse_phase(text) for text in self.phases]
         if not parsed or abs(sum(share for _, share in parsed) - 1) > 1e-6:
             raise ValueError(
-                f"phases are {','.join(self.phases)}, expected shares that add up to 1"
+                f"--phases are {','.join(self.phases)}, expected shares that add up to 1"
             )
         plan, first, total = [], 0, 0.0
         for length, share in parsed:

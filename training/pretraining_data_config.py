@@ -74,14 +74,14 @@ class PretrainingDataConfig:
         for name, choices in (("format", FORMATS), ("document_ends", DOCUMENT_ENDS)):
             if getattr(self, name) not in choices:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}"
+                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}"
                 )
         for name in ("num_shards", "num_workers", "max_predictions"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected 0 or more")
+                raise ValueError(f"--{name} is {getattr(self, name)}, expected 0 or more")
         if not 0 < self.masked_lm_probability < 1:
             raise ValueError(
-                f"masked_lm_probability is {self.masked_lm_probability}, expected between 0 and 1"
+                f"--masked_lm_probability is {self.masked_lm_probability}, expected between 0 and 1"
             )
         self.instance_maker(cls_token_id=0, sep_token_id=0)
 
@@ -126,7 +126,7 @@ class PretrainingDataConfig:
             ValueError: if there is no argument.
         """
         if not self.input_files:
-            raise ValueError("input_files is empty, expected files, patterns or folders of text")
+            raise ValueError("--input_files is empty, expected files, patterns or folders of text")
         return [path for argument in self.input_files for path in files_of(argument)]
 
     def fingerprint(self) -> str:

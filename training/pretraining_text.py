@@ -63,7 +63,7 @@ def training_records(config: PretrainConfig, sequence_length: int, vocabulary: P
     if config.records:
         return _pattern(config.records, sequence_length)
     if not config.input_files:
-        raise ValueError("input_files and records are both empty, expected one of them")
+        raise ValueError("--input_files and --records are both empty, expected one of them")
     return _made(config, "records", config.input_files, sequence_length, vocabulary)
 
 

@@ -158,6 +158,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
     preset = preset_or_minilm(config.preset)
     options: Mapping[str, Any] = {
         "sequence_length": config.sequence_length,
+        "load_weights": config.pretrained,
         "dtype": finetuning.resolve_precision(config.precision),
     }
     x: Any

@@ -51,10 +51,10 @@ class RerankConfig(OptimizationConfig):
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}, expected one of {', '.join(LOSSES)}")
+            raise ValueError(f"--loss is {self.loss!r}, expected one of {', '.join(LOSSES)}")
         super().__post_init__()
         self.check_positive("candidates", "negatives")
         if not 0 <= self.bm25_share <= 1:
-            raise ValueError(f"bm25_share is {self.bm25_share}, expected 0 to 1")
+            raise ValueError(f"--bm25_share is {self.bm25_share}, expected 0 to 1")
         if self.test_every < 2:
-            raise ValueError(f"test_every is {self.test_every}, expected at least 2")
+            raise ValueError(f"--test_every is {self.test_every}, expected at least 2")

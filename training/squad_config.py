@@ -36,8 +36,6 @@ class SquadConfig(TrainingConfig):
         max_query_length: the longest question in tokens; what is longer is cut.
         n_best: how many first and last tokens of a window, and answers of a question, are kept.
         max_answer_length: the longest answer in tokens.
-        pretrained: whether the checkpoint's weights are taken; with no, its architecture and
-            vocabulary alone, and fresh weights.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and logits; 0 for
             none, negative takes the checkpoint's.
         output_dir: where models, answers, scores and plots go.
@@ -56,7 +54,6 @@ class SquadConfig(TrainingConfig):
     max_query_length: int = 64
     n_best: int = 20
     max_answer_length: int = 30
-    pretrained: bool = True
     bilstm_units: int = -1
     output_dir: str = "runs/finetune_squad"
 
@@ -64,7 +61,7 @@ class SquadConfig(TrainingConfig):
         super().__post_init__()
         self.check_positive("n_best", "max_answer_length")
         if self.unanswerable not in ("auto", "yes", "no"):
-            raise ValueError(f"unanswerable is {self.unanswerable!r}, expected auto, yes or no")
+            raise ValueError(f"--unanswerable is {self.unanswerable!r}, expected auto, yes or no")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +142,7 @@ def split_by_title(
     titles = sorted({example.title for example in examples})
     if not 0 < count < len(titles):
         raise ValueError(
-            f"train_articles is {count}, expected at least 1 and less than the {len(titles)} "
+            f"--train_articles is {count}, expected at least 1 and less than the {len(titles)} "
             "articles that there are"
         )
     first = set(titles[:count])

@@ -116,7 +116,7 @@ def check_files(config: Any) -> None:
     for name, allowed in choices.items():
         if getattr(config, name) not in allowed:
             raise ValueError(
-                f"{name} is {getattr(config, name)!r}, expected one of {', '.join(allowed)}"
+                f"--{name} is {getattr(config, name)!r}, expected one of {', '.join(allowed)}"
             )
 
 

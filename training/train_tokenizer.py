@@ -58,7 +58,7 @@ class TokenizerConfig:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+            raise ValueError(f"--kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
 
     def paths(self) -> list[Path]:
         """The files to read, in the order of the arguments, those of a folder by name.
@@ -68,7 +68,7 @@ class TokenizerConfig:
             ValueError: if there is no argument.
         """
         if not self.input_files:
-            raise ValueError("input_files is empty, expected files, patterns or folders of text")
+            raise ValueError("--input_files is empty, expected files, patterns or folders of text")
         return [path for argument in self.input_files for path in files_of(argument)]
 
 
@@ -83,7 +83,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         ValueError: if there is no text, or `output_dir` is empty.
     """
     if not config.output_dir:
-        raise ValueError("output_dir is empty, expected a folder")
+        raise ValueError("--output_dir is empty, expected a folder")
     paths = config.paths()
     folder = Path(config.output_dir)
     tokenizer = make_tokenizer(

@@ -14,6 +14,8 @@ class OptimizationConfig:
     Args:
         preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
             takes the MiniLM of the extra `quickstart`.
+        pretrained: whether the checkpoint's weights are taken; with no, its architecture and
+            vocabulary are, and the weights are random, which shows what pre-training gave.
         epochs: passes over the training data.
         batch_size: rows in an optimizer step.
         accumulation: micro-batches that make up an optimizer step, for large batches.
@@ -30,6 +32,7 @@ class OptimizationConfig:
     """
 
     preset: str = ""
+    pretrained: bool = True
     epochs: int = 3
     batch_size: int = 32
     accumulation: int = 1
@@ -54,17 +57,17 @@ class OptimizationConfig:
                 raise ValueError(f"{name} is {value}, expected at least {least}")
         if self.batch_size % self.accumulation:
             raise ValueError(
-                f"accumulation is {self.accumulation}, expected a divisor of the batch size, "
+                f"--accumulation is {self.accumulation}, expected a divisor of the batch size, "
                 f"{self.batch_size}"
             )
         if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is {self.warmup}, expected a share in [0, 1)")
+            raise ValueError(f"--warmup is {self.warmup}, expected a share in [0, 1)")
 
     def check_positive(self, *names: str) -> None:
         """Raises ValueError if one of the fields is below 1."""
         for name in names:
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+                raise ValueError(f"--{name} is {getattr(self, name)}, expected at least 1")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import keras
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -69,6 +70,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         data_dir=str(tmp_path),
         test_file="test.csv" if recipe == "swag" else "test.tsv",
         preset=preset,
+        pretrained=recipe == "swag",
         epochs=1,
         batch_size=4,
         num_seeds=1,
@@ -84,6 +86,15 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
     names = ["dev"] if recipe == "swag" else ["dev", "test"]
     assert list(results["summary"]) == list(results["baselines"]) == names
     assert (folder / "seed_1" / "curves.png").exists()
+    trained, given = (
+        task.backbone.get_weights()[0]
+        for task in (
+            keras.saving.load_model(folder / "seed_1" / "model.keras"),
+            MultipleChoice.from_preset(preset),
+        )
+    )
+    # Random weights are farther from the preset's than training gets in two steps
+    assert np.allclose(trained, given, atol=2e-3) == config.pretrained
     answers = (folder / "answers.tsv").read_text().splitlines()
     assert answers[0] == "choice\ttext\tscore"
     assert len(answers) == (4 if recipe == "swag" else 9)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import keras
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -60,6 +61,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
         dev_file=conll.name,
         test_file=unlabelled.name,
         preset=preset,
+        pretrained=recipe == "conll_ner",
         epochs=1,
         batch_size=4,
         num_seeds=1,
@@ -78,6 +80,16 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     assert set(results["summary"]["dev"]) == {"f1", "precision", "recall", "accuracy"}
     assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
     assert (folder / "seed_1" / "model.keras").exists()
+
+    trained, given = (
+        task.backbone.get_weights()[0]
+        for task in (
+            keras.saving.load_model(folder / "seed_1" / "model.keras"),
+            TokenClassifier.from_preset(preset, class_names=data.class_names),
+        )
+    )
+    # Random weights are farther from the preset's than training gets in two steps
+    assert np.allclose(trained, given, atol=2e-3) == config.pretrained
 
     dev = read_conll(folder / "dev.conll")
     assert (dev.words, dev.document_starts) == (data.dev.words, [0, 2, 4, 6])

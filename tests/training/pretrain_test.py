@@ -176,7 +176,7 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
 
 
 def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
-    with pytest.raises(ValueError, match="has a run of other settings; choose another output_dir"):
+    with pytest.raises(ValueError, match="a run of other settings; choose another --output_dir"):
         pretrain(config(corpus, finished[0], learning_rate=1e-3))
 
 
@@ -267,7 +267,7 @@ def test_phases():
     [
         ({"phases": ("128:0.9",)}, "expected shares that add up to 1"),
         ({"phases": ("long",)}, "a phase is 'long', expected length:share"),
-        ({"batch_size": 6, "accumulation": 4}, "expected a multiple of accumulation"),
+        ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
         ({"packing": True}, "packing leaves no room for labels of pairs"),
         ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected 2 or more"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
@@ -284,7 +284,7 @@ def test_what_a_config_refuses(changes, message):
 def test_text_or_records_are_needed(tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
-    with pytest.raises(ValueError, match="input_files and records are both empty"):
+    with pytest.raises(ValueError, match="--input_files and --records are both empty"):
         pretrain(PretrainConfig(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
 
 

@@ -217,6 +217,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
         negatives=1,
         test_every=3,
         preset=str(tmp_path / "preset"),
+        pretrained=loss == "pairwise",
         epochs=1,
         batch_size=2,
         sequence_length=16,
@@ -233,6 +234,9 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
     assert documents[1] == documents[2] == documents[0]
     model = keras.saving.load_model(folder / "model.keras")
     assert model.config.vocabulary_size == len(TOKENS)
+    given = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
+    # Random weights are farther from the preset's than training gets in a few steps
+    assert np.allclose(model.backbone.get_weights()[0], given, atol=2e-3) == config.pretrained
 
 
 @pytest.mark.backend_independent

@@ -23,6 +23,12 @@ def test_the_three_tokenizers_tokenize_the_same_texts(tmp_path):
         assert 0 < results["slowest"][name] <= median <= results["fastest"][name]
 
 
+def test_packages_that_are_not_installed_are_left_out(monkeypatch):
+    monkeypatch.setattr(tokenizer, "DEFAULT_PACKAGES", ("no_such_package", "asyncio", "numpy"))
+    texts = tokenizer._texts(50, None)
+    assert len(texts) == 50
+
+
 def test_a_file_without_text_is_refused(tmp_path):
     (tmp_path / "blank.txt").write_text("\n \n")
     with pytest.raises(ValueError, match=r"blank\.txt has no text in it"):

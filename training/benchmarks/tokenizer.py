@@ -8,6 +8,7 @@ round in turn, so that whatever else the machine does falls on all alike.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import statistics
@@ -19,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.text import WordPieceTokenizer, load_vocabulary
-from training.docstrings import collect_docstrings
+from training.docstrings import DEFAULT_PACKAGES, collect_docstrings
 from training.pretrained import minilm_folder
 
 BATCH_SIZE = 1024
@@ -82,7 +83,9 @@ def run(
 
 def _texts(num_lines: int, text_file: str | os.PathLike[str] | None) -> list[str]:
     if text_file is None:
-        data = collect_docstrings(max_per_package=MAX_DOCSTRINGS_PER_PACKAGE)
+        # Any text will do: what is not installed is left out
+        packages = [name for name in DEFAULT_PACKAGES if importlib.util.find_spec(name)]
+        data = collect_docstrings(packages, max_per_package=MAX_DOCSTRINGS_PER_PACKAGE)
         texts: Sequence[str] = data.train.texts
     else:
         lines = Path(text_file).read_text(encoding="utf-8", errors="ignore").split("\n")
