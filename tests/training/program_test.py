@@ -179,9 +179,9 @@ def test_help_lists_the_flags_of_each_program_without_tensorflow(name):
     module = importlib.import_module(f"training.{name}")
     assert shown.startswith(module.__doc__.strip())
     if name == "finetune":
-        assert "  --epochs=3" in flags
+        assert "  --batch_size=32" in flags
         assert "  --[no]export=true" in flags
-        assert "        passes over the training data." in shown
+        assert "        rows in an optimizer step." in shown
 
 
 def test_a_flag_that_there_is_not_is_refused_with_the_next_one():
