@@ -82,7 +82,7 @@ class PretrainingStream:
         vocabulary_size: int | None = None,
     ) -> None:
         self._paths = record_paths(files)
-        self._parser = RecordParser(self._paths[0], sequence_length, vocabulary_size)
+        self._parser = RecordParser(self._paths, sequence_length, vocabulary_size)
         if self._parser.is_masked and (masker is not None or packed):
             raise ValueError(
                 f"{self._paths[0]} has masks already; expected records without masks "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,19 +11,27 @@ import tensorflow as tf
 Features = dict[str, Any]
 
 _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+_FEATURES = frozenset(
+    ("input_ids", "input_mask", "segment_ids", "word_starts", "next_sentence_labels")
+).union(_MASK_FEATURES)
 
 
 class RecordParser:
     """Parses a batch of records, and says of a bad one in which file it is.
 
     Args:
-        path: A file whose first record says which features there are.
+        paths: The files; the first record of the first one says which features there are.
         sequence_length: The longest row.
         vocabulary_size: How many ids there are, if that is to be checked.
     """
 
-    def __init__(self, path: str, sequence_length: int, vocabulary_size: int | None) -> None:
+    def __init__(
+        self, paths: Sequence[str], sequence_length: int, vocabulary_size: int | None
+    ) -> None:
+        path = paths[0]
         first = _first_record(path)
+        if first is None:
+            raise ValueError(f"{path}: has no records.")
         self._sequence_length = sequence_length
         self._vocabulary_size = vocabulary_size
         self.is_masked = is_masked = "masked_lm_positions" in first
@@ -32,6 +41,13 @@ class RecordParser:
             raise ValueError(
                 f"{path}: the first record lacks {', '.join(missing)}; it has {sorted(first)}."
             )
+        for other in paths[1:]:
+            features = _first_record(other)
+            if features is not None and _FEATURES & features.keys() != _FEATURES & first.keys():
+                raise ValueError(
+                    f"{other}: the first record has {sorted(features)}, expected {sorted(first)} "
+                    f"as in {path}."
+                )
         self._has_mask = "input_mask" in first
         optional = ["next_sentence_labels"] if "next_sentence_labels" in first else []
         # A mask is looked for in every record: rows without it would be taken with their padding.
@@ -128,6 +144,7 @@ def _ragged_feature(name: str) -> tf.io.RaggedFeature:
 
 
 def _first_record(path: str) -> Any:
+    """The features of a file's first record; `None` for a file without records."""
     for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
         try:
             return dict(tf.train.Example.FromString(record).features.feature)
@@ -135,4 +152,4 @@ def _first_record(path: str) -> Any:
             raise ValueError(
                 f"{path}: the first record is no tf.train.Example ({error})."
             ) from None
-    raise ValueError(f"{path}: has no records.")
+    return None

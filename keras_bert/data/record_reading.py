@@ -49,14 +49,14 @@ def pretraining_batches(
 
     Raises:
         FileNotFoundError: If there is no file.
-        ValueError: If the first record has not the features of a pre-training record, or a file is
-            torn: all are read once at the beginning.
+        ValueError: If the first record has not the features of a pre-training record, that of
+            another file has other ones, or a file is torn: all are read once at the beginning.
         tf.errors.InvalidArgumentError: When a malformed record is read; the message names the file,
             the record and the feature.
     """
     paths = record_paths(files)
     check_record_files(paths)
-    parser = RecordParser(paths[0], sequence_length, vocabulary_size)
+    parser = RecordParser(paths, sequence_length, vocabulary_size)
     records = _records(paths, shuffle_seed)
     rows = batch_size if drop_remainder else None
     if buckets is None:
@@ -95,7 +95,7 @@ def ragged_pretraining_batches(
     """
     paths = record_paths(files)
     check_record_files(paths)
-    parser = RecordParser(paths[0], sequence_length, vocabulary_size)
+    parser = RecordParser(paths, sequence_length, vocabulary_size)
     batches = _records(paths, shuffle_seed).batch(batch_size)
     batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
     batches = batches.map(lambda ragged, rest: ragged | rest[0])
@@ -109,7 +109,7 @@ def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
         FileNotFoundError: If there is no file.
         ValueError: If the record has not the features of a pre-training record.
     """
-    return RecordParser(record_paths(files)[0], 0, None).is_masked
+    return RecordParser(record_paths(files)[:1], 0, None).is_masked
 
 
 def check_record_files(

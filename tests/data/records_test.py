@@ -272,6 +272,17 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     write_records(path, [example({"input_ids": [5], "label": [1]})])
     with pytest.raises(ValueError, match=r"a.tfrecord: the first record lacks segment_ids, word"):
         batches(path)
+    good = {"input_ids": [5], "segment_ids": [0], "word_starts": [1]}
+    write_records(path, [example(good)])
+    write_records(tmp_path / "b.tfrecord", [])
+    assert len(batches(tmp_path / "*.tfrecord")) == 1
+    for record, message in {
+        example({**good, "input_mask": [1]}): r"has \['input_ids', 'input_mask', .* as in .*/a.tf",
+        b"\xff\xff": "is no tf.train.Example",
+    }.items():
+        write_records(tmp_path / "b.tfrecord", [record])
+        with pytest.raises(ValueError, match=f"b.tfrecord: the first record {message}"):
+            batches(tmp_path / "*.tfrecord")
 
 
 def test_a_torn_file_is_found(tmp_path):
