@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def run(main: Callable[[list[str]], Any]) -> None:
     if _HELP & set(sys.argv[1:]):
         print(help_text(), end="")
         return
+    warnings.formatwarning = plain_warning
     watch = _InterruptWatch()
     try:
         with plain_errors():
@@ -69,6 +71,25 @@ def help_text(flag_values: flags.FlagValues = flags.FLAGS) -> str:
             break_long_words=False,
         )
     return "\n".join(lines) + "\n"
+
+
+def plain_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+    formatted: Callable[..., str] = warnings.formatwarning,
+) -> str:
+    """How a program shows a warning: those for its user in one line, without a place in the code.
+
+    Args:
+        message, category, filename, lineno, line: As for `warnings.formatwarning`.
+        formatted: What formats the others.
+    """
+    if issubclass(category, UserWarning):
+        return f"warning: {message}\n"
+    return formatted(message, category, filename, lineno, line)
 
 
 def refuse_arguments(arguments: list[str]) -> None:

@@ -85,6 +85,14 @@ def test_a_program_that_failed_within_is_named():
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
+def test_a_warning_for_the_user_is_one_line():
+    shown = program.plain_warning(
+        UserWarning("a.tsv: are 'a' and 'A' one?"), UserWarning, "f.py", 3
+    )
+    assert shown == "warning: a.tsv: are 'a' and 'A' one?\n"
+    assert "f.py:3" in program.plain_warning("old", DeprecationWarning, "f.py", 3)
+
+
 def test_an_error_of_the_code_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError), program.plain_errors():
         raise ZeroDivisionError
