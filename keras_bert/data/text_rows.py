@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_bert.data.masking import MaskedLMMasker
 from keras_bert.data.next_tokens import NextTokenTargets
 from keras_bert.data.preprocessors import TextClassifierPreprocessor
-from keras_bert.data.row_batches import BatchOptions, row_batches
+from keras_bert.data.row_batches import BatchOptions, RowPreprocessor, row_batches
 from keras_bert.data.tuning import without_tuning
 
 
@@ -122,6 +122,42 @@ def batches_from_batched_rows(
 
     batches = _as_tuples(batches).map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
     return without_tuning(batches.prefetch(1))
+
+
+def token_batches(
+    token_ids: Sequence[Sequence[int]],
+    preprocessor: RowPreprocessor,
+    mask_positions: Sequence[Sequence[int]] | None = None,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Length-bucketed batches of rows that are tokenized already.
+
+    Args:
+        token_ids: Rows `(rows, None)`, special tokens included.
+        preprocessor: Whose rows they are.
+        mask_positions: What is asked of each row `(rows, None)`; a batch's are filled up with 0 to
+            a power of two.
+        **options: `BatchOptions`.
+
+    Returns:
+        A dataset of `(features, (index,))`, where `index` is which rows are in the batch.
+    """
+    rows = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1)
+    positions = None if mask_positions is None else tf.ragged.constant(mask_positions, tf.int32)
+
+    def featurize(index: tf.Tensor) -> Any:
+        return {"token_ids": tf.gather(rows, index)}, (index,)
+
+    def add_positions(features: Any, rest: Any) -> Any:
+        asked = tf.gather(positions, rest[0])
+        longest = tf.reduce_max(asked.row_lengths())
+        # Few shapes for a compiler to meet
+        widths = tf.constant([1 << power for power in range(31)], tf.int64)
+        width = widths[tf.searchsorted(widths, longest[tf.newaxis])[0]]
+        return {**features, "mask_positions": asked.to_tensor(shape=[None, width])}, rest
+
+    batches = row_batches(len(token_ids), featurize, preprocessor, **options)
+    return batches if positions is None else batches.map(add_positions)
 
 
 def masked_batches(

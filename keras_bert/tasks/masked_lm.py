@@ -15,11 +15,14 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.presets import load_heads, preprocessor_config
-from keras_bert.tasks.task import Batching, Task, class_accuracy
-from keras_bert.tasks.text_arguments import is_dataset, is_text
+from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Batching, Task, class_accuracy
+from keras_bert.tasks.text_arguments import is_dataset, is_text, single_texts
 
 if TYPE_CHECKING:
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
+
+# Masked tokens, filler included, in a batch of `fill`: each has a logit for every token there is.
+_MOST_SLOTS = 512
 
 
 class MaskedTokenTask(Task):
@@ -213,7 +216,7 @@ class MaskedLM(MaskedTextTask):
     def _default_metrics(self) -> list[keras.metrics.Metric]:
         return masked_token_metrics()
 
-    def fill(self, text: Any, top_k: int = 5) -> Any:
+    def fill(self, text: Any, top_k: int = 5, batch_size: int | None = None) -> Any:
         """The likeliest tokens for each `[MASK]` (RoBERTa's `<mask>`) that is typed in a text.
 
         A causal model knows what stands before a mask alone.
@@ -221,6 +224,7 @@ class MaskedLM(MaskedTextTask):
         Args:
             text: A string or a list of strings, each with one `[MASK]` or more.
             top_k: How many tokens for each mask.
+            batch_size: Texts in a batch (32; fewer where texts have very many masks).
 
         Returns:
             For each mask a list of `top_k` dicts, the likeliest first: `token`, `score` (its
@@ -229,32 +233,48 @@ class MaskedLM(MaskedTextTask):
             texts gives a list of these.
 
         Raises:
-            ValueError: If a text has no `[MASK]`, or none within the longest row.
+            ValueError: If a row is no text, or a text has no `[MASK]`, or none within the longest
+                row.
         """
-        if not isinstance(text, str):
-            return [self.fill(one, top_k) for one in text]
         tokenizer = self.preprocessor.tokenizer
-        vocabulary = tokenizer.vocabulary
-        if not 1 <= top_k <= len(vocabulary):
-            raise ValueError(f"top_k is {top_k}; expected 1 to {len(vocabulary)}.")
-        features, places = self._masked_features(text)
-        (logits,) = np.asarray(self.predict_on_batch(features))
-        answers = []
-        for place, scores in zip(places, softmax(logits[:, : len(vocabulary)]), strict=True):
-            best = np.argsort(-scores, kind="stable")[:top_k]
-            answers.append(
-                [
-                    {
-                        "token": vocabulary[index],
-                        "score": float(scores[index]),
-                        "text": _put(
-                            text, place, tokenizer.token_text(index), tokenizer.mask_takes_space
-                        ),
-                    }
-                    for index in best
+        vocabulary_size = len(tokenizer.vocabulary)
+        if not 1 <= top_k <= vocabulary_size:
+            raise ValueError(f"top_k is {top_k}; expected 1 to {vocabulary_size}.")
+        texts = single_texts(text)
+        if not texts:
+            return []
+        from keras_bert.data import text_rows
+
+        rows, positions, spans = self._masked_rows(texts)
+        # Logits of a batch are (rows, slots, vocabulary).
+        most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
+        batching = self._batching(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
+        batches = text_rows.token_batches(
+            rows, self.preprocessor, positions, **batching.options()
+        )
+        answers: list[Any] = [None] * len(texts)
+        for _, ((index,),), logits in self._outputs_of_batches(batches, verbose=0):
+            for row, row_logits in zip(index.tolist(), logits, strict=True):
+                scores = softmax(row_logits[: len(spans[row]), :vocabulary_size])
+                answers[row] = [
+                    self._best_tokens(texts[row], span, of_mask, top_k)
+                    for span, of_mask in zip(spans[row], scores, strict=True)
                 ]
-            )
-        return answers[0] if len(answers) == 1 else answers
+        answers = [masks[0] if len(masks) == 1 else masks for masks in answers]
+        return answers[0] if isinstance(text, str) else answers
+
+    def _best_tokens(
+        self, text: str, span: tuple[int, int], scores: np.ndarray, top_k: int
+    ) -> list[dict[str, Any]]:
+        tokenizer = self.preprocessor.tokenizer
+        return [
+            {
+                "token": tokenizer.vocabulary[index],
+                "score": float(scores[index]),
+                "text": _put(text, span, tokenizer.token_text(index), tokenizer.mask_takes_space),
+            }
+            for index in np.argsort(-scores, kind="stable")[:top_k]
+        ]
 
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
@@ -264,24 +284,29 @@ class MaskedLM(MaskedTextTask):
             raise ValueError("`predict` of a masked LM takes ids; `fill` takes text.")
         return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
-    def _masked_features(self, text: str) -> tuple[dict[str, np.ndarray], list[tuple[int, int]]]:
-        """One row of features, and which characters of the text each of its masks is."""
+    def _masked_rows(
+        self, texts: list[str]
+    ) -> tuple[list[list[int]], list[list[int]], list[list[tuple[int, int]]]]:
+        """Rows of tokens, what to ask of each, and which characters of the text each mask is."""
         own = self.preprocessor.tokenizer
-        tokenizer = own.reading_special_tokens
-        ids, starts, ends = (part.numpy() for part in tokenizer.tokenize_with_offsets(text))
         room = self.preprocessor.sequence_length - 2
-        masks = np.flatnonzero(ids[:room] == own.mask_token_id)
-        if not masks.size:
-            where = f" in its first {room} tokens" if own.mask_token_id in ids else ""
-            raise ValueError(f"The text has no {own.mask_token} to fill{where}: {text!r}.")
-        row = [own.cls_token_id, *ids[:room], own.sep_token_id]
-        # Behind [CLS]; the token before it is what predicts it from left to right.
-        positions = masks[None] + (0 if self.config.causal else 1)
-        features = {
-            "token_ids": np.array([row], "int32"),
-            "mask_positions": positions.astype("int32"),
-        }
-        return features, [(int(starts[mask]), int(ends[mask])) for mask in masks]
+        parts = own.reading_special_tokens.tokenize_with_offsets(texts)
+        rows, positions, spans = [], [], []
+        for number, (ids, starts, ends) in enumerate(
+            zip(*(part.to_list() for part in parts), strict=True)
+        ):
+            masks = [index for index, token in enumerate(ids[:room]) if token == own.mask_token_id]
+            if not masks:
+                which = "The text" if len(texts) == 1 else f"Text {number}"
+                where = f" in its first {room} tokens" if own.mask_token_id in ids else ""
+                raise ValueError(
+                    f"{which} has no {own.mask_token} to fill{where}: {texts[number]!r}."
+                )
+            rows.append([own.cls_token_id, *ids[:room], own.sep_token_id])
+            # Behind [CLS]; the token before it is what predicts it from left to right.
+            positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
+            spans.append([(starts[mask], ends[mask]) for mask in masks])
+        return rows, positions, spans
 
 
 def _put(text: str, place: tuple[int, int], token: str, takes_space: bool) -> str:

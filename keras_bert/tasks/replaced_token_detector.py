@@ -19,8 +19,8 @@ from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretr
 from keras_bert.tasks.masked_lm import MaskedTextTask
 from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import load_heads, preprocessor_config
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, class_loss
-from keras_bert.tasks.text_arguments import is_text
+from keras_bert.tasks.task import class_loss
+from keras_bert.tasks.text_arguments import is_text, single_texts
 
 if TYPE_CHECKING:
     from keras_bert.data.preprocessors import TextClassifierPreprocessor
@@ -323,20 +323,21 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
             )
         return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
-    def detect(
-        self, text: Any, threshold: float = 0.5, batch_size: int = DEFAULT_BATCH_SIZE
-    ) -> Any:
+    def detect(self, text: Any, threshold: float = 0.5, batch_size: int | None = None) -> Any:
         """The tokens of a text that look replaced.
 
         Args:
             text: A string or a list of strings; what is longer than a row is not looked at.
             threshold: The least probability of a token that is returned; 0 returns all.
-            batch_size: Texts that are looked at together.
+            batch_size: Texts in a batch (32).
 
         Returns:
             For each text a list of dicts in the text's order: `token`, `start` and `end` (its
             characters in the text), and `score` (the probability that it was replaced). A single
             string gives a single list.
+
+        Raises:
+            ValueError: If a row is no text.
 
         Example:
 
@@ -346,40 +347,38 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         # [{"token": "ate", "start": 9, "end": 12, "score": ...}]
         ```
         """
-        if not isinstance(text, str):
-            parts = [text[i : i + batch_size] for i in range(0, len(text), batch_size)]
-            return [found for part in parts for found in self._detect(list(part), threshold)]
-        return self._detect([text], threshold)[0]
+        texts = single_texts(text)
+        if not texts:
+            return []
+        from keras_bert.data import text_rows
 
-    def _detect(self, texts: list[str], threshold: float) -> list[list[dict[str, Any]]]:
         tokenizer = self.preprocessor.tokenizer
         room = self.preprocessor.sequence_length - 2
         ids, starts, ends = (
             [row[:room] for row in part.to_list()]
             for part in tokenizer.tokenize_with_offsets(texts)
         )
-        lengths = np.array([len(row) + 2 for row in ids])
-        mask = np.arange(lengths.max()) < lengths[:, None]
-        rows = np.full(mask.shape, self.config.pad_token_id, "int32")
-        for row, tokens in zip(rows, ids, strict=True):
-            packed = [tokenizer.cls_token_id, *tokens, tokenizer.sep_token_id]
-            row[: len(packed)] = packed
-        encoded = self.backbone.predict_on_batch({"token_ids": rows, "padding_mask": mask})
-        logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
-        scores = 1 / (1 + np.exp(-logits.astype("float64")))
-        return [
-            [
-                {
-                    "token": tokenizer.vocabulary[token],
-                    "start": start,
-                    "end": end,
-                    "score": float(score),
-                }
-                for token, start, end, score in zip(*places, row[1:], strict=False)
-                if score >= threshold
-            ]
-            for *places, row in zip(ids, starts, ends, scores, strict=True)
-        ]
+        rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+        batches = text_rows.token_batches(
+            rows, self.preprocessor, **self._batching(batch_size).options()
+        )
+        answers: list[Any] = [None] * len(texts)
+        for _, ((index,),), encoded in self._outputs_of_batches(batches, 0, self.backbone):
+            logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
+            for row, scores in zip(index.tolist(), _sigmoid(logits), strict=True):
+                answers[row] = [
+                    {
+                        "token": tokenizer.vocabulary[token],
+                        "start": start,
+                        "end": end,
+                        "score": float(score),
+                    }
+                    for token, start, end, score in zip(
+                        ids[row], starts[row], ends[row], scores[1:], strict=False
+                    )
+                    if score >= threshold
+                ]
+        return answers[0] if isinstance(text, str) else answers
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -394,6 +393,10 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         generator = BertConfig.from_dict(config["generator"])
         task: Self = super().from_config({**config, "generator": generator}, custom_objects)
         return task
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-logits.astype("float64"))))
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:

@@ -423,21 +423,25 @@ class Task(TokenModel):
         """How rows become batches that are only read."""
         return Batching(batch_size, self._compiles_each_shape())
 
-    def _outputs_of_batches(self, batches: Any, verbose: Any) -> Iterator[tuple[Any, Any, Any]]:
+    def _outputs_of_batches(
+        self, batches: Any, verbose: Any, model: keras.Model | None = None
+    ) -> Iterator[tuple[Any, Any, Any]]:
         """Outputs batch by batch: `predict` would join those of several lengths.
 
         Args:
             batches: A dataset of `(features, *rest)`.
             verbose: Whether a progress bar is shown.
+            model: Whose outputs; `None` takes the task's own.
 
         Yields:
             The features of a batch, the rest of it, and the outputs, NumPy arrays all.
         """
         progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
+        predict = (model or self).predict_on_batch
         for features, *rest in batches.as_numpy_iterator():
             num_rows = len(features["token_ids"])
-            outputs = self.predict_on_batch(_filled_up(features) if compiles else features)
+            outputs = predict(_filled_up(features) if compiles else features)
             yield (
                 features,
                 rest,

@@ -97,6 +97,21 @@ def text_columns(x: Any) -> dict[str, np.ndarray]:
     return columns
 
 
+def single_texts(x: Any) -> list[str]:
+    """The texts of any form but a dataset, one for each row.
+
+    Raises:
+        ValueError: If a row is no text, or there are pairs.
+    """
+    columns = text_columns(x)
+    if "text" not in columns or "text_pair" in columns:
+        raise ValueError(f"Received the columns {list(columns)}; expected single texts.")
+    return [
+        text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
+        for text in columns["text"]
+    ]
+
+
 def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
     rows = list(x)
     if rows and isinstance(rows[0], (list, tuple, np.ndarray)):

@@ -58,9 +58,41 @@ def test_fills_several_masks_and_texts(masked_lm):
     )
 
 
+def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(monkeypatch):
+    keras.utils.set_random_seed(0)
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=40)
+    model = MaskedLM(Backbone(SMALL.replace(max_sequence_length=40)), preprocessor)
+    texts = ["the cat " * length + "[MASK] " * (1 + length % 3) for length in range(18)]
+    answers = model.fill(texts)
+    shapes = set()
+    predict = model.predict_on_batch
+
+    def predict_and_count(features):
+        shapes.add(tuple(features["token_ids"].shape) + tuple(features["mask_positions"].shape))
+        return predict(features)
+
+    monkeypatch.setattr(model, "predict_on_batch", predict_and_count)
+    alone = [model.fill(text) for text in texts]
+    assert len(shapes) <= 12 < len({(len(text.split()), text.count("[")) for text in texts})
+    for together, single in zip(answers, alone, strict=True):
+        found, expected = (
+            [answer for mask in ([it] if isinstance(it[0], dict) else it) for answer in mask]
+            for it in (together, single)
+        )
+        assert [answer["text"] for answer in found] == [answer["text"] for answer in expected]
+        np.testing.assert_allclose(
+            [answer["score"] for answer in found],
+            [answer["score"] for answer in expected],
+            atol=1e-6,
+        )
+    assert model.fill([]) == []
+
+
 @pytest.mark.parametrize(
     ("text", "top_k", "message"),
     [
+        (["a [MASK]", None], 5, "Row 1 is None of type NoneType; expected text"),
+        (["a [MASK]", "b"], 5, "Text 1 has no \\[MASK\\] to fill: 'b'"),
         ("the cat", 5, "no \\[MASK\\] to fill: 'the cat'"),
         ("the " * 10 + "[MASK]", 5, "no \\[MASK\\] to fill in its first 10 tokens"),
         ("[MASK]", 0, "top_k is 0; expected 1 to 12"),
