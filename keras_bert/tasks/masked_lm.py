@@ -249,9 +249,7 @@ class MaskedLM(MaskedTextTask):
         # Logits of a batch are (rows, slots, vocabulary).
         most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
         batching = self._batching(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
-        batches = text_rows.token_batches(
-            rows, self.preprocessor, positions, **batching.options()
-        )
+        batches = text_rows.token_batches(rows, self.preprocessor, positions, **batching.options())
         answers: list[Any] = [None] * len(texts)
         for _, ((index,),), logits in self._outputs_of_batches(batches, verbose=0):
             for row, row_logits in zip(index.tolist(), logits, strict=True):
