@@ -20,6 +20,7 @@ Config = TypeVar("Config")
 
 _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
+    bool | None: flags.DEFINE_bool,
     float: flags.DEFINE_float,
     int: flags.DEFINE_integer,
     str: flags.DEFINE_string,

@@ -47,7 +47,7 @@ from training.pretrain_config import Phase, PretrainConfig
 from training.pretraining_run import PretrainingModel
 from training.pretraining_text import dev_records, training_records, vocabulary_path
 from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
-from training.tokenizer_source import content_of, open_tokenizer
+from training.tokenizer_source import content_of, is_lowercased, open_tokenizer
 
 # Settings that change nothing of what is learned
 _NO_INFLUENCE = (
@@ -196,6 +196,7 @@ def _begin(
 
 def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
     settings = dataclasses.asdict(config)
+    settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
     for name in _NO_INFLUENCE:
         del settings[name]
     content = json.dumps(settings, sort_keys=True).encode() + content_of(vocabulary)

@@ -14,7 +14,7 @@ from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.corpus import DOCUMENT_ENDS, FORMATS
 from keras_bert.data.static_masking import default_max_predictions
 from keras_bert.text.tokenizer import Tokenizer
-from training.tokenizer_source import content_of
+from training.tokenizer_source import content_of, is_lowercased
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,9 @@ class PretrainingDataConfig:
         input_files: files of text, patterns such as corpus/*.txt, or folders; .gz is read too.
         vocabulary: the vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
         output_dir: where the records go, with summary.json and lengths.png.
-        lowercase: whether the tokenizer lower-cases and strips accents.
+        lowercase: whether the tokenizer lower-cases and strips accents. By default a vocab.txt says
+            it by its tokens, and for a vocabulary that is made the text decides; the folder of a
+            tokenizer always says it itself.
         format: sentences, one a line; paragraphs, one a line, to be split into sentences; jsonl,
             a JSON object a line; auto takes jsonl for .jsonl and .ndjson, and else sentences.
         document_ends: what ends a document besides the end of a file: blank_lines; files for
@@ -52,7 +54,7 @@ class PretrainingDataConfig:
     input_files: tuple[str, ...] = ()
     vocabulary: str = ""
     output_dir: str = "runs/pretraining_data"
-    lowercase: bool = True
+    lowercase: bool | None = None
     format: str = "auto"
     document_ends: str = "blank_lines"
     field: str = "text"
@@ -132,6 +134,7 @@ class PretrainingDataConfig:
     def fingerprint(self) -> str:
         """Changes with whatever the records depend on: settings, vocabulary, sizes of the files."""
         settings = dataclasses.asdict(self)
+        settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)
         for name in ("output_dir", "num_workers", "keep_store", "vocabulary", "input_files"):
             del settings[name]
         files = [(path.name, path.stat().st_size) for path in self.paths()]

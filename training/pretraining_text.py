@@ -34,7 +34,9 @@ def vocabulary_path(config: PretrainConfig) -> Path:
     if not file.exists():
         tokenizer = _tokenizer_config(config)
         file.parent.mkdir(parents=True, exist_ok=True)
-        if tokenizer.get("kind", WordPieceTokenizer.kind) != WordPieceTokenizer.kind:
+        is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
+        # A vocab.txt alone does not say that it is cased; with the flag it need not.
+        if not is_wordpiece or (config.lowercase is None and not tokenizer["lowercase"]):
             save_tokenizer(tokenizer, folder)
             return folder
         save_vocabulary(tokenizer["vocabulary"], file)

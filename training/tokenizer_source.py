@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
-from keras_bert.text import WordPieceTokenizer, tokenizer_from_config
+from keras_bert.checkpoints.wordpiece_files import looks_uncased
+from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
 # Written beside a tokenizer that is of no encoder yet
 NO_LIMIT = 1_000_000
 
 
-def open_tokenizer(path: str | os.PathLike[str], lowercase: bool = True) -> Tokenizer:
+def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) -> Tokenizer:
     """The tokenizer of a vocab.txt (WordPiece), or of a folder with a tokenizer's files.
 
     Args:
         path: the file or the folder.
-        lowercase: whether text is lower-cased for a file; a folder says so itself.
+        lowercase: whether text is lower-cased for a file, None where its tokens decide; a folder
+            says so itself.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -29,7 +31,17 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool = True) -> Toke
     """
     if os.path.isdir(path):
         return tokenizer_from_config(_config_of(Path(path)))
-    return WordPieceTokenizer(path, lowercase=lowercase)
+    return WordPieceTokenizer(path, lowercase=is_lowercased(path, lowercase))
+
+
+def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
+    """Whether text is lower-cased for a vocab.txt: what is given, or what its tokens look like.
+
+    Of a folder, which says it itself, what is given counts for nothing, and None is True.
+    """
+    if lowercase is not None:
+        return lowercase
+    return os.path.isdir(path) or looks_uncased(load_vocabulary(path))
 
 
 def content_of(path: str | os.PathLike[str]) -> bytes:

@@ -23,6 +23,7 @@ from keras_bert.text import (
     BytePairTokenizer,
     SentencePieceTokenizer,
     WordPieceTokenizer,
+    choose_lowercase,
     train_byte_pair_vocabulary,
     train_sentence_piece_model,
     train_vocabulary,
@@ -45,7 +46,9 @@ class TokenizerConfig:
         kind: `wordpiece` (BERT, DistilBERT, ELECTRA), `byte_pair` (RoBERTa) or `sentence_piece`
             (ALBERT).
         vocabulary_size: tokens, special ones counted.
-        lowercase: whether text is lower-cased (not looked at by `byte_pair`, which has no case).
+        lowercase: whether text is lower-cased and, by `wordpiece`, its accents are stripped (not
+            looked at by `byte_pair`); by default the text decides: scripts without case, and those
+            whose letters would be taken apart, as Hangul, are kept as they are.
         max_sentences: lines that `sentence_piece` draws to learn from and holds in memory.
     """
 
@@ -53,7 +56,7 @@ class TokenizerConfig:
     output_dir: str = ""
     kind: str = "wordpiece"
     vocabulary_size: int = 30522
-    lowercase: bool = True
+    lowercase: bool | None = None
     max_sentences: int = 5_000_000
 
     def __post_init__(self) -> None:
@@ -99,7 +102,7 @@ def make_tokenizer(
     kind: str,
     paths: Sequence[Path],
     vocabulary_size: int,
-    lowercase: bool = True,
+    lowercase: bool | None = None,
     max_sentences: int = 5_000_000,
 ) -> WordPieceTokenizer | BytePairTokenizer | SentencePieceTokenizer:
     """A tokenizer whose vocabulary is made from text files.
@@ -108,7 +111,8 @@ def make_tokenizer(
         kind: `wordpiece`, `byte_pair` or `sentence_piece`.
         paths: the files.
         vocabulary_size: tokens, special ones counted.
-        lowercase: whether text is lower-cased (not looked at by `byte_pair`).
+        lowercase: whether text is lower-cased (not looked at by `byte_pair`); None lets the text
+            decide, and logs what it decided and why.
         max_sentences: lines that `sentence_piece` draws to learn from.
 
     Raises:
@@ -116,11 +120,16 @@ def make_tokenizer(
     """
     if kind == BytePairTokenizer.kind:
         return BytePairTokenizer(*train_byte_pair_vocabulary(paths, vocabulary_size))
+    keep_accents = False
+    if lowercase is None:
+        lowercase, reason = choose_lowercase(paths)
+        keep_accents = not lowercase
+        logging.info("the vocabulary is %s: %s", "lower-cased" if lowercase else "cased", reason)
     if kind == SentencePieceTokenizer.kind:
         model = train_sentence_piece_model(
-            paths, vocabulary_size, lowercase=lowercase, max_sentences=max_sentences
+            paths, vocabulary_size, lowercase, keep_accents, max_sentences=max_sentences
         )
-        return SentencePieceTokenizer(model, lowercase=lowercase)
+        return SentencePieceTokenizer(model, lowercase, keep_accents)
     tokens = train_vocabulary(paths, vocabulary_size, lowercase=lowercase)
     return WordPieceTokenizer(tokens, lowercase=lowercase)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from keras_bert.vocabularies import vocab_txt
 
 VOCABULARY_FILE = "vocab.txt"
 
+# The share of tokens that an uncased vocabulary may have and never use
+_MOST_CHANGED = 0.1
 _SPECIAL = re.compile(r"\[.+\]|<.+>")
 
 
@@ -51,12 +54,23 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
-    """Whether no word piece, special ones like `[CLS]` and `<S>` aside, has an uppercase letter.
+    """Whether word pieces are those of lower-cased text without accents.
 
-    For folders that do not say, the TF1 release's above all: of its vocabularies the cased ones
-    have thousands of such pieces, and the uncased ones and the Chinese one none.
+    Special ones like `[CLS]` and `<S>` aside, none has an uppercase letter, and less than a tenth
+    have what an uncased tokenizer never leaves: Hangul syllables, or marks of category Mn such as
+    vowel signs of Thai and Hindi. For folders that do not say, the TF1 release's above all: of its
+    vocabularies the cased ones have thousands of pieces with uppercase letters, and the uncased
+    ones and the Chinese one none.
     """
-    return all(word == word.lower() for word in vocabulary if not _SPECIAL.fullmatch(word))
+    words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
+    if any(word != word.lower() for word in words):
+        return False
+    changed = sum(
+        unicodedata.normalize("NFD", word) != word
+        or any(unicodedata.category(letter) == "Mn" for letter in word)
+        for word in words
+    )
+    return changed < _MOST_CHANGED * max(1, len(words))
 
 
 def write_vocabulary(path: Path, vocabulary: Sequence[str]) -> None:

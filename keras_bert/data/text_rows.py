@@ -154,7 +154,8 @@ def token_batches(
         # Few shapes for a compiler to meet
         widths = tf.constant([1 << power for power in range(31)], tf.int64)
         width = widths[tf.searchsorted(widths, longest[tf.newaxis])[0]]
-        return {**features, "mask_positions": asked.to_tensor(shape=[None, width])}, rest
+        shape = tf.stack([tf.constant(-1, tf.int64), width])
+        return {**features, "mask_positions": asked.to_tensor(shape=shape)}, rest
 
     batches = row_batches(len(token_ids), featurize, preprocessor, **options)
     return batches if positions is None else batches.map(add_positions)

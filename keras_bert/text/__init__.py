@@ -4,6 +4,7 @@
 from keras_bert.text.byte_pair import BytePairTokenizer
 from keras_bert.text.byte_pair_training import train_byte_pair_vocabulary
 from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.letter_case import choose_lowercase
 from keras_bert.text.sentence_piece import SentencePieceTokenizer
 from keras_bert.text.sentence_piece_training import train_sentence_piece_model
 from keras_bert.text.vocabulary_training import train_vocabulary
@@ -14,6 +15,7 @@ __all__ = [
     "BytePairTokenizer",
     "SentencePieceTokenizer",
     "WordPieceTokenizer",
+    "choose_lowercase",
     "load_vocabulary",
     "save_vocabulary",
     "tokenizer_from_config",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
+from keras_bert.text.letter_case import chosen_lowercase
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.sentence_cleaning import SentenceCleaner
 from keras_bert.text.training_corpus import (
@@ -25,7 +26,7 @@ _SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 def train_sentence_piece_model(
     corpus: Corpus,
     vocabulary_size: int,
-    lowercase: bool = True,
+    lowercase: bool | None = True,
     keep_accents: bool = False,
     character_coverage: float = 0.99995,
     max_sentences: int = 5_000_000,
@@ -44,7 +45,9 @@ def train_sentence_piece_model(
             or of both. Files are UTF-8 and read by the line.
         vocabulary_size: How many pieces to make, `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`
             first. They are fewer where the corpus has no more.
-        lowercase: As it will be for the tokenizer.
+        lowercase: As it will be for the tokenizer. `None` takes what `choose_lowercase` says of the
+            corpus, which must not be an iterator then, and keeps accents where it is `False`; give
+            the tokenizer the same.
         keep_accents: As it will be for the tokenizer.
         character_coverage: The share of all characters that pieces shall spell; the rarest rest
             will be unknown.
@@ -70,6 +73,9 @@ def train_sentence_piece_model(
     ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]')
     """
     sentencepiece = import_trainer("sentencepiece")
+    if lowercase is None:
+        lowercase = chosen_lowercase(corpus, progress)
+        keep_accents = keep_accents or not lowercase
     model = io.BytesIO()
     clean = SentenceCleaner(lowercase, keep_accents, collapse=True)
     sentencepiece.set_random_generator_seed(seed)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 
+from keras_bert.text.letter_case import chosen_lowercase
 from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
 from keras_bert.text.pieces import SUFFIX
 from keras_bert.text.special_tokens import SPECIAL_TOKENS
@@ -23,7 +24,7 @@ from keras_bert.text.training_corpus import (
 def train_vocabulary(
     corpus: Corpus,
     vocabulary_size: int,
-    lowercase: bool = True,
+    lowercase: bool | None = True,
     alphabet_size: int | None = None,
     min_frequency: int = 2,
     max_distinct_words: int = 2_000_000,
@@ -43,7 +44,8 @@ def train_vocabulary(
             or of both. Files are UTF-8 and read by the line.
         vocabulary_size: How many tokens to make: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]`, the
             alphabet, then the pieces. They are fewer where the corpus has no more.
-        lowercase: As it will be for the tokenizer.
+        lowercase: As it will be for the tokenizer. `None` takes what `choose_lowercase` says of the
+            corpus, which must not be an iterator then; give the tokenizer the same.
         alphabet_size: How many characters to keep, the most frequent first; words with others will
             be unknown. `None` keeps as many as fit in half of the vocabulary.
         min_frequency: How often two pieces must meet to become one.
@@ -67,6 +69,8 @@ def train_vocabulary(
     ('##e', '##l', '##o', '##r', '##s', '##t', '##w', '##ow', 'low', 'lowe', 'lower')
     """
     tokenizers = import_trainer("tokenizers")
+    if lowercase is None:
+        lowercase = chosen_lowercase(corpus, progress)
     counts = _counts(corpus_texts(corpus), lowercase, max_distinct_words, Report(progress))
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")

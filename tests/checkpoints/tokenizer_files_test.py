@@ -117,6 +117,9 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
         (["Film"], False),
         (["##É"], False),
         (["[unused1]", "<T>"], True),
+        (["한국", "##어"], False),
+        (["ที่", "मैं"], False),
+        ([*"abcdefghijk", "が"], True),
     ],
 )
 def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncased, tmp_path):

@@ -62,7 +62,7 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
     keras.utils.set_random_seed(0)
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=40)
     model = MaskedLM(Backbone(SMALL.replace(max_sequence_length=40)), preprocessor)
-    texts = ["the cat " * length + "[MASK] " * (1 + length % 3) for length in range(18)]
+    texts = ["the " * length + "[MASK] " * (1 + length % 3) for length in range(30)]
     answers = model.fill(texts)
     shapes = set()
     predict = model.predict_on_batch
@@ -73,7 +73,8 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
 
     monkeypatch.setattr(model, "predict_on_batch", predict_and_count)
     alone = [model.fill(text) for text in texts]
-    assert len(shapes) <= 12 < len({(len(text.split()), text.count("[")) for text in texts})
+    # Lengths of 8, 16, 24, 32 and 40, with 1, 2 or 4 slots
+    assert len(shapes) <= 15
     for together, single in zip(answers, alone, strict=True):
         found, expected = (
             [answer for mask in ([it] if isinstance(it[0], dict) else it) for answer in mask]

@@ -11,7 +11,11 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 
-from keras_bert.text import WordPieceTokenizer, train_vocabulary  # noqa: E402
+from keras_bert.text import (  # noqa: E402
+    WordPieceTokenizer,
+    choose_lowercase,
+    train_vocabulary,
+)
 from keras_bert.text.normalization import split_words  # noqa: E402
 from tests.text import real_text, vocabularies  # noqa: E402
 from tests.text.reference_wordpiece import words  # noqa: E402
@@ -34,6 +38,38 @@ def source_code():
 def unknown_words(vocabulary, texts, lowercase=True):
     tokenizer = WordPieceTokenizer(vocabulary, lowercase)
     return (tokenizer(texts).flat_values.numpy() == tokenizer.unk_token_id).sum()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "lowercase", "reason"),
+    [
+        (["An English text with a naïve café."], True, "100 % of the letters have a case"),
+        (["Ein Satz über das Öl und die größeren Dinge"], True, "stripping accents changes"),
+        (CHINESE.splitlines(), False, "% of the letters have a case"),
+        (["हिन्दी भारत की भाषा है"], False, "0 % of the letters have a case"),
+        (["اللغة العربية"], False, "0 % of the letters have a case"),
+        (["Tiếng Việt là ngôn ngữ của người Việt"], False, "100 % of the letters have a case, and"),
+        (["English " * 4, "한국어 말"] * 50, False, "stripping accents changes 1"),
+        (["3.14"], True, "there are no letters"),
+    ],
+)
+def test_the_letters_of_a_corpus_decide_on_its_case(corpus, lowercase, reason, tmp_path):
+    choice = choose_lowercase(corpus)
+    assert choice.lowercase is lowercase
+    assert reason in choice.reason
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(corpus), encoding="utf-8")
+    assert choose_lowercase(path) == choose_lowercase([path]) == choice
+
+
+def test_a_corpus_of_two_languages_in_a_row_is_looked_at_throughout(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("an English line\n" * 200_000 + "한국어 문장이다\n" * 200_000, "utf-8")
+    assert choose_lowercase(path).lowercase is False
+    with pytest.raises(ValueError, match="a path or a list of texts or paths, received generator"):
+        train_vocabulary((text for text in ["a"]), 40, lowercase=None, progress=False)
+    vocabulary = train_vocabulary(["한국어"] * 9, 40, lowercase=None, progress=False)
+    assert "한" in vocabulary
 
 
 def test_an_english_corpus():

@@ -44,6 +44,39 @@ def test_what_is_made_is_read_as_a_checkpoint_s_tokenizer(kind, files, corpus, t
     assert tokenizer.detokenize(ids).numpy().decode() == "the test fails"
 
 
+KOREAN = [
+    "서울은 대한민국의 수도이자 최대 도시이다.",
+    "한국어는 한국의 공용어이다.",
+    "인구는 약 5천만 명이다.",
+]
+THAI = ["กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย", "ที่นี่มีผู้คนอาศัยอยู่มากมาย"]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentence_piece"])
+@pytest.mark.parametrize("lines", [KOREAN, THAI], ids=["korean", "thai"])
+def test_text_without_case_keeps_its_letters_unless_the_flag_is_given(
+    kind, lines, tmp_path, caplog
+):
+    (tmp_path / "corpus.txt").write_text("\n".join(lines * 30) + "\n", encoding="utf-8")
+    letters = {letter for line in lines for letter in line if letter.isalpha()}
+    made = {}
+    for lowercase in (None, True):
+        folder = tmp_path / f"{lowercase}"
+        with caplog.at_level("INFO"):
+            train_tokenizer(
+                TokenizerConfig((str(tmp_path / "corpus.txt"),), str(folder), kind, 300, lowercase)
+            )
+        made[lowercase] = tokenizer_from_config(read_tokenizer(folder))
+    assert made[None].lowercase is False
+    assert made[True].lowercase is True
+    assert letters <= set("".join(made[None].vocabulary))
+    ids = made[None](lines[0])
+    assert made[None].unk_token_id not in ids.numpy()
+    text = made[None].detokenize(ids).numpy().decode()
+    assert text.replace(" ", "") == lines[0].replace(" ", "")
+    assert "the vocabulary is cased: 0 % of the letters have a case" in caplog.text
+
+
 def test_what_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="kind is 'bpe', expected one of wordpiece, byte_pair"):
         TokenizerConfig(kind="bpe")
