@@ -8,8 +8,10 @@ from typing import Any
 import keras
 from keras import ops
 
-# What evaluation draws with: the same batch is given the same tokens every time.
+# What evaluation draws with: the same slot is given the same token every time.
 _EVALUATION_SEED = 0
+# In evaluation, the noise of a slot begins at one of so many offsets of a fixed row of numbers.
+_NUM_OFFSETS = 1 << 17
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -17,13 +19,16 @@ class SampledTokens(keras.layers.Layer):
     """A token for each slot, drawn from the softmax of its logits.
 
     It is the largest of the logits plus Gumbel noise. No gradient passes. In training the noise is
-    another one in each step; at inference it is always the same, so that an evaluation repeats.
+    another one in each step. At inference it is a function of the slot's position and of the tokens
+    up to it, so that an evaluation repeats, whatever the batches and their padding.
 
     Args:
         seed: An integer that decides what is drawn in training; `None` takes one at random.
 
     Call arguments:
         logits: `(batch, slots, vocabulary)`.
+        token_ids: int `(batch, length)`, the rows.
+        mask_positions: int `(batch, slots)`, where in them the slots are.
         training: Whether the noise changes.
 
     Output shape:
@@ -39,15 +44,23 @@ class SampledTokens(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, logits: Any, training: bool = False) -> Any:
+    def call(
+        self, logits: Any, token_ids: Any, mask_positions: Any, training: bool = False
+    ) -> Any:
         logits = ops.stop_gradient(logits)
-        seed = self.seed_generator if training else _EVALUATION_SEED
-        uniform = keras.random.uniform(ops.shape(logits), dtype="float32", seed=seed)
+        if training:
+            uniform = keras.random.uniform(
+                ops.shape(logits), dtype="float32", seed=self.seed_generator
+            )
+        else:
+            uniform = _fixed_uniform(_offsets(token_ids, mask_positions), logits.shape[-1])
         # A uniform number of 0 gives -inf, which is never the largest.
         noisy = logits - ops.log(-ops.log(uniform))
         return ops.cast(ops.argmax(noisy, axis=-1), "int32")
 
-    def compute_output_spec(self, logits: Any, training: bool = False) -> keras.KerasTensor:
+    def compute_output_spec(
+        self, logits: Any, token_ids: Any, mask_positions: Any, training: bool = False
+    ) -> keras.KerasTensor:
         return keras.KerasTensor(logits.shape[:-1], dtype="int32")
 
     def get_config(self) -> dict[str, Any]:
@@ -80,6 +93,28 @@ class PlacedTokens(keras.layers.Layer):
         self, token_ids: Any, mask_positions: Any, placed_ids: Any
     ) -> keras.KerasTensor:
         return keras.KerasTensor(token_ids.shape, dtype="int32")
+
+
+def _offsets(token_ids: Any, mask_positions: Any) -> Any:
+    """A hash of the tokens up to each slot, int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
+    ids = ops.cast(token_ids, "int32")
+    # Signed overflow wraps around on every backend, which is what a hash is made of.
+    factors = (2 * ops.arange(ops.shape(ids)[1], dtype="int32") + 1) * 0x2545F491
+    sums = ops.cumsum((ids + 1) * factors, axis=1, dtype="int32")
+    at_slots = ops.take_along_axis(sums, ops.cast(mask_positions, "int32"), axis=1)
+    # The high bits depend on all bits of the ids.
+    mixed = ops.right_shift(at_slots, ops.convert_to_tensor(12, "int32"))
+    return ops.bitwise_and(mixed, _NUM_OFFSETS - 1)
+
+
+def _fixed_uniform(offsets: Any, vocabulary_size: int) -> Any:
+    """The same numbers for the same offset, float32 `(batch, slots, vocabulary)`."""
+    numbers = keras.random.uniform(
+        (_NUM_OFFSETS + vocabulary_size,), dtype="float32", seed=_EVALUATION_SEED
+    )
+    # (batch, slots, 1) + (vocabulary,) -> (batch, slots, vocabulary)
+    places = offsets[..., None] + ops.arange(vocabulary_size, dtype="int32")
+    return ops.take(numbers, places, axis=0)
 
 
 def spread_slots(values: Any, mask_positions: Any, length: Any, *, empty: float) -> Any:

@@ -45,7 +45,7 @@ LAYERS = [
     (layers.TokensAt, {}, (HIDDEN, IDS[:, :2] % 5)),
     (layers.VocabularyBias, {}, (HIDDEN,)),
     (layers.ReplacedTokenHead, {"activation": "relu"}, (HIDDEN,)),
-    (layers.SampledTokens, {"seed": 3}, (HIDDEN,)),
+    (layers.SampledTokens, {"seed": 3}, (HIDDEN, IDS, IDS % 5)),
     (layers.PlacedTokens, {}, (IDS, IDS[:, :2] % 5, IDS[:, :2])),
     (layers.CountedPositions, {"pad_token_id": 1, "max_sequence_length": 6}, (IDS,)),
 ]

@@ -105,10 +105,15 @@ def test_slots_left_over_change_nothing():
     np.testing.assert_array_equal(to_numpy(placed), [[7, 8, 3]])
 
 
-def test_samples_are_distributed_as_the_softmax():
+@pytest.mark.parametrize("training", [True, False])
+def test_samples_are_distributed_as_the_softmax(training):
     draws, logits = 40_000, np.array([2.0, 1.0, 0.0, -1.0, 0.5, -3.0], "float32")
     layer = SampledTokens(seed=0)
-    first = to_numpy(layer(np.tile(logits, (draws // 4, 4, 1)), training=True)).astype(int)
+    rows = np.random.default_rng(0).integers(0, 30_000, (draws // 4, 9), "int32")
+    slots = np.tile(np.array([1, 4, 5, 8], "int32"), (len(rows), 1))
+    first = to_numpy(
+        layer(np.tile(logits, (draws // 4, 4, 1)), rows, slots, training=training)
+    ).astype(int)
     counts = np.bincount(first.ravel(), minlength=6)
     expected = draws * np.exp(log_softmax(logits))
     # With 5 degrees of freedom, chance goes beyond this once in 10,000 times
@@ -116,12 +121,20 @@ def test_samples_are_distributed_as_the_softmax():
 
 
 def test_training_draws_anew_and_evaluation_again():
-    logits = np.zeros((4, 5, 50), "float32")
+    random = np.random.default_rng(0)
+    rows = random.integers(1, 50, (4, 9), "int32")
+    slots = np.tile(np.array([1, 3, 4, 6, 7], "int32"), (4, 1))
+    inputs = np.zeros((4, 5, 50), "float32"), rows, slots
     layer, twin = SampledTokens(seed=1), SampledTokens(seed=1)
-    drawn = [to_numpy(layer(logits, training=True)) for _ in range(2)]
+    drawn = [to_numpy(layer(*inputs, training=True)) for _ in range(2)]
     assert (drawn[0] != drawn[1]).any()
-    np.testing.assert_array_equal(to_numpy(twin(logits, training=True)), drawn[0])
-    np.testing.assert_array_equal(to_numpy(layer(logits)), to_numpy(twin(logits)))
+    np.testing.assert_array_equal(to_numpy(twin(*inputs, training=True)), drawn[0])
+    evaluated = to_numpy(layer(*inputs))
+    np.testing.assert_array_equal(evaluated, to_numpy(twin(*inputs)))
+    # A row alone, and with padding and slots left over behind it
+    logits = np.zeros((1, 6, 50), "float32")
+    longer = np.pad(rows[2:3], ((0, 0), (0, 3))), np.pad(slots[2:3], ((0, 0), (0, 1)))
+    np.testing.assert_array_equal(to_numpy(layer(logits, *longer))[:, :5], evaluated[2:3])
 
 
 def changes_by_a_step(discriminator_weight):
