@@ -44,9 +44,7 @@ class SampledTokens(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(
-        self, logits: Any, token_ids: Any, mask_positions: Any, training: bool = False
-    ) -> Any:
+    def call(self, logits: Any, token_ids: Any, mask_positions: Any, training: bool = False) -> Any:
         logits = ops.stop_gradient(logits)
         if training:
             uniform = keras.random.uniform(

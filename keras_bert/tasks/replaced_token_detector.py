@@ -136,9 +136,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         positions = inputs["mask_positions"]
         hidden, _ = encode_masked(generator_encoder, inputs)
         logits = masked_lm_logits(generator_encoder, hidden)
-        sampled = SampledTokens(seed, name="sampled_tokens")(
-            logits, inputs["token_ids"], positions
-        )
+        sampled = SampledTokens(seed, name="sampled_tokens")(logits, inputs["token_ids"], positions)
         corrupted = PlacedTokens(name="placed_tokens")(inputs["token_ids"], positions, sampled)
         outputs = {
             "masked_lm_logits": logits,
