@@ -16,6 +16,8 @@ from keras_bert.data.tuning import without_tuning
 # Records that are shuffled among themselves, on top of the order of the files.
 SHUFFLE_BUFFER = 10_000
 _FILES_AT_ONCE = 16
+# What is read once more than needed, to name a torn file before it is trained on
+_CHECKED_BYTES = 1 << 30
 
 
 def pretraining_batches(
@@ -50,12 +52,14 @@ def pretraining_batches(
     Raises:
         FileNotFoundError: If there is no file.
         ValueError: If the first record has not the features of a pre-training record, that of
-            another file has other ones, or a file is torn: all are read once at the beginning.
+            another file has other ones, or a file is torn. Files of up to 1 GiB together are read
+            once at the beginning to find that out; of more, reading a torn one raises
+            `tf.errors.DataLossError`, and `check_record_files` names it.
         tf.errors.InvalidArgumentError: When a malformed record is read; the message names the file,
             the record and the feature.
     """
     paths = record_paths(files)
-    check_record_files(paths)
+    _check_small_files(paths)
     parser = RecordParser(paths, sequence_length, vocabulary_size)
     records = _records(paths, shuffle_seed)
     rows = batch_size if drop_remainder else None
@@ -94,7 +98,7 @@ def ragged_pretraining_batches(
         `(batch, None)`, and without `padding_mask`.
     """
     paths = record_paths(files)
-    check_record_files(paths)
+    _check_small_files(paths)
     parser = RecordParser(paths, sequence_length, vocabulary_size)
     batches = _records(paths, shuffle_seed).batch(batch_size)
     batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
@@ -136,6 +140,12 @@ def check_record_files(
         except tf.errors.DataLossError:
             _find_broken_record(path)
     return total
+
+
+def _check_small_files(paths: Sequence[str]) -> None:
+    """`check_record_files` where it takes no longer than a few seconds."""
+    if sum(tf.io.gfile.stat(path).length for path in paths) <= _CHECKED_BYTES:
+        check_record_files(paths)
 
 
 def _find_broken_record(path: str) -> None:
