@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import importlib.util
 import json
+import logging as standard_logging
 import os
 import signal
 import subprocess
@@ -47,6 +48,8 @@ def run(main: Callable[[list[str]], Any]) -> None:
         print(help_text(), end="")
         return
     warnings.formatwarning = plain_warning
+    # On a machine without a TPU, JAX tells that it failed to open one's library
+    standard_logging.getLogger("jax").setLevel(standard_logging.WARNING)
     watch = _InterruptWatch()
     try:
         with plain_errors():

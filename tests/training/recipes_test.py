@@ -10,6 +10,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 pytest.importorskip("tensorflow")
 
+from tests.source_imports import ROOT  # noqa: E402
 from training import recipes  # noqa: E402
 from training.finetune_config import FinetuneConfig  # noqa: E402
 from training.pretrain_config import PretrainConfig  # noqa: E402
@@ -21,6 +22,17 @@ def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
     program = re.search(rf"python -m (training\.\w+) --recipe={name}\b", module.__doc__)
     assert importlib.util.find_spec(program[1])
     assert dataclasses.is_dataclass(recipes.load(name, object))
+
+
+def test_a_recipe_that_a_docstring_or_the_readme_names_is_there():
+    files = [ROOT / "README.md", *(ROOT / "training").rglob("*.py")]
+    named = {
+        name
+        for path in files
+        for name in re.findall(r"--recipe=(\w+)", path.read_text(encoding="utf-8"))
+    }
+    assert named <= set(recipes.names())
+    assert len(named) > 10
 
 
 def test_an_unknown_recipe_names_those_there_are():
