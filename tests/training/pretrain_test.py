@@ -130,8 +130,9 @@ def test_what_is_reported(finished):
         "unigram_perplexity",
     } <= set(record)
     assert 0 < record["share_of_peak"] < 1
-    assert 1 / len(WORDS) < record["unigram_accuracy"] < 0.3
-    assert 5 < record["unigram_perplexity"] < 40  # as large as twelve words and a full stop make it
+    # The commonest token is [UNK], which 31 % of the words of this text are to so few pieces
+    assert record["unigram_accuracy"] == pytest.approx(0.31, abs=0.1)
+    assert 5 < record["unigram_perplexity"] < 12
 
 
 @pytest.mark.backend_independent
@@ -360,7 +361,7 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
         ({"schedule": "cosine"}, "schedule is 'cosine'"),
         (
             {"objective": "replaced_token", "kind": "full_sentences", "causal": True},
-            "leave causal out",
+            "leave --causal out",
         ),
     ],
 )
