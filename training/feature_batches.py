@@ -23,7 +23,7 @@ class FeatureBatches:
         batch_size: sentences in a batch.
         labels: class ids of all words, int32 `(words,)`; negative ones count for nothing. None
             gives batches to predict with, in the order of the sentences; with labels it is random.
-        seed: decides the order.
+        seed: decides the order of each epoch.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class FeatureBatches:
         self.batch_size = batch_size
         self.splits = np.concatenate([[0], np.cumsum(lengths)]).astype("int64")
         self.buckets = np.array(bucket_lengths(max(1, *lengths), coarse=True))
-        self._generator = np.random.default_rng(seed)
+        self.seed = seed
 
     def __len__(self) -> int:
         return -(-(len(self.splits) - 1) // self.batch_size)
@@ -60,23 +60,28 @@ class FeatureBatches:
         labels[mask] = self.labels[places]
         return inputs, np.maximum(labels, 0), (labels >= 0).astype("float32")
 
-    def rows(self) -> list[np.ndarray]:
-        """Which sentences are in each batch of an epoch."""
-        order = np.arange(len(self.splits) - 1) if self.labels is None else self._random_order()
+    def rows(self, epoch: int = 0) -> list[np.ndarray]:
+        """Which sentences are in each batch of an epoch, counted from 0."""
+        is_random = self.labels is not None
+        order = self._random_order(epoch) if is_random else np.arange(len(self.splits) - 1)
         return [
             order[start : start + self.batch_size]
             for start in range(0, len(order), self.batch_size)
         ]
 
-    def dataset(self) -> tf.data.Dataset:
-        """The batches for `fit`, in a new random order in each epoch.
+    def dataset(self, epoch: int = 0, first: int = 0) -> tf.data.Dataset:
+        """The batches of an epoch for `fit`, in an order of its own.
 
         Their lengths are left open: Keras' own adapter of a `PyDataset` fixes what the first two
         batches have in common, and fails at the first batch of another length.
+
+        Args:
+            epoch: counted from 0.
+            first: the batches that are passed over.
         """
 
-        def epoch() -> Iterator[Any]:
-            yield from map(self.batch, self.rows())
+        def batches_from_first() -> Iterator[Any]:
+            yield from map(self.batch, self.rows(epoch)[first:])
 
         words = (None, None)
         features = {
@@ -84,20 +89,21 @@ class FeatureBatches:
             "padding_mask": tf.TensorSpec(words, tf.bool),
         }
         signature = (features, tf.TensorSpec(words, tf.int32), tf.TensorSpec(words, tf.float32))
-        batches = tf.data.Dataset.from_generator(epoch, output_signature=signature)
-        counted = batches.apply(tf.data.experimental.assert_cardinality(len(self)))
+        batches = tf.data.Dataset.from_generator(batches_from_first, output_signature=signature)
+        counted = batches.apply(tf.data.experimental.assert_cardinality(len(self) - first))
         return without_tuning(counted.prefetch(1))
 
-    def _random_order(self) -> np.ndarray:
+    def _random_order(self, epoch: int) -> np.ndarray:
         """The sentences, those of one batch of similar lengths."""
+        generator = np.random.default_rng([self.seed, epoch])
         lengths = np.diff(self.splits)
-        order = self._generator.permutation(len(lengths))
+        order = generator.permutation(len(lengths))
         window = self.batch_size * WINDOW_BATCHES
         parts = [order[start : start + window] for start in range(0, len(order), window)]
         order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
         # Whole batches change places, the one that is not full stays the last.
         full = len(order) // self.batch_size * self.batch_size
-        batches = self._generator.permutation(order[:full].reshape(-1, self.batch_size))
+        batches = generator.permutation(order[:full].reshape(-1, self.batch_size))
         return np.concatenate([batches.reshape(-1), order[full:]])
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from keras_bert.data.conll import TaggedText
     from training import finetuning
+    from training.seed_runs import SeedRun
 
 
 def main(arguments: list[str]) -> None:
@@ -69,7 +70,8 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     }
     runs = finetuning.train_seeds(
         config,
-        lambda seed: train(config, data, features, seed, mix=features_of.mix),
+        data,
+        lambda seed_run: train(config, data, features, seed_run, mix=features_of.mix),
         f"{Path(config.train_file).name}, {config.features}",
     )
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
@@ -91,7 +93,7 @@ def train(
     config: FeatureTaggingConfig,
     data: TaggingData,
     features: dict[str, np.ndarray],
-    seed: int,
+    seed_run: SeedRun,
     *,
     mix: bool,
 ) -> finetuning.Run:
@@ -103,9 +105,7 @@ def train(
     from training import finetuning
     from training.feature_batches import FeatureBatches
 
-    keras.utils.set_random_seed(seed)
-    folder = Path(config.output_dir) / f"seed_{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(seed_run.seed)
     model = feature_tagger(
         *features["train"].shape[1:],
         len(data.class_names),
@@ -125,20 +125,30 @@ def train(
     batches = FeatureBatches(
         features["train"],
         [len(sentence) for sentence in data.train.words],
-        config.batch_size,
+        config.batch_size // config.accumulation,
         class_ids(labels, data.class_names, len(data.class_names)),
-        seed,
+        seed_run.seed,
     )
+
+    def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
+        model.fit(
+            batches.dataset(epoch, batch),
+            shuffle=False,
+            epochs=epoch + 1,
+            initial_epoch=epoch,
+            callbacks=callbacks,
+            verbose=0,
+        )
 
     def score(model: keras.Model) -> finetuning.DevScores:
         predictions = predicted_labels(model, features["dev"], data.dev, data.class_names)
         return {"dev": entity_scores.tagging_scores(predictions, data.dev.labels)}
 
     evaluation = finetuning.DevEvaluation(
-        score, folder / "model.keras", config.patience, entity_scores.selection_score
+        score, seed_run.model_path, config.patience, entity_scores.selection_score
     )
     return finetuning.fit_and_evaluate(
-        model, batches.dataset(), None, config, evaluation, seed, num_rows=len(data.train)
+        model, fit_epoch, config, evaluation, seed_run, num_rows=len(data.train)
     )
 
 

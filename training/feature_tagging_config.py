@@ -58,6 +58,8 @@ class FeatureTaggingConfig:
         patience: epochs without a better dev score after which a run stops; 0 never stops early.
         output_dir: where models, scores and plots go.
         tensorboard: whether to log for TensorBoard, into output_dir.
+        checkpoint_seconds: of training between two checkpoints, from which the same command goes on
+            if it was killed; 0 writes one after each batch.
     """
 
     data_dir: str = ""
@@ -88,6 +90,7 @@ class FeatureTaggingConfig:
     patience: int = 0
     output_dir: str = "runs/feature_tagging"
     tensorboard: bool = False
+    checkpoint_seconds: float = 180.0
 
     # What `finetuning.make_optimizer` asks for besides, and these runs do not need
     layer_decay = 1.0

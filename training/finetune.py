@@ -9,6 +9,9 @@ By a recipe, with any of its values changed by a flag:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
 
+Killed at any moment and started again with the same command, it goes on from its last checkpoint,
+and ends with the same weights and scores; seeds that are finished are not trained again.
+
 It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
 loss and metric (`seed_N/curves.png`), `results.json`, the answers to the test file
 (`answers.tsv`), and a SavedModel that takes text (`export/1`).
@@ -61,7 +64,8 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
     baselines.show(to_beat)
     runs = finetuning.train_seeds(
         config,
-        lambda seed: finetuning.train(config, data, preset, seed),
+        data,
+        lambda seed_run: finetuning.train(config, data, preset, seed_run),
         config.task or Path(config.train_file).name,
     )
     best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))

@@ -32,6 +32,7 @@ from training.run_report import Stopwatch
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
     from training import finetuning
+    from training.seed_runs import SeedRun
 
 
 def main(arguments: list[str]) -> None:
@@ -58,7 +59,10 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
     to_beat = {name: baselines.of_choices(rows) for name, rows in data.scored.items()}
     baselines.show(to_beat)
     runs = finetuning.train_seeds(
-        config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
+        config,
+        data,
+        lambda seed_run: train(config, data, preset, seed_run),
+        Path(config.train_file).name,
     )
     best = max(runs, key=lambda run: run.best["dev"]["accuracy"])
     results = finetuning.results_of(config, runs, best, to_beat)
@@ -68,16 +72,14 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
     return results
 
 
-def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed: int) -> finetuning.Run:
+def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed_run: SeedRun) -> finetuning.Run:
     """Trains with one seed, keeps the best epoch's model, and returns its scores."""
     import keras
 
     from keras_bert import MultipleChoice
     from training import finetuning
 
-    keras.utils.set_random_seed(seed)
-    folder = Path(config.output_dir) / f"seed_{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(seed_run.seed)
     task = MultipleChoice.from_preset(
         preset,
         sequence_length=config.sequence_length,
@@ -90,17 +92,10 @@ def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed: int) -> fin
     def score(model: MultipleChoice) -> finetuning.DevScores:
         return {name: score_task(model, rows) for name, rows in data.scored.items()}
 
-    evaluation = finetuning.DevEvaluation(score, folder / "model.keras", config.patience)
-    x, y = data.train.inputs, data.train.labels
+    evaluation = finetuning.DevEvaluation(score, seed_run.model_path, config.patience)
+    fit_epoch = finetuning.epochs_of_text(task, data.train.inputs, data.train.labels, config)
     return finetuning.fit_and_evaluate(
-        task,
-        x,
-        y,
-        config,
-        evaluation,
-        seed,
-        num_rows=len(data.train),
-        length_window=config.length_window,
+        task, fit_epoch, config, evaluation, seed_run, num_rows=len(data.train)
     )
 
 

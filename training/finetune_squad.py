@@ -17,6 +17,7 @@ SavedModel that takes questions and passages (`export/1`).
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from keras_bert.data.squad import QuestionExample
     from keras_bert.tasks.answer_spans import AnswerSpans
     from training import finetuning
+    from training.seed_runs import SeedRun
+
+ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
 def main(arguments: list[str]) -> None:
@@ -60,19 +64,16 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
         logging.warning("left out: %s", message)
     to_beat = {"dev": baselines.of_questions(data.dev, data.has_unanswerable)}
     baselines.show(to_beat)
-    answers = []
-
-    def train_seed(seed: int) -> finetuning.Run:
-        run, best_answers = train(config, data, preset, seed)
-        best_answers.write(folder / f"seed_{seed}")
-        answers.append(best_answers)
-        return run
-
-    runs = finetuning.train_seeds(config, train_seed, "SQuAD")
-    best = max(range(len(runs)), key=lambda index: runs[index].best["dev"]["f1"])
-    answers[best].write(folder)
+    runs = finetuning.train_seeds(
+        config, data, lambda seed_run: train(config, data, preset, seed_run), "SQuAD"
+    )
+    best = max(runs, key=lambda run: run.best["dev"]["f1"])
+    for name in ANSWER_FILES:
+        written = folder / f"seed_{best.seed}" / name
+        if written.exists():
+            finetuning.write_json(json.loads(written.read_text(encoding="utf-8")), folder / name)
     results = {
-        **finetuning.results_of(config, runs, runs[best], to_beat),
+        **finetuning.results_of(config, runs, best, to_beat),
         "skipped": len(data.skipped),
     }
     finetuning.write_json(results, folder / "results.json")
@@ -81,41 +82,35 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
     return results
 
 
-def train(
-    config: SquadConfig, data: SquadData, preset: str, seed: int
-) -> tuple[finetuning.Run, Answers]:
-    """Trains with one seed; the run, and the best epoch's answers to the dev questions."""
+def train(config: SquadConfig, data: SquadData, preset: str, seed_run: SeedRun) -> finetuning.Run:
+    """Trains with one seed, keeps the best epoch's model and its answers to the dev questions."""
     import keras
 
     from training import finetuning
 
-    keras.utils.set_random_seed(seed)
-    folder = Path(config.output_dir) / f"seed_{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(seed_run.seed)
     answerer, num_windows = build_answerer(config, data, preset)
     golds = gold_questions(data.dev)
-    by_epoch: list[Answers] = []
+    answers: Answers
 
     def score(model: QuestionAnswerer) -> finetuning.DevScores:
-        by_epoch.append(answer(model, data.dev, config, golds if data.has_unanswerable else None))
+        nonlocal answers
+        answers = answer(model, data.dev, config, golds if data.has_unanswerable else None)
         # With it the model is saved.
-        model.null_threshold = by_epoch[-1].threshold
-        return {"dev": by_epoch[-1].scores(golds)}
+        model.null_threshold = answers.threshold
+        return {"dev": answers.scores(golds)}
 
     evaluation = finetuning.DevEvaluation(
-        score, folder / "model.keras", config.patience, lambda scores: scores["f1"]
+        score,
+        seed_run.model_path,
+        config.patience,
+        lambda scores: scores["f1"],
+        keep=lambda: answers.write(seed_run.folder),
     )
-    run = finetuning.fit_and_evaluate(
-        answerer,
-        data.train,
-        None,
-        config,
-        evaluation,
-        seed,
-        num_rows=num_windows,
-        length_window=config.length_window,
+    fit_epoch = finetuning.epochs_of_text(answerer, data.train, None, config)
+    return finetuning.fit_and_evaluate(
+        answerer, fit_epoch, config, evaluation, seed_run, num_rows=num_windows
     )
-    return run, by_epoch[run.best_epoch - 1]
 
 
 def build_answerer(
@@ -186,10 +181,11 @@ class Answers:
 
         n_best = self.spans.n_best(self.contexts, self.n_best, self.threshold is not None)
         by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}
-        finetuning.write_json(self.predictions, folder / "predictions.json")
-        finetuning.write_json(by_id, folder / "nbest_predictions.json")
+        contents = [self.predictions, by_id]
         if self.threshold is not None:
-            finetuning.write_json(self.null_odds, folder / "null_odds.json")
+            contents.append(self.null_odds)
+        for name, content in zip(ANSWER_FILES, contents, strict=False):
+            finetuning.write_json(content, folder / name)
 
 
 def answer(

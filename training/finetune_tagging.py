@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from keras_bert import TokenClassifier
     from keras_bert.data.conll import TaggedText
     from training import finetuning
+    from training.seed_runs import SeedRun
 
 
 def main(arguments: list[str]) -> None:
@@ -57,7 +58,10 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
     to_beat = {"dev": baselines.of_tags(data.train, data.dev)}
     baselines.show(to_beat)
     runs = finetuning.train_seeds(
-        config, lambda seed: train(config, data, preset, seed), Path(config.train_file).name
+        config,
+        data,
+        lambda seed_run: train(config, data, preset, seed_run),
+        Path(config.train_file).name,
     )
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
     results = finetuning.results_of(config, runs, best, to_beat)
@@ -67,7 +71,9 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
     return results
 
 
-def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> finetuning.Run:
+def train(
+    config: TaggingConfig, data: TaggingData, preset: str, seed_run: SeedRun
+) -> finetuning.Run:
     """Trains with one seed, keeps the best epoch's model, and returns its scores."""
     import keras
 
@@ -75,9 +81,7 @@ def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> f
     from keras_bert.data.tagging import ragged_words
     from training import finetuning
 
-    keras.utils.set_random_seed(seed)
-    folder = Path(config.output_dir) / f"seed_{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(seed_run.seed)
     tagger = TokenClassifier.from_preset(
         preset,
         class_names=data.class_names,
@@ -97,17 +101,11 @@ def train(config: TaggingConfig, data: TaggingData, preset: str, seed: int) -> f
         return {"dev": score_tagger(model, data.dev, config.context)}
 
     evaluation = finetuning.DevEvaluation(
-        score, folder / "model.keras", config.patience, entity_scores.selection_score
+        score, seed_run.model_path, config.patience, entity_scores.selection_score
     )
+    fit_epoch = finetuning.epochs_of_text(tagger, words, labels, config)
     return finetuning.fit_and_evaluate(
-        tagger,
-        words,
-        labels,
-        config,
-        evaluation,
-        seed,
-        num_rows=len(data.train),
-        length_window=config.length_window,
+        tagger, fit_epoch, config, evaluation, seed_run, num_rows=len(data.train)
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +23,12 @@ from absl import logging
 
 from keras_bert import TextClassifier
 from keras_bert.optimizers import AdamW
-from keras_bert.tasks.text_arguments import is_dataset
 from training import curves, output_folder, scores
 from training.baselines import Baselines
 from training.finetune_config import FinetuneConfig, FinetuneData
 from training.labelled_text import LabelledText
 from training.progress import Progress
+from training.seed_runs import FitEpoch, SeedRun, run_fingerprint
 
 
 class TrainingOptions(Protocol):
@@ -55,6 +56,8 @@ class TrainingOptions(Protocol):
     def num_seeds(self) -> int: ...
     @property
     def output_dir(self) -> str: ...
+    @property
+    def checkpoint_seconds(self) -> float: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,77 +137,78 @@ def make_optimizer(config: TrainingOptions, num_rows: int) -> AdamW:
     )
 
 
-def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed: int) -> Run:
+def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed_run: SeedRun) -> Run:
     """Trains with one seed, keeps the best epoch's model, and returns its scores."""
-    keras.utils.set_random_seed(seed)
-    folder = Path(config.output_dir) / f"seed_{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(seed_run.seed)
     classifier = build_classifier(config, data.train, preset)
 
     def score(model: TextClassifier) -> DevScores:
         return {name: score_classifier(model, dev, data.metrics) for name, dev in data.dev.items()}
 
-    evaluation = DevEvaluation(score, folder / "model.keras", config.patience)
-    x, y = data.train.inputs, data.train.labels
+    evaluation = DevEvaluation(score, seed_run.model_path, config.patience)
+    fit_epoch = epochs_of_text(classifier, data.train.inputs, data.train.labels, config)
     return fit_and_evaluate(
-        classifier,
-        x,
-        y,
-        config,
-        evaluation,
-        seed,
-        num_rows=len(data.train),
-        length_window=config.length_window,
+        classifier, fit_epoch, config, evaluation, seed_run, num_rows=len(data.train)
     )
+
+
+def epochs_of_text(model: Any, x: Any, y: Any, config: TrainingOptions) -> FitEpoch:
+    """How a task is fitted for an epoch, or the rest of one, as `SeedRun.fit` asks for it.
+
+    Args:
+        model: the task.
+        x, y: what it trains on, in a form that its `fit` takes; what brings its labels has no y.
+        config: what decides the run; a length_window below 0 takes the default of `fit`.
+    """
+    window = getattr(config, "length_window", None)
+
+    def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
+        model.fit(
+            x,
+            y,
+            batch_size=config.batch_size // config.accumulation,
+            epochs=epoch + 1,
+            initial_epoch=epoch,
+            initial_batch=batch,
+            length_window=window if window and window > 0 else None,
+            callbacks=callbacks,
+            verbose=0,
+        )
+
+    return fit_epoch
 
 
 def fit_and_evaluate(
     model: keras.Model,
-    x: Any,
-    y: Any,
+    fit_epoch: FitEpoch,
     config: TrainingOptions,
     evaluation: DevEvaluation,
-    seed: int,
+    seed_run: SeedRun,
     *,
     num_rows: int,
-    length_window: int | None = None,
 ) -> Run:
     """Fits a compiled model under an evaluation, and sums up what came of it.
 
     Args:
         model: the task.
-        x, y: what it trains on; what brings its labels has no y.
+        fit_epoch: as for `SeedRun.fit`.
         config: what decides the run.
         evaluation: scores and keeps the model.
-        seed: the run's.
+        seed_run: where its checkpoints are, from which it goes on if it was stopped.
         num_rows: examples in an epoch, for the speed.
-        length_window: batches sorted by length among themselves, where the model makes them;
-            negative takes the default of `fit`.
     """
     output_folder.check_room(evaluation.model_path.parent, _bytes_of(model))
-    batched = is_dataset(x)
-    callbacks: list[keras.callbacks.Callback] = [evaluation, Progress()]
+    callbacks: list[keras.callbacks.Callback] = [evaluation, Progress(epochs=config.epochs)]
     if config.tensorboard:
-        folder = evaluation.model_path.parent / "tensorboard"
-        callbacks.append(keras.callbacks.TensorBoard(os.fspath(folder)))
-    history = model.fit(
-        x,
-        y,
-        batch_size=None if batched else config.batch_size // config.accumulation,
-        # A dataset brings an order of its own.
-        shuffle=not batched,
-        epochs=config.epochs,
-        callbacks=callbacks,
-        verbose=0,
-        **({"length_window": length_window} if length_window and length_window > 0 else {}),
-    )
+        callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
+    records = seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
     trained_rows = num_rows * len(evaluation.by_epoch)
     return Run(
-        seed=seed,
+        seed=seed_run.seed,
         final=evaluation.by_epoch[-1],
         best=evaluation.by_epoch[evaluation.best_epoch - 1],
         best_epoch=evaluation.best_epoch,
-        history=history.history,
+        history={name: [record[name] for record in records] for name in records[0]},
         evaluations=evaluation.records(),
         examples_per_second=trained_rows / evaluation.training_seconds,
         model_path=os.fspath(evaluation.model_path),
@@ -218,6 +222,13 @@ def _bytes_of(model: keras.Model) -> int:
     return 4 * (model.count_params() + 2 * trainable)
 
 
+_EVALUATION_STATE = (
+    "by_epoch",
+    "best_epoch",
+    "best_score",
+    "training_seconds",
+    "scoring_seconds",
+)
 # By the name of a dev set, its scores by the name of the metric.
 DevScores = dict[str, dict[str, float]]
 
@@ -231,6 +242,7 @@ class DevEvaluation(keras.callbacks.Callback):
         patience: epochs without a better score after which training stops; 0 never stops.
         selection_score: the one number, of the scores on the first dev set, that decides which
             epoch is best.
+        keep: called where an epoch is the best so far, before its model is saved.
     """
 
     def __init__(
@@ -239,25 +251,40 @@ class DevEvaluation(keras.callbacks.Callback):
         model_path: Path,
         patience: int,
         selection_score: Callable[[dict[str, float]], float] = scores.selection_score,
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self.score = score
         self.model_path = model_path
         self.patience = patience
         self.selection_score = selection_score
+        self.keep = keep
         self.by_epoch: list[DevScores] = []
         self.best_epoch = 0
-        self.best_score = -np.inf
+        self.best_score = -math.inf
         self.training_seconds = 0.0
         self.scoring_seconds = 0.0
-        self._epoch_start = 0.0
+        self._epoch_start: float | None = None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        state = {name: getattr(self, name) for name in _EVALUATION_STATE}
+        if self._epoch_start is not None:
+            state["training_seconds"] += time.perf_counter() - self._epoch_start
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from `state`."""
+        for name in _EVALUATION_STATE:
+            setattr(self, name, state[name])
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch_start = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.training_seconds = self.state()["training_seconds"]
+        self._epoch_start = None
         scoring_start = time.perf_counter()
-        self.training_seconds += scoring_start - self._epoch_start
         dev_scores = self.score(self.model)
         self.by_epoch.append(dev_scores)
         first = next(iter(dev_scores.values()))
@@ -266,6 +293,7 @@ class DevEvaluation(keras.callbacks.Callback):
         logging.info("epoch %d: %s", epoch + 1, json.dumps(dev_scores))
         if self.selection_score(first) > self.best_score:
             self.best_score, self.best_epoch = self.selection_score(first), epoch + 1
+            self.keep()
             save_whole(self.model, self.model_path)
         elif self.patience and epoch + 1 - self.best_epoch >= self.patience:
             logging.info("stopping: no better dev score since epoch %d", self.best_epoch)
@@ -310,23 +338,36 @@ def save_whole(model: keras.Model, path: Path) -> None:
         raise OSError(f"{path} could not be written: {error}") from error
 
 
-def train_seeds(config: TrainingOptions, train: Callable[[int], Run], title: str) -> list[Run]:
+def train_seeds(
+    config: TrainingOptions, data: Any, train: Callable[[SeedRun], Run], title: str
+) -> list[Run]:
     """A run for each of the config's seeds, with its curves beside its model.
+
+    What was killed goes on, and what is finished is not done again.
 
     Args:
         config: Which seeds, and where to.
+        data: What they learn from: runs of other data are not gone on from.
         train: Trains with a seed.
         title: What the curves are of.
     """
     runs = []
+    fingerprint = run_fingerprint(config, data)
     for seed in range(config.seed, config.seed + config.num_seeds):
+        folder = Path(config.output_dir) / f"seed_{seed}"
+        seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds)
+        finished = seed_run.finished()
+        if finished is not None:
+            runs.append(Run(**{**finished, "model_path": os.fspath(seed_run.model_path)}))
+            continue
         logging.info("seed %d", seed)
         start = time.perf_counter()
-        run = train(seed)
-        building = time.perf_counter() - start - sum(run.seconds.values())
+        run = train(seed_run)
+        own = time.perf_counter() - start
+        building = max(0.0, own - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
         runs.append(run)
-        path = Path(config.output_dir) / f"seed_{seed}" / "curves.png"
+        path = folder / "curves.png"
         try:
             curves.plot_curves(
                 path,
@@ -338,6 +379,7 @@ def train_seeds(config: TrainingOptions, train: Callable[[int], Run], title: str
         except (ImportError, OSError, ValueError) as error:
             # Nothing that was trained may be lost for a picture
             logging.warning("no curves in %s: %s", path, error)
+        seed_run.finish(dataclasses.asdict(run))
     return runs
 
 

@@ -178,17 +178,9 @@ def _begin(
 ) -> RunState:
     """The state of the last checkpoint, its tensors loaded, or a fresh one."""
     fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0)
-
-    def check(found: RunState) -> None:
-        for name in ("backend", "fingerprint"):
-            if getattr(found, name) != getattr(fresh, name):
-                raise ValueError(
-                    f"{checkpoints.folder} has a run of "
-                    + (f"the {found.backend} backend" if name == "backend" else "other settings")
-                    + "; choose another --output_dir, or remove it"
-                )
-
-    found = checkpoints.restore(model, check)
+    found = checkpoints.restore(
+        model, lambda found: fresh.check_same_run(found, checkpoints.folder)
+    )
     if found is not None:
         logging.info("going on after step %d", found.step)
     return found or fresh

@@ -33,6 +33,7 @@ class Progress(keras.callbacks.Callback):
         file: Where it is written: the standard output by default.
         seconds_between_lines: How often a line comes where `file` is not a terminal.
         clock: Tells the time in seconds.
+        epochs: How many epochs there are, where `fit` is called for each; `None` takes `fit`'s.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Progress(keras.callbacks.Callback):
         file: IO[str] | None = None,
         seconds_between_lines: float = _SECONDS_BETWEEN_LINES,
         clock: Callable[[], float] = time.perf_counter,
+        epochs: int | None = None,
     ) -> None:
         super().__init__()
+        self.epochs = epochs
         self.file = file or sys.stdout
         self.is_terminal = self.file.isatty()
         self.pause = _SECONDS_ON_TERMINAL if self.is_terminal else seconds_between_lines
@@ -83,7 +86,7 @@ class Progress(keras.callbacks.Callback):
         return ", ".join(filter(None, words))
 
     def _of_epochs(self) -> str:
-        return f"{self._epoch}/{self.params.get('epochs', self._epoch)}"
+        return f"{self._epoch}/{self.epochs or self.params.get('epochs', self._epoch)}"
 
     def _write(self, line: str, ends: bool) -> None:
         if self.is_terminal:

@@ -98,8 +98,14 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         output_dir=config.output_dir,
         sequence_length=64,
         length_window=64,
+        seed=config.seed,
     )
-    run = finetuning.train(finetune_config, data, os.fspath(preset), config.seed)
+    (run,) = finetuning.train_seeds(
+        finetune_config,
+        data,
+        lambda seed_run: finetuning.train(finetune_config, data, os.fspath(preset), seed_run),
+        "docstrings",
+    )
     plot = curves.plot_curves(
         Path(config.output_dir) / "curves.png",
         run.history,

@@ -114,7 +114,13 @@ def _fine_tuned(
         pretrained=pretrained,
         output_dir=os.fspath(folder / ("pretrained" if pretrained else "random")),
         sequence_length=64,
+        seed=seed,
     )
-    run = finetuning.train(config, data, os.fspath(preset), seed)
+    (run,) = finetuning.train_seeds(
+        config,
+        data,
+        lambda seed_run: finetuning.train(config, data, os.fspath(preset), seed_run),
+        "docstrings",
+    )
     classifier = keras.models.load_model(run.model_path)
     return finetuning.score_classifier(classifier, docstrings.test, data.metrics)["accuracy"]

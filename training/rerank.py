@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import logging
@@ -34,6 +34,9 @@ from training.ranking_scores import ranking_scores
 from training.rerank_config import RerankConfig
 from training.run_report import table
 from training.trec_files import Collection, read_collection, write_run
+
+if TYPE_CHECKING:
+    from training.seed_runs import SeedRun
 
 Scored = dict[str, list[tuple[str, float]]]
 
@@ -67,10 +70,10 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     import keras
 
     from training import finetuning
+    from training.seed_runs import SeedRun, run_fingerprint
 
     keras.utils.set_random_seed(config.seed)
     folder = Path(config.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     queries = list(collection.queries)
     test = queries[config.test_every - 1 :: config.test_every]
     found = bm25(collection, config.candidates)
@@ -78,8 +81,10 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     parts = {"train": training, "test": test}
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
-    model = train(config, triples)
-    finetuning.save_whole(model, folder / "model.keras")
+    fingerprint = run_fingerprint(config, triples, seed=config.seed)
+    seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds)
+    model = train(config, triples, seed_run)
+    finetuning.save_whole(model, seed_run.model_path)
     baseline = {query: found[query] for query in test}
     rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
@@ -90,6 +95,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         run = {query: [document for document, _ in own] for query, own in scored.items()}
         results[name] = ranking_scores(run, judgements)
     finetuning.write_json(results, folder / "scores.json")
+    seed_run.checkpoints.remove()
     return results
 
 
@@ -147,7 +153,7 @@ def training_triples(
     return triples
 
 
-def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
+def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_run: SeedRun) -> Any:
     """The trained task: a `MultipleChoice` for the pairwise loss, else a `TextClassifier`."""
     import keras
 
@@ -173,20 +179,11 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]]) -> Any:
         labels = relevant | {(query, other): 0 for query, _, other in triples}
         x, y = list(labels), np.array(list(labels.values()), "int32")
     model.compile(finetuning.make_optimizer(config, len(x)))
-    callbacks: list[keras.callbacks.Callback] = [Progress()]
+    callbacks: list[keras.callbacks.Callback] = [Progress(epochs=config.epochs)]
     if config.tensorboard:
-        callbacks.append(
-            keras.callbacks.TensorBoard(os.path.join(config.output_dir, "tensorboard"))
-        )
+        callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
     logging.info("training on %d examples", len(x))
-    model.fit(
-        x,
-        y,
-        batch_size=config.batch_size // config.accumulation,
-        epochs=config.epochs,
-        callbacks=callbacks,
-        verbose=0,
-    )
+    seed_run.fit(model, finetuning.epochs_of_text(model, x, y, config), config.epochs, callbacks)
     return model
 
 

@@ -23,6 +23,7 @@ _PREFIX = "step_"
 _PARTIAL = ".partial"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
+_METRIC = "metric."
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Tensors = dict[str, "np.ndarray[Any, Any]"]
@@ -46,6 +47,7 @@ class RunState:
         fingerprint: changes with the settings that decide the outcome.
         log: what was logged so far, a record for each interval.
         seconds: how long the training took so far.
+        details: what else the program has to know, as JSON holds it.
     """
 
     step: int
@@ -53,6 +55,22 @@ class RunState:
     fingerprint: str
     log: list[dict[str, float]]
     seconds: float
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def check_same_run(self, found: RunState, folder: Path) -> None:
+        """Raises if a checkpoint is of a run of another backend or of other settings.
+
+        Args:
+            found: The checkpoint's state.
+            folder: Where the checkpoints are.
+        """
+        for name in ("backend", "fingerprint"):
+            if getattr(found, name) != getattr(self, name):
+                raise ValueError(
+                    f"{folder} has a run of "
+                    + (f"the {found.backend} backend" if name == "backend" else "other settings")
+                    + "; choose another --output_dir, or remove it"
+                )
 
 
 class RunCheckpoints:
@@ -71,14 +89,20 @@ class RunCheckpoints:
         self.folder = folder
         self.keep = keep
 
-    def save(self, model: keras.Model, state: RunState) -> None:
+    def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
+
+        Args:
+            model: The model, its optimizer built.
+            state: What else the run knows.
+            with_metrics: Whether the model is in the middle of an epoch of Keras', and its metrics
+                are to go on from their sums.
 
         Raises:
             NotFiniteError: If a weight is not finite; nothing is written.
             DiskFullError: If there is no room; the checkpoints before are untouched.
         """
-        tensors = model_tensors(model)
+        tensors = model_tensors(model, with_metrics)
         _check_finite(tensors, state.step)
         self._remove_partial()
         target = self.folder / f"{_PREFIX}{state.step:09}"
@@ -101,13 +125,18 @@ class RunCheckpoints:
             shutil.rmtree(old)
 
     def restore(
-        self, model: keras.Model, check: Callable[[RunState], None] = lambda state: None
+        self,
+        model: keras.Model,
+        check: Callable[[RunState], None] = lambda state: None,
+        with_metrics: bool = False,
     ) -> RunState | None:
         """Loads the last checkpoint that is whole.
 
         Args:
             model: The model, its optimizer built.
             check: Called with a checkpoint's state before its tensors are loaded; may raise.
+            with_metrics: Whether the metrics go on from their sums too, which the checkpoint must
+                have. Keras makes their variables in the first step of training.
 
         Returns:
             Its state, or `None` if there is no checkpoint.
@@ -124,13 +153,20 @@ class RunCheckpoints:
                 logging.warning("%s is torn (%s): going on from the one before", path, error)
                 continue
             check(state)
-            _assign(model, tensors, path)
+            if not with_metrics:
+                tensors = {n: tensor for n, tensor in tensors.items() if not n.startswith(_METRIC)}
+            _assign(_variables(model, with_metrics), tensors, path)
             return state
         if paths:
             raise ValueError(
                 f"no checkpoint in {self.folder} is whole: remove the folder to begin anew"
             )
         return None
+
+    def remove(self) -> None:
+        """Removes all checkpoints: the run is done."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def _paths(self) -> list[Path]:
         """The checkpoints, the last one first."""
@@ -152,13 +188,13 @@ class RunCheckpoints:
         )
 
 
-def model_tensors(model: keras.Model) -> Tensors:
+def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
     """All variables of a model and its optimizer, the states of Keras' generators among them."""
-    return {name: _to_numpy(variable) for name, variable in _variables(model).items()}
+    return {name: _to_numpy(variable) for name, variable in _variables(model, with_metrics).items()}
 
 
 def seed_dropout(seed: int, step: int) -> None:
-    """Seeds what has no place in a checkpoint, anew at the first batch behind each.
+    """Seeds what has no place in a checkpoint, before any batch that may be the first behind one.
 
     Keras' dropout on PyTorch draws from PyTorch's own generator, from which `fit` draws too when it
     builds a model or begins to read data.
@@ -169,14 +205,16 @@ def seed_dropout(seed: int, step: int) -> None:
         torch.manual_seed((seed << 32) + step)
 
 
-def _variables(model: keras.Model) -> dict[str, Any]:
+def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
     """The variables by names that are the same in every process, as their own need not be."""
     metrics = {id(variable) for variable in model.metrics_variables}
     weights = [variable for variable in model.variables if id(variable) not in metrics]
     moments = model.optimizer.variables
+    sums = model.metrics_variables if with_metrics else ()
     return {
         **{f"model.{index:05}.{weight.name}": weight for index, weight in enumerate(weights)},
         **{f"optimizer.{index:05}": moment for index, moment in enumerate(moments)},
+        **{f"{_METRIC}{index:05}": variable for index, variable in enumerate(sums)},
     }
 
 
@@ -191,8 +229,7 @@ def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> Non
             raise NotFiniteError(f"after step {step}, {name} is not finite")
 
 
-def _assign(model: keras.Model, tensors: Tensors, path: Path) -> None:
-    variables = _variables(model)
+def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
     if set(variables) != set(tensors):
         different = sorted(set(variables) ^ set(tensors))
         raise ValueError(f"{path} is of another model: {different[0]} is in one of them only")

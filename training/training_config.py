@@ -29,6 +29,8 @@ class OptimizationConfig:
         seed: of the first run; it decides the new head's weights, dropout and the order.
         output_dir: where models, scores and plots go.
         tensorboard: whether to log for TensorBoard, into output_dir.
+        checkpoint_seconds: of training between two checkpoints, from which the same command goes on
+            if it was killed; 0 writes one after each batch.
     """
 
     preset: str = ""
@@ -45,6 +47,7 @@ class OptimizationConfig:
     seed: int = 1
     output_dir: str = "runs"
     tensorboard: bool = False
+    checkpoint_seconds: float = 180.0
 
     # Fields that a program chooses by the data and the encoder where they are negative
     may_be_chosen: ClassVar[tuple[str, ...]] = ()
@@ -62,6 +65,10 @@ class OptimizationConfig:
             )
         if not 0 <= self.warmup < 1:
             raise ValueError(f"--warmup is {self.warmup}, expected a share in [0, 1)")
+        if self.checkpoint_seconds < 0:
+            raise ValueError(
+                f"--checkpoint_seconds is {self.checkpoint_seconds}, expected 0 or more"
+            )
 
     def check_positive(self, *names: str) -> None:
         """Raises ValueError if one of the fields is below 1."""

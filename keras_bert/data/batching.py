@@ -49,6 +49,7 @@ def length_bucketed_batches(
     batch_size: int,
     buckets: Sequence[int],
     shuffle_seed: int | None = None,
+    reshuffle: bool = True,
     pad_last_batch: bool = False,
     pad_token_id: int = 0,
     window_batches: int = WINDOW_BATCHES,
@@ -66,8 +67,9 @@ def length_bucketed_batches(
             may also be `(rows, None, None)`, several sequences to a row.
         batch_size: Rows in a batch.
         buckets: Ascending lengths to pad to; the last one is the longest row allowed.
-        shuffle_seed: Shuffles the order of the batches, anew in each iteration; `None` leaves
-            them sorted within each window.
+        shuffle_seed: Shuffles the order of the batches; `None` leaves them sorted within each
+            window.
+        reshuffle: Whether each iteration has another order, or all have one.
         pad_last_batch: Fills the last batch up with repeated rows, so that every batch of a
             bucket has one static shape; a last element `is_real` (float32, 0 at such rows) is
             then added to what else a row has.
@@ -113,7 +115,9 @@ def length_bucketed_batches(
     if num_rows >= 0:
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
-        batches = batches.shuffle(window_batches, seed=shuffle_seed, reshuffle_each_iteration=True)
+        batches = batches.shuffle(
+            window_batches, seed=shuffle_seed, reshuffle_each_iteration=reshuffle
+        )
     return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
 
 

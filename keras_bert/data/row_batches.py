@@ -17,8 +17,9 @@ class BatchOptions(TypedDict, total=False):
 
     Attributes:
         batch_size: Rows in a batch.
-        shuffle_seed: Shuffles the order of batches, and rows if their number is known, anew in
-            each iteration; `None` keeps the order within a window of like lengths.
+        shuffle_seed: Shuffles the order of batches, and rows if their number is known; `None`
+            keeps the order within a window of like lengths.
+        reshuffle: Whether each iteration has another order (by default), or all have one.
         coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
         pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
             bucket has one static shape.
@@ -28,6 +29,7 @@ class BatchOptions(TypedDict, total=False):
 
     batch_size: Required[int]
     shuffle_seed: int | None
+    reshuffle: bool
     coarse_buckets: bool
     pad_last_batch: bool
     window_batches: int
@@ -62,10 +64,10 @@ def row_batches(
     """
     if isinstance(rows, int):
         rows = tf.data.Dataset.range(rows)
-    seed = options.get("shuffle_seed")
+    seed, reshuffle = options.get("shuffle_seed"), options.get("reshuffle", True)
     window = WINDOW_BATCHES
     if seed is not None and (num_rows := int(rows.cardinality())) > 0:
-        rows = rows.shuffle(num_rows, seed=seed, reshuffle_each_iteration=True)
+        rows = rows.shuffle(num_rows, seed=seed, reshuffle_each_iteration=reshuffle)
         # Were an epoch one window, its batches would be of the same rows in every epoch.
         window = max(1, min(window, num_rows // (16 * options["batch_size"])))
     coarse = options.get("coarse_buckets", False)
@@ -75,6 +77,7 @@ def row_batches(
         batch_size=options["batch_size"],
         buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse),
         shuffle_seed=seed,
+        reshuffle=reshuffle,
         pad_last_batch=options.get("pad_last_batch", False),
         pad_token_id=preprocessor.tokenizer.pad_token_id,
         window_batches=options.get("window_batches", window),

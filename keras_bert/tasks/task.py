@@ -39,7 +39,8 @@ class Batching:
     Args:
         batch_size: Rows in a batch; `None` takes the default.
         compiles: Whether a batch of a new shape costs seconds of compilation.
-        shuffle: Whether the order of the rows is another one in each iteration.
+        shuffle: Whether the order of the rows is random.
+        reshuffle: Whether it is another one in each iteration.
         training: Whether the rows are `fit`'s own. Their last batch is filled up where one of
             another size costs seconds.
         length_window: How many batches are sorted by length among themselves; `None` takes the
@@ -51,6 +52,7 @@ class Batching:
     batch_size: int | None = None
     compiles: bool = False
     shuffle: bool = False
+    reshuffle: bool = True
     training: bool = False
     length_window: int | None = None
     class_weight: Mapping[int, float] | None = None
@@ -62,6 +64,7 @@ class Batching:
             "batch_size": self.batch_size or DEFAULT_BATCH_SIZE,
             # From Python's generator, which keras.utils.set_random_seed seeds
             "shuffle_seed": random.getrandbits(31) if self.shuffle else None,
+            "reshuffle": self.reshuffle,
             "coarse_buckets": self.compiles,
             "pad_last_batch": self.compiles and self.training,
         }
@@ -283,6 +286,7 @@ class Task(TokenModel):
         class_weight: Any = None,
         sample_weight: Any = None,
         length_window: int | None = None,
+        initial_batch: int = 0,
         **kwargs: Any,
     ) -> keras.callbacks.History:
         """`keras.Model.fit`, which also takes text.
@@ -303,6 +307,8 @@ class Task(TokenModel):
                 batches of rows as they come: more padding, but each batch is like all data. By
                 default 64, or a sixteenth of an epoch where that is less: in an epoch of a few
                 windows long and short rows never meet in a batch, and less is learned.
+            initial_batch: Batches of text, or of a `tf.data.Dataset`, that are passed over: with
+                `initial_epoch`, training goes on in the middle of the one epoch that is left.
             epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
 
         Returns:
@@ -315,6 +321,7 @@ class Task(TokenModel):
                 x, y, sample_weight, validation_split
             )
             validation_split = 0.0
+        num_epochs = epochs - kwargs.get("initial_epoch", 0)
         has_text = self._has_text(x)
         if class_weight and has_text and not self.weighs_classes:
             raise ValueError(
@@ -329,11 +336,15 @@ class Task(TokenModel):
             batch_size,
             self._compiles_each_shape(),
             shuffle,
+            # One epoch has one order, whether or not Keras looks at a batch before it.
+            reshuffle=num_epochs != 1,
             training=True,
             length_window=length_window,
             class_weight=class_weight if is_applied else None,
         )
         x, y, sample_weight = self._model_data(x, y, sample_weight, batching)
+        if initial_batch:
+            x = _without_first(x, initial_batch, num_epochs)
         return super().fit(
             x,
             y,
@@ -724,6 +735,16 @@ def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Features with rows repeated up to a power of two: few sizes for a compiler to meet."""
     num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
     return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
+
+
+def _without_first(batches: Any, count: int, epochs: int) -> Any:
+    """Batches from one on, for one epoch."""
+    if count < 0 or epochs != 1 or not is_dataset(batches):
+        raise ValueError(
+            f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
+            "0 or more, with one epoch, of text or of a tf.data.Dataset."
+        )
+    return batches.skip(count)
 
 
 def _split_off_validation(

@@ -93,6 +93,8 @@ def test_shuffling_is_seeded_and_differs_between_epochs():
     assert epochs[0] != epochs[1]
     assert epochs == [order(second), order(second)]
     assert order(batches_of(60, shuffle_seed=2)) != epochs[0]
+    fixed = batches_of(60, shuffle_seed=1, reshuffle=False)
+    assert order(fixed) == order(fixed)
 
 
 def test_a_padded_last_batch_has_static_shape_and_says_which_rows_are_real():

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills training programs at random moments, and compares what they end with.
+
+    KERAS_BACKEND=tensorflow python -m tests.training.kill_runs --run=finetune --kills=20
+
+A run that is never killed says what is to come out: the hash of its weights and scores. Then the
+same command is started, killed with SIGKILL at a random moment, and started again, until it has
+been killed so many times; each run that comes to its end must have the same hash.
+
+The programs are children of a process that has imported what they need, and has used none of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import random
+import runpy
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
+# What a run measures, or where it was.
+_NOT_COMPARED = frozenset(
+    {"seconds", "examples_per_second", "tokens_per_second", "flops_per_second", "share_of_peak"}
+    | {"config", "model_path", "model", "total"}
+)
+_PRETRAINING = (
+    *("--vocabulary_size=60", "--model=bert_tiny_uncased", "--num_layers=1", "--hidden_dim=16"),
+    *("--num_heads=2", "--batch_size=4", "--num_steps=30", "--warmup_steps=2", "--interval=2"),
+    *("--duplicate_factor=1", "--precision=float32", "--num_workers=1", "--dev_batches=1"),
+)
+_FINE_TUNING = (
+    *("--epochs=3", "--batch_size=8", "--accumulation=2", "--learning_rate=1e-3"),
+    *("--precision=float32", "--sequence_length=32", "--checkpoint_seconds=0"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A program and its flags, where `{data}` stands for the folder of the data."""
+
+    program: str
+    arguments: tuple[str, ...]
+
+
+def _pretraining(phases: str) -> Case:
+    files = ("--input_files={data}/train.txt", "--dev_files={data}/dev.txt")
+    return Case("training.pretrain", (*files, f"--phases={phases}", *_PRETRAINING))
+
+
+def _fine_tuning(program: str, *arguments: str) -> Case:
+    return Case(f"training.{program}", ("--preset={data}/preset", *arguments, *_FINE_TUNING))
+
+
+_TAGGED = ("--train_file={data}/train.conll", "--dev_file={data}/train.conll")
+CASES = {
+    "pretrain_one_phase": _pretraining("32:1"),
+    "pretrain_two_phases": _pretraining("16:0.5,32:0.5"),
+    "finetune": _fine_tuning(
+        "finetune", "--train_file={data}/train.tsv", "--patience=2", "--noexport"
+    ),
+    "finetune_tagging": _fine_tuning("finetune_tagging", *_TAGGED, "--noexport"),
+    "feature_tagging": _fine_tuning(
+        "feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
+    ),
+}
+
+
+def make_data(folder: Path) -> None:
+    """Writes text, labelled text, tagged words and a pretrained encoder."""
+    generator = random.Random(0)
+
+    def sentence() -> list[str]:
+        return generator.choices(WORDS, k=generator.randint(2, 24))
+
+    for name, count in {"train": 16, "dev": 4}.items():
+        documents = ["\n".join(" ".join(sentence()) + " ." for _ in range(8)) for _ in range(count)]
+        (folder / f"{name}.txt").write_text("\n\n".join(documents) + "\n")
+    rows = [sentence() for _ in range(120)]
+    lines = [f"{' '.join(row)}\t{'yes' if 'cat' in row else 'no'}" for row in rows]
+    (folder / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    tagged = [[f"{word} {'B-X' if word == 'cat' else 'O'}\n" for word in row] for row in rows]
+    (folder / "train.conll").write_text("\n".join(map("".join, tagged)))
+
+
+def make_preset(folder: Path) -> None:
+    """Writes a small encoder with random weights."""
+    import keras
+
+    from keras_bert import Backbone, BertConfig, TextClassifier
+    from keras_bert.text.wordpiece import WordPieceTokenizer
+
+    keras.utils.set_random_seed(0)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "."]
+    sizes = {"hidden_dim": 16, "intermediate_dim": 32, "max_sequence_length": 32}
+    config = BertConfig(vocabulary_size=len(tokens), num_layers=1, num_heads=2, **sizes)
+    tokenizer = WordPieceTokenizer(tokens).get_config()
+    preprocessor = {"tokenizer": tokenizer, "sequence_length": 32}
+    TextClassifier(Backbone(config), 2, preprocessor=preprocessor).save_to_preset(folder)
+
+
+def outcome(folder: Path) -> str:
+    """The hash of a run's last weights and of its scores."""
+    import h5py
+
+    content = hashlib.sha256()
+
+    def add(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            content.update(name.encode() + item[()].tobytes())
+
+    for path in sorted(folder.glob("**/*.safetensors")):
+        if "checkpoints" not in path.parts:
+            content.update(path.read_bytes())
+    for path in sorted(folder.glob("seed_*/model.keras")):
+        with zipfile.ZipFile(path) as archive:
+            weights = io.BytesIO(archive.read("model.weights.h5"))
+        with h5py.File(weights) as file:
+            file.visititems(add)
+    results = json.loads((folder / "results.json").read_text())
+    content.update(json.dumps(_comparable(results), sort_keys=True).encode())
+    return content.hexdigest()[:16]
+
+
+def _comparable(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _comparable(x) for name, x in value.items() if name not in _NOT_COMPARED}
+    return [_comparable(x) for x in value] if isinstance(value, list) else value
+
+
+def child(log: Path, work: Callable[[], object]) -> int:
+    """Starts a process that does one thing and ends; its output goes to the end of a file."""
+    process = os.fork()
+    if process:
+        return process
+    status = 1
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        work()
+        status = 0
+    except SystemExit as error:
+        print(error, flush=True)
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def wait(process: int, log: Path) -> None:
+    """Waits for the end of a process.
+
+    Raises:
+        RuntimeError: If it failed; the message is the end of what it wrote.
+    """
+    if os.waitpid(process, 0)[1]:
+        raise RuntimeError(log.read_text(errors="replace")[-4000:])
+
+
+def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
+    """Runs a program to its end without a kill, and with so many.
+
+    Args:
+        case: The program.
+        kills: How many processes are killed.
+        seed: Decides the moments.
+        folder: Where everything is written.
+
+    Returns:
+        The hash of the weights and scores that every run had.
+
+    Raises:
+        RuntimeError: If two ends differ.
+    """
+    data, log = folder / "data", folder / "log"
+    data.mkdir()
+    make_data(data)
+    wait(child(log, lambda: make_preset(data / "preset")), log)
+
+    def start(target: Path) -> int:
+        arguments = [argument.format(data=data) for argument in case.arguments]
+
+        def work() -> None:
+            sys.argv = [case.program, *arguments, f"--output_dir={target}"]
+            runpy.run_module(case.program, run_name="__main__")
+
+        return child(log, work)
+
+    begin = time.monotonic()
+    wait(start(folder / "whole"), log)
+    longest = time.monotonic() - begin
+    expected = outcome(folder / "whole")
+    print(f"never killed: {expected}, {longest:.0f} s", flush=True)
+    generator = random.Random(seed)
+    killed, ends, target = 0, 0, folder / "killed"
+    while killed < kills or not ends:
+        process = start(target)
+        if killed < kills:
+            time.sleep(generator.uniform(0, longest))
+            os.kill(process, signal.SIGKILL)
+            status = os.waitpid(process, 0)[1]
+            if os.WIFSIGNALED(status):
+                killed += 1
+                ends = 0
+                print(f"killed {killed} times", flush=True)
+                continue
+            if status:
+                raise RuntimeError(log.read_text(errors="replace")[-4000:])
+        else:
+            wait(process, log)
+        ends += 1
+        found = outcome(target)
+        print(f"{killed} kills: {found}", flush=True)
+        if found != expected:
+            raise RuntimeError(f"{found} after {killed} kills, expected {expected}")
+        shutil.rmtree(target)
+    return expected
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", choices=list(CASES), default="finetune")
+    parser.add_argument("--kills", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="decides the moments")
+    options = parser.parse_args()
+    import tensorflow  # noqa: F401
+    import tensorflow_text  # noqa: F401
+
+    from training import finetuning
+
+    print(f"{options.run} on {finetuning.keras.backend.backend()}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        kill_and_compare(CASES[options.run], options.kills, options.seed, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
