@@ -68,7 +68,8 @@ def claimed_folders() -> tuple[Path, ...]:
 def kept(folder: Path) -> str:
     """What a run that ended early has left in its folder, and what its command does next time."""
     models = sorted(folder.glob("seed_*/model.keras"))
-    done = [path for path in sorted(folder.glob("*/results.json")) if path.is_file()]
+    # Of a grid's runs, or of a run's seeds
+    done = [*folder.glob("*/results.json"), *folder.glob("seed_*/run.json")]
     steps = sorted(folder.glob("**/checkpoints/step_*[0-9]"))
     found = [
         *(f"{path.relative_to(folder)}" for path in models),
