@@ -55,7 +55,7 @@ class WordFeatures:
         if row not in ROWS:
             raise ValueError(f"features is {row!r}, expected one of {', '.join(ROWS)}")
         checkpoint = checkpoints.open_checkpoint(preset)
-        backbone = Backbone(checkpoint.config, output_hidden_states=True, dtype=dtype)
+        backbone = checkpoint.new_backbone(output_hidden_states=True, dtype=dtype)
         checkpoint.load_into(backbone, pooler_is_used=False)
         config = preprocessor_config(checkpoint, sequence_length)
         self.preprocessor = TokenClassifierPreprocessor.from_config(config)

@@ -8,7 +8,7 @@ import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from keras_bert.checkpoints.tokenizer_files import tokens_of
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Head
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
+
+BackboneT = TypeVar("BackboneT", bound=Backbone)
 
 
 @dataclasses.dataclass(eq=False)
@@ -37,6 +39,8 @@ class Checkpoint:
         head_layouts: How the weights of each head are stored that the format has a place for.
         open_tensors: Finds the tensors.
         open_tokenizer: Reads the tokenizer, `None` where the folder has none.
+        num_tokens: How many tokens the tokenizer had when it was saved; `None` where the files do
+            not say.
         class_names: What a classifier's outputs mean, in their order, where the files say so.
         task: What a task of ours has written about itself, `None` in other formats.
 
@@ -60,6 +64,7 @@ class Checkpoint:
     head_layouts: Mapping[str, Layout]
     open_tensors: Callable[[], TensorSource]
     open_tokenizer: Callable[[], dict[str, Any] | None]
+    num_tokens: int | None = None
     class_names: tuple[str, ...] | None = None
     task: dict[str, Any] | None = None
 
@@ -74,11 +79,24 @@ class Checkpoint:
     def tokenizer(self) -> dict[str, Any] | None:
         """What the tokenizer is made of, as its config; `None` if the folder has none."""
         tokenizer = self.open_tokenizer()
-        size = len(tokens_of(tokenizer)) if tokenizer else 0
+        if tokenizer is None:
+            return None
+        size = len(tokens_of(tokenizer))
+        if self.num_tokens is not None and size != self.num_tokens:
+            raise CheckpointError(
+                f"{self.folder}: the vocabulary has {size} tokens; it was saved with "
+                f"{self.num_tokens}."
+            )
         if size > self.config.vocabulary_size:
             raise CheckpointError(
                 f"{self.folder}: the vocabulary has {size} word pieces; the "
                 f"model has vectors for {self.config.vocabulary_size} (vocabulary_size)."
+            )
+        if self.num_tokens is None and size < self.config.vocabulary_size:
+            self._warn(
+                f"has a vocabulary of {size} tokens for {self.config.vocabulary_size} vectors "
+                "(vocabulary_size): either the table is padded, or the vocabulary's file is cut "
+                "off."
             )
         return tokenizer
 
@@ -121,6 +139,47 @@ class Checkpoint:
         shape = self._tensors.shape(stored.names[0])
         return shape[0] if stored.transposed else shape[-1]
 
+    def new_backbone(
+        self,
+        config: BertConfig | None = None,
+        *,
+        cls: type[BackboneT] = Backbone,
+        weights_fit: bool = True,
+        **arguments: Any,
+    ) -> BackboneT:
+        """An encoder of this architecture, whose weights are fresh.
+
+        Args:
+            config: The architecture with changes that concern no weight; `None` takes `config`.
+            cls: `Backbone` or a subclass.
+            weights_fit: Whether the stored tensors are first compared with what the configuration
+                asks for, so that no memory is taken for what does not fit; `False` where the
+                weights are not wanted.
+            **arguments: Those of `cls`.
+
+        Raises:
+            CheckpointError: If tensors are missing or of another shape.
+        """
+        if weights_fit:
+            self.check_encoder()
+        return cls(config or self.config, **arguments)
+
+    def check_encoder(self) -> None:
+        """Compares the encoder's tensors with what the configuration asks for.
+
+        Raises:
+            CheckpointError: If tensors are missing (a pooler may) or of another shape.
+        """
+        layout = self._found(self.backbone_layout)
+        shapes = weights.backbone_weight_shapes(self.config)
+        if self._lacks_pooler(layout):
+            shapes = {ours: shapes[ours] for ours in shapes if ours not in POOLER_WEIGHTS}
+        self._check({ours: layout[ours] for ours in shapes}, shapes, "encoder")
+
+    def _lacks_pooler(self, layout: Layout) -> bool:
+        pooler = _names({name: layout[name] for name in POOLER_WEIGHTS if name in layout})
+        return pooler.isdisjoint(self._tensors.names())
+
     def load_into(self, backbone: Backbone, *, pooler_is_used: bool = True) -> None:
         """Sets every weight of an encoder.
 
@@ -137,8 +196,7 @@ class Checkpoint:
         """
         targets = weights.backbone_weights(backbone)
         layout = self._found(self.backbone_layout)
-        pooler = _names({name: layout[name] for name in POOLER_WEIGHTS if name in targets})
-        if pooler and pooler.isdisjoint(self._tensors.names()):
+        if backbone.pooler is not None and self._lacks_pooler(layout):
             for name in POOLER_WEIGHTS:
                 del targets[name]
             if pooler_is_used:
@@ -218,15 +276,19 @@ class Checkpoint:
                 f"its weights are {', '.join(layout)}."
             )
         wanted = {ours: layout[ours] for ours in targets}
-        self._reject_missing(wanted, owner)
-        for ours, stored in wanted.items():
-            layouts.check_shape(stored, tuple(targets[ours].shape), self._tensors)
+        self._check(wanted, {ours: tuple(targets[ours].shape) for ours in targets}, owner)
         for ours, stored in wanted.items():
             value = layouts.assemble(stored, self._tensors)
             if outputs is not None:
                 value = value[..., list(outputs)]
             weights.assign(ours, targets[ours], value)
         self._used |= _names(wanted)
+
+    def _check(self, wanted: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
+        """Raises if a weight is missing, or stored in another shape."""
+        self._reject_missing(wanted, owner)
+        for ours, stored in wanted.items():
+            layouts.check_shape(stored, shapes[ours], self._tensors)
 
     def _reject_missing(self, layout: Layout, owner: str) -> None:
         found = self._tensors.names()

@@ -135,9 +135,16 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 def _locations(folder: Path, scope: str) -> dict[str, Location]:
     """Where each tensor lies, by its name without prefix and with today's LayerNorm words."""
     locations: dict[str, Location] = {}
-    for path in _weight_files(folder):
+    for path, promised in _weight_files(folder).items():
         with open_safetensors(path) as file:
             stored_names = list(file.keys())
+        absent = sorted(promised - set(stored_names))
+        if absent:
+            raise CheckpointError(
+                f"{folder / INDEX_FILE}: weight_map says that {path.name} holds the tensor "
+                f"{absent[0]!r}, which is not in it"
+                + (f" (nor are {len(absent) - 1} more)." if absent[1:] else ".")
+            )
         for stored in stored_names:
             name = stored.removeprefix(scope)
             name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
@@ -153,23 +160,26 @@ def _locations(folder: Path, scope: str) -> dict[str, Location]:
     return locations
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def _weight_files(folder: Path) -> dict[Path, set[str]]:
+    """The files of weights, each with the tensors that an index says it holds."""
     if (folder / WEIGHTS_FILE).exists():
-        return [folder / WEIGHTS_FILE]
+        return {folder / WEIGHTS_FILE: set()}
     if not (folder / INDEX_FILE).exists():
         raise CheckpointError(_no_weights(folder))
     index = folder / INDEX_FILE
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise CheckpointError(f"{index}: weight_map must give the file of each tensor.")
-    names = set(map(str, shards.values()))
-    for name in sorted(names):
+    tensors: dict[str, set[str]] = {}
+    for tensor, shard in shards.items():
+        tensors.setdefault(str(shard), set()).add(tensor)
+    for name in sorted(tensors):
         if name != os.path.basename(name) or not name.endswith(".safetensors"):
             raise CheckpointError(
                 f"{index}: weight_map names the file {name!r}; it must be the plain name of a "
                 ".safetensors file in the same folder."
             )
-    return [folder / name for name in sorted(names)]
+    return {folder / name: tensors[name] for name in sorted(tensors)}
 
 
 def _no_weights(folder: Path) -> str:

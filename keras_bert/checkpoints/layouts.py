@@ -66,7 +66,8 @@ def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
     """A weight of ours, float32, from the tensors that make it up.
 
     Raises:
-        CheckpointError: If a tensor cannot be read, or holds integers (a quantized model).
+        CheckpointError: If a tensor cannot be read, or holds integers (a quantized model), NaN or
+            infinity.
     """
     parts = [_read_float(name, source) for name in stored.names]
     if stored.transposed:
@@ -82,7 +83,16 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
             "expected floating-point weights. Quantized models are not supported."
         )
     # float16 and bfloat16 fit into float32 without loss, and every backend takes float32.
-    return tensor.astype(np.float32, copy=False)
+    tensor = tensor.astype(np.float32, copy=False)
+    is_finite = np.isfinite(tensor)
+    if not is_finite.all():
+        first = tuple(int(index) for index in np.argwhere(~is_finite)[0])
+        raise CheckpointError(
+            f"{source.file(name)}: tensor {source.label(name)!r} holds "
+            f"{tensor.size - np.count_nonzero(is_finite)} values that are infinite or not a "
+            f"number, the first one {tensor[first]} at {list(first)}; expected finite weights."
+        )
+    return tensor
 
 
 def disassemble(

@@ -6,15 +6,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from keras_bert.checkpoints import google_tf1, hub, hugging_face, keras_hub, preset
-from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.checkpoint import BackboneT, Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
 from keras_bert.models import Backbone
-
-BackboneT = TypeVar("BackboneT", bound=Backbone)
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
@@ -77,6 +75,7 @@ def load_backbone(
     load_weights: bool = True,
     packed: bool = False,
     dtype: Any = None,
+    **arguments: Any,
 ) -> BackboneT:
     """An encoder with the weights of a checkpoint.
 
@@ -88,13 +87,16 @@ def load_backbone(
         load_weights: `False` gives the architecture with fresh weights.
         packed: Whether the encoder also takes packed rows.
         dtype: A Keras dtype policy or its name.
+        **arguments: Other arguments of `cls`.
 
     Raises:
         CheckpointError: As `open_checkpoint`, and if the encoder's weights are not all there,
             with the shapes they need.
     """
     checkpoint = open_checkpoint(source, weights=load_weights)
-    backbone = cls(checkpoint.config, packed=packed, dtype=dtype)
+    backbone = checkpoint.new_backbone(
+        cls=cls, weights_fit=load_weights, packed=packed, dtype=dtype, **arguments
+    )
     if load_weights:
         checkpoint.load_into(backbone)
         checkpoint.warn_unused()

@@ -19,7 +19,12 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
-from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
+from keras_bert.checkpoints.tokenizer_files import (
+    ALL_FILES,
+    read_tokenizer,
+    tokens_of,
+    write_tokenizer,
+)
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.models import Backbone
 
@@ -28,6 +33,18 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 TASK_FILE = "task.json"
+TASKS = (
+    "MaskedLM",
+    "MultipleChoice",
+    "Pretrainer",
+    "QuestionAnswerer",
+    "ReplacedTokenDetector",
+    "TextClassifier",
+    "TextEmbedder",
+    "TokenClassifier",
+)
+"""The classes that a task.json can be of."""
+HEAD_OPTIONS = ("bilstm_units", "bilstm_layers")
 
 
 def save_preset(
@@ -64,6 +81,7 @@ def save_preset(
         "config": backbone.config.to_dict(),
         "heads": {head: sorted(names) for head, names in values.items()},
         "class_names": None if class_names is None else list(class_names),
+        "num_tokens": None if tokenizer is None else len(tokens_of(tokenizer)),
     }
     owned = (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE, *ALL_FILES)
     with replaced_files(folder, owned=owned) as temporary:
@@ -99,8 +117,9 @@ def open_folder(folder: Path) -> Checkpoint:
         head_layouts=_head_layouts(fields, path),
         open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
         open_tokenizer=lambda: read_tokenizer(folder),
+        num_tokens=_num_tokens(fields, path),
         class_names=_class_names(fields, path),
-        task=read_json(task_path) if task_path.exists() else None,
+        task=_task(task_path) if task_path.exists() else None,
     )
 
 
@@ -137,6 +156,43 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
             f"{path}: class_names is {names!r}; it must be null or a list of strings."
         )
     return None if names is None else tuple(names)
+
+
+def _num_tokens(fields: Mapping[str, Any], path: Path) -> int | None:
+    number = fields.get("num_tokens")
+    if number is not None and not _is_positive_int(number):
+        raise CheckpointError(
+            f"{path}: num_tokens is {number!r}; it must be null or an integer above 0."
+        )
+    return number
+
+
+def _task(path: Path) -> dict[str, Any]:
+    """What a task has written about itself."""
+    fields = read_json(path)
+    if not fields:
+        raise CheckpointError(f"{path}: the object is empty; every task writes its settings.")
+    name = fields.get("class_name")
+    if name is not None and name not in TASKS:
+        raise CheckpointError(
+            f"{path}: class_name is {name!r}; this version of keras_bert knows {', '.join(TASKS)}."
+        )
+    for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
+        if setting in fields and not _is_positive_int(fields[setting]):
+            raise CheckpointError(
+                f"{path}: {setting} is {fields[setting]!r}; it must be an integer above 0."
+            )
+    options = fields.get("head_options", {})
+    if not isinstance(options, dict) or set(options) - set(HEAD_OPTIONS):
+        raise CheckpointError(
+            f"{path}: head_options is {options!r}; it must be an object of "
+            f"{' and '.join(HEAD_OPTIONS)}."
+        )
+    return fields
+
+
+def _is_positive_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _is_list_of_strings(value: Any) -> bool:

@@ -51,14 +51,20 @@ class SafetensorsFiles:
 
     def __init__(self, locations: Mapping[str, Location]) -> None:
         self._locations = locations
+        self._shapes: dict[Path, dict[str, tuple[int, ...]]] = {}
 
     def names(self) -> Collection[str]:
         return self._locations.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
         location = self._locations[name]
-        with open_safetensors(location.path) as file:
-            return tuple(_get(location, file.get_slice).get_shape())
+        if location.path not in self._shapes:
+            with open_safetensors(location.path) as file:
+                self._shapes[location.path] = {
+                    name: tuple(file.get_slice(name).get_shape())
+                    for name in file.keys()  # noqa: SIM118
+                }
+        return self._shapes[location.path][location.name]
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         location = self._locations[name]

@@ -89,6 +89,36 @@ def backbone_weight_names(config: BertConfig) -> list[str]:
     return [*embeddings, *projection, *blocks, *(POOLER_WEIGHTS if config.pooler else ())]
 
 
+def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """The shapes of an encoder's weights by name, without making one."""
+    width, hidden, inner = config.embedding_width, config.hidden_dim, config.intermediate_dim
+    shapes = {
+        "token_embedding.embeddings": (config.vocabulary_size, width),
+        "embeddings.position_embeddings": (
+            config.max_sequence_length + config.position_offset,
+            width,
+        ),
+        "embeddings.segment_embeddings": (config.num_segments, width),
+        "embeddings.gamma": (width,),
+        "embeddings.beta": (width,),
+        "embedding_projection.kernel": (width, hidden),
+        "pooler.dense.kernel": (hidden, hidden),
+        "attention.query_key_value.kernel": (hidden, 3 * hidden),
+        "attention.query_key_value.bias": (3 * hidden,),
+        "attention_output.kernel": (hidden, hidden),
+        "intermediate.kernel": (hidden, inner),
+        "intermediate_activation.bias": (inner,),
+        "feed_forward_output.kernel": (inner, hidden),
+    }
+    return {
+        name: shapes.get(_within_block(name), (hidden,)) for name in backbone_weight_names(config)
+    }
+
+
+def _within_block(name: str) -> str:
+    return name.split(".", 2)[2] if name.startswith("blocks.") else name
+
+
 def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
     """The weights that blocks have of their own, each with the block's index."""
     parts = (

@@ -231,6 +231,7 @@ class Backbone(TokenModel):
         load_weights: bool = True,
         packed: bool = False,
         dtype: Any = None,
+        **kwargs: Any,
     ) -> Self:
         """A pretrained encoder from a folder or a name.
 
@@ -240,6 +241,7 @@ class Backbone(TokenModel):
             load_weights: `False` gives the architecture with fresh weights.
             packed: Whether the encoder also takes packed rows.
             dtype: A Keras dtype policy or its name.
+            **kwargs: Other arguments of the class, such as `output_attention_scores`.
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
@@ -248,7 +250,7 @@ class Backbone(TokenModel):
         from keras_bert import checkpoints
 
         return checkpoints.load_backbone(
-            preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype
+            preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
         )
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:

@@ -80,7 +80,7 @@ class MaskedTokenTask(Task):
 
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         task = cls(
-            Backbone(checkpoint.config, packed=packed, dtype=dtype),
+            checkpoint.new_backbone(weights_fit=load_weights, packed=packed, dtype=dtype),
             preprocessor=(
                 preprocessor_config(checkpoint, sequence_length) if checkpoint.tokenizer else None
             ),

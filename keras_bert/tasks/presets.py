@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.config import BertConfig
-from keras_bert.models.backbone import Backbone
 
 if TYPE_CHECKING:
     from keras_bert.checkpoints import Checkpoint
@@ -64,7 +63,9 @@ def classifier_from_preset(
         else:
             outputs = _stored_outputs(checkpoint.class_names, class_names, preset)
     task = make_task(
-        Backbone(with_dropout(checkpoint.config, encoder_dropout), dtype=dtype),
+        checkpoint.new_backbone(
+            with_dropout(checkpoint.config, encoder_dropout), weights_fit=load_weights, dtype=dtype
+        ),
         head_classes if wanted is None else wanted,
         preprocessor_config(checkpoint, sequence_length),
         class_names=class_names,

@@ -196,7 +196,7 @@ class QuestionAnswerer(Task):
         if bilstm_units is not None:
             options = bilstm_options(bilstm_units, bilstm_layers)
         task = cls(
-            Backbone(checkpoint.config, dtype=dtype),
+            checkpoint.new_backbone(weights_fit=load_weights, dtype=dtype),
             {
                 **preprocessor_config(
                     checkpoint, sequence_length or saved.get("sequence_length") or longest

@@ -222,9 +222,11 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         second = None
         if generator_preset is not None:
             second = checkpoints.open_checkpoint(generator_preset, weights=load_weights)
+            if load_weights:
+                second.check_encoder()
             kwargs.setdefault("generator", second.config)
         task = cls(
-            Backbone(checkpoint.config, packed=packed, dtype=dtype),
+            checkpoint.new_backbone(weights_fit=load_weights, packed=packed, dtype=dtype),
             preprocessor=(
                 preprocessor_config(checkpoint, sequence_length) if checkpoint.tokenizer else None
             ),

@@ -127,7 +127,7 @@ class TextEmbedder(Task):
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         said = checkpoint.task or sentence_transformers.read_options(checkpoint.folder)
         task = cls(
-            Backbone(checkpoint.config, dtype=dtype),
+            checkpoint.new_backbone(weights_fit=load_weights, dtype=dtype),
             preprocessor_config(checkpoint, sequence_length or said.get("sequence_length")),
             pooling=pooling or said.get("pooling", "mean"),
             normalize=said.get("normalize", True) if normalize is None else normalize,

@@ -17,10 +17,12 @@ from safetensors.numpy import load_file, save_file
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.checkpoints.wordpiece_files import write_vocabulary
 from keras_bert.models import Backbone
 from keras_bert.ops import activation_function
 from keras_bert.tasks import Pretrainer
 from tests.checkpoints.small_models import (
+    VOCABULARY,
     classification_head,
     edit_json,
     outputs_of,
@@ -358,6 +360,39 @@ def test_integer_tensors_are_an_error(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_weights_that_are_not_finite_are_an_error(value, tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+
+    def spoil(name, tensor):
+        if name == "encoder.layer.1.output.dense.weight":
+            tensor[3, 4:6] = value
+        return name, tensor
+
+    rewrite(tmp_path, spoil)
+    expected = (
+        r"model\.safetensors: tensor 'encoder\.layer\.1\.output\.dense\.weight' holds 2 values "
+        rf"that are infinite .* {value} at \[3, 4\]"
+    )
+    with pytest.raises(CheckpointError, match=expected):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_size_that_is_not_the_file_s_takes_no_memory(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    edit_json(tmp_path / "config.json", hidden_size=10**9)
+    with pytest.raises(CheckpointError, match=r"has shape \(20, 8\); .* \(20, 1000000000\)"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_vocabulary_smaller_than_its_table_is_told_of(tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY[:10])
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    with pytest.warns(CheckpointWarning, match="vocabulary of 10 tokens for 20 vectors"):
+        assert checkpoint.vocabulary == VOCABULARY[:10]
+
+
 def test_weights_are_cast_to_the_policy_asked_for(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     backbone = Backbone.from_preset(tmp_path, dtype="bfloat16")
@@ -391,6 +426,19 @@ def test_a_shard_outside_the_folder_or_of_another_kind_is_refused(shard, tmp_pat
         Backbone.from_preset(tmp_path)
     assert str(index) in str(raised.value)
     assert shard in str(raised.value)
+
+
+def test_an_index_of_a_tensor_that_is_not_there_is_an_error(tmp_path):
+    model = saved_by_transformers("BertModel", tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    model.save_pretrained(tmp_path, max_shard_size="2KB")
+    index = tmp_path / "model.safetensors.index.json"
+    shards = json.loads(index.read_text())["weight_map"]
+    shards["pooler.extra"] = shards["pooler.dense.bias"]
+    index.write_text(json.dumps({"weight_map": shards}))
+    expected = rf"index\.json: .* says that {shards['pooler.extra']} holds .* 'pooler\.extra'"
+    with pytest.raises(CheckpointError, match=expected):
+        Backbone.from_preset(tmp_path)
 
 
 def test_a_missing_shard_is_named(tmp_path):

@@ -122,7 +122,7 @@ def test_a_save_replaces_the_files_of_the_one_before(tmp_path):
         tmp_path,
         heads=heads,
         tokenizer={"vocabulary": VOCABULARY},
-        task={"class_name": "x"},
+        task={"class_name": "TextClassifier"},
     )
     small_backbone(num_layers=1).save_to_preset(tmp_path)
     checkpoint = checkpoints.open_checkpoint(tmp_path)
@@ -179,6 +179,39 @@ def test_a_head_of_which_a_part_is_missing_is_an_error(tmp_path):
         checkpoint.load_head("classifier", classification_head(8, 2))
     with pytest.raises(CheckpointError, match="no 'masked_lm' head; it has classifier"):
         checkpoint.head_arrays("masked_lm")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "the object is empty"),
+        ({"class_name": "Translator"}, "class_name is 'Translator'; .* knows MaskedLM, "),
+        ({"sequence_length": "128"}, "sequence_length is '128'; it must be an integer above 0"),
+        ({"sequence_length": 8, "overlap": 0}, "overlap is 0"),
+        ({"head_options": {"lstm": 3}}, "head_options is .*; it must be an object of bilstm_units"),
+    ],
+)
+def test_a_malformed_task_names_file_and_field(fields, message, tmp_path):
+    checkpoints.save_preset(small_backbone(), tmp_path, task={"sequence_length": 8})
+    (tmp_path / "task.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match=rf"task\.json: {message}"):
+        Backbone.from_preset(tmp_path)
+
+
+def test_a_vocabulary_that_was_cut_off_is_an_error(tmp_path):
+    checkpoints.save_preset(small_backbone(), tmp_path, tokenizer={"vocabulary": VOCABULARY})
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(VOCABULARY[:8]))
+    with pytest.raises(CheckpointError, match="vocabulary has 8 tokens; it was saved with 20"):
+        _ = checkpoints.open_checkpoint(tmp_path).tokenizer
+
+
+def test_the_outputs_asked_for_are_an_argument_of_from_preset(tmp_path):
+    small_backbone().save_to_preset(tmp_path)
+    again = Backbone.from_preset(tmp_path, output_attention_scores=True, name="encoder")
+    outputs = outputs_of(again, random_inputs(again.config))
+    assert [scores.shape for scores in outputs["attention_scores"]] == 2 * [(3, 2, 7, 7)]
+    assert again.name == "encoder"
 
 
 def test_missing_weights_name_the_file(tmp_path):

@@ -13,7 +13,9 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
 
+# As many as `small_config` has vectors for
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##s", "a", "gripping", "."]
+VOCABULARY += [f"[unused{index}]" for index in range(10)]
 
 
 def small_config(**changes) -> BertConfig:
