@@ -195,7 +195,7 @@ class BertConfig:
         """
         try:
             fields = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ConfigError(f"A BertConfig's JSON could not be parsed: {error}.") from error
         if not isinstance(fields, dict):
             raise ConfigError(

@@ -39,6 +39,7 @@ class Checkpoint:
         head_layouts: How the weights of each head are stored that the format has a place for.
         open_tensors: Finds the tensors.
         open_tokenizer: Reads the tokenizer, `None` where the folder has none.
+        unsupported_heads: Heads that mean something else than those of the tasks here, and what.
         num_tokens: How many tokens the tokenizer had when it was saved; `None` where the files do
             not say.
         class_names: What a classifier's outputs mean, in their order, where the files say so.
@@ -64,6 +65,7 @@ class Checkpoint:
     head_layouts: Mapping[str, Layout]
     open_tensors: Callable[[], TensorSource]
     open_tokenizer: Callable[[], dict[str, Any] | None]
+    unsupported_heads: Mapping[str, str] = dataclasses.field(default_factory=dict)
     num_tokens: int | None = None
     class_names: tuple[str, ...] | None = None
     task: dict[str, Any] | None = None
@@ -217,7 +219,8 @@ class Checkpoint:
             Whether the checkpoint has the head.
 
         Raises:
-            CheckpointError: If it has a part of the head alone, or of another shape.
+            CheckpointError: If it has a part of the head alone, or of another shape, or one that
+                means something else.
         """
         targets = weights.head_weights(head)
         if name not in self.heads:
@@ -225,6 +228,8 @@ class Checkpoint:
                 f"has no {name} head; it is freshly initialised: {', '.join(sorted(targets))}."
             )
             return False
+        if name in self.unsupported_heads:
+            raise CheckpointError(f"{self.folder}: {self.unsupported_heads[name]}")
         self._load(targets, self._found(self.head_layouts[name]), f"{name} head", outputs)
         return True
 

@@ -38,7 +38,7 @@ _UNKNOWN_TO_TF1 = (
 
 
 def save_google_tf1(
-    backbone: Backbone,
+    model: Any,
     folder: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
@@ -50,7 +50,8 @@ def save_google_tf1(
     for an encoder of its form, none for anything that is not a variable's shape.
 
     Args:
-        backbone: The encoder; its weights are written in float32.
+        model: The encoder, or a task, whose heads and tokenizer are then written too. Weights are
+            written in float32.
         folder: Where to write; files of the same names are replaced.
         heads: Heads to write too: `masked_lm`, `next_sentence`, `classifier`,
             `question_answerer`, or ELECTRA's `replaced_token`, each with its layer or layers.
@@ -64,6 +65,7 @@ def save_google_tf1(
             or the folder holds another family's release.
     """
     tf = import_tensorflow()
+    backbone, heads, tokenizer, _ = weights.parts_of(model, heads, tokenizer)
     release = _release_of(backbone.config, "masked_lm" in (heads or {}))
     config = _config_to_json(backbone.config, release)
     tensors = _tensors_of(release, backbone, heads)

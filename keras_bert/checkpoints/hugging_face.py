@@ -68,6 +68,7 @@ def open_folder(folder: Path) -> Checkpoint:
         head_layouts=_head_layouts(fields, family, config.causal),
         open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scope)),
         open_tokenizer=lambda: read_tokenizer(folder),
+        unsupported_heads=_unsupported_heads(fields),
         class_names=_class_names(fields, path),
     )
 
@@ -117,6 +118,18 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     if causal:
         absent |= set(ON_POOLED_OUTPUT)
     return {name: layout for name, layout in family.heads.items() if name not in absent}
+
+
+def _unsupported_heads(fields: Mapping[str, Any]) -> dict[str, str]:
+    problem = fields.get("problem_type")
+    if problem != "multi_label_classification":
+        return {}
+    return {
+        "classifier": f"{CONFIG_FILE} says problem_type {problem!r}: each output of the classifier "
+        "is a yes or no of its own (a sigmoid), where those of a TextClassifier exclude one "
+        "another (a softmax). Load the encoder alone with `Backbone.from_preset`, or give another "
+        "number of classes for a fresh head."
+    }
 
 
 def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:

@@ -45,7 +45,7 @@ _WITHOUT_POOLER = (
 
 
 def save_hugging_face(
-    backbone: Backbone,
+    model: Any,
     folder: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
@@ -62,26 +62,29 @@ def save_hugging_face(
     `BertLMHeadModel`.
 
     Args:
-        backbone: The encoder; its weights are written in the dtype that they have.
+        model: The encoder, or a task, whose heads, tokenizer and class names are then written too;
+            of a distiller, its student. Weights are written in the dtype that they have.
         folder: Where to write; files of the same names are replaced.
-        heads: The heads to write too, each with its layer or layers.
-        tokenizer: The tokenizer's config.
-        class_names: What a classifier's outputs mean, in their order.
+        heads: The heads to write too, each with its layer or layers; `None` takes the task's.
+        tokenizer: The tokenizer's config; `None` takes the task's, if it has a preprocessor.
+        class_names: What a classifier's outputs mean, in their order; `None` takes the task's.
 
     Raises:
+        TypeError: If the model is neither an encoder nor a task.
         CheckpointError: If no family has this architecture or no class these heads, or one stands
             on the pooled output of a causal encoder.
     """
+    backbone, heads, tokenizer, class_names = weights.parts_of(model, heads, tokenizer, class_names)
     causal = backbone.config.causal
-    family = _family_of(backbone.config, "masked_lm" in (heads or {}))
-    ending = _class_of(family, heads or {}, causal)
+    family = _family_of(backbone.config, "masked_lm" in heads)
+    ending = _class_of(family, heads, causal)
     tensors = _tensors_of(family, backbone, heads, ending)
     config = {
         "architectures": [family.class_prefix + ending],
         "model_type": family.model_type,
         **config_to_json(backbone.config, _WORDS, family.json),
         **({"is_decoder": True} if causal else {}),
-        **_labels(heads or {}, class_names),
+        **_labels(heads, class_names),
     }
     owned = (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *ALL_FILES)
     with replaced_files(folder, owned=owned) as temporary:

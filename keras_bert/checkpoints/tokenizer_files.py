@@ -13,13 +13,17 @@ from keras_bert.checkpoints.folders import read_json, write_json
 from keras_bert.checkpoints.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 from keras_bert.checkpoints.wordpiece_files import (
     VOCABULARY_FILE,
+    added_tokens_field,
+    check_settings,
     read_vocabulary,
+    with_added_tokens,
     wordpiece_config,
     write_vocabulary,
 )
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SETTINGS_FILE = "tokenizer_config.json"
+ADDED_FILE = "added_tokens.json"
 ALL_FILES = (
     VOCABULARY_FILE,
     byte_pair_files.TOKENS_FILE,
@@ -27,6 +31,7 @@ ALL_FILES = (
     sentence_piece_files.MODEL_FILE,
     TOKENIZER_FILE,
     SETTINGS_FILE,
+    ADDED_FILE,
 )
 """The names that a tokenizer's files can have; those not written are another tokenizer's."""
 
@@ -52,6 +57,10 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """
     settings_path = folder / SETTINGS_FILE
     settings = read_json(settings_path) if settings_path.exists() else {}
+    if "tokenizer_class" not in settings and (folder / "config.json").exists():
+        # Where some folders of the transformers library have it
+        name = read_json(folder / "config.json").get("tokenizer_class")
+        settings = {**settings, **({"tokenizer_class": name} if name else {})}
     tokenizer = _read_tokenizer(folder, settings)
     if tokenizer is not None and _SPECIAL_TOKENS in settings:
         if not isinstance(settings[_SPECIAL_TOKENS], bool):
@@ -68,8 +77,10 @@ def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]
     if (folder / VOCABULARY_FILE).exists():
         file = TokenizerJson(tokenizer_path) if tokenizer_path.exists() else None
         normalizer = file.part("normalizer") if file else {}
+        check_settings(settings, folder / SETTINGS_FILE)
         vocabulary = read_vocabulary(folder / VOCABULARY_FILE)
-        return wordpiece_config(vocabulary, settings, normalizer, folder)
+        config = wordpiece_config(vocabulary, settings, normalizer, folder)
+        return with_added_tokens(config, *_added_tokens(folder, settings, file))
     for name in (sentence_piece_files.MODEL_FILE, sentence_piece_files.RELEASED_FILE):
         if (folder / name).exists():
             return sentence_piece_files.read_sentence_piece(folder / name, settings)
@@ -80,6 +91,26 @@ def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]
         prefix = bool(settings.get("add_prefix_space", False))
         return byte_pair_files.read_byte_pair(tokens, merges, prefix)
     return _convert(TokenizerJson(tokenizer_path), settings) if tokenizer_path.exists() else None
+
+
+def _added_tokens(
+    folder: Path, settings: Mapping[str, Any], file: TokenizerJson | None
+) -> tuple[list[Mapping[str, Any]], Path]:
+    """The tokens that were added to a vocabulary, and the file that has them."""
+    decoder = settings.get("added_tokens_decoder")
+    if isinstance(decoder, dict) and all(isinstance(token, dict) for token in decoder.values()):
+        path = folder / SETTINGS_FILE
+        added = [{**token, "id": index} for index, token in decoder.items()]
+    elif (folder / ADDED_FILE).exists():
+        path = folder / ADDED_FILE
+        added = [{"content": token, "id": index} for token, index in read_json(path).items()]
+    elif file is not None:
+        path, added = file.path, list(file.added_tokens())
+    else:
+        return [], folder
+    if not all("content" in token and str(token.get("id")).isdigit() for token in added):
+        raise CheckpointError(f"{path}: the added tokens must each have a content and an id.")
+    return added, path
 
 
 def write_tokenizer(
@@ -106,6 +137,8 @@ def write_tokenizer(
         write_vocabulary(folder / VOCABULARY_FILE, tokenizer["vocabulary"])
         lowercase = bool(tokenizer.get("lowercase", True))
         settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase}
+        if tokenizer.get("added_tokens"):
+            settings["added_tokens_decoder"] = added_tokens_field(tokenizer)
     else:
         raise CheckpointError(
             f"kind of the tokenizer is {kind!r}; expected one of {WORDPIECE}, "
@@ -138,4 +171,6 @@ def _convert(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]
         check_vocabulary(vocabulary)
     except ValueError as error:
         raise CheckpointError(f"{file.path}: {error}") from error
-    return wordpiece_config(vocabulary, settings, file.part("normalizer"), file.path.parent)
+    check_settings(settings, file.path.parent / SETTINGS_FILE)
+    config = wordpiece_config(vocabulary, settings, file.part("normalizer"), file.path.parent)
+    return with_added_tokens(config, *_added_tokens(file.path.parent, settings, file))

@@ -182,6 +182,34 @@ def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, An
     return {name: head_weights(head) for name, head in (heads or {}).items()}
 
 
+def parts_of(
+    model: Any,
+    heads: Mapping[str, Head] | None,
+    tokenizer: Mapping[str, Any] | None,
+    class_names: Sequence[str] | None = None,
+) -> tuple[Backbone, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
+    """What there is to write of a model: its encoder, heads, tokenizer and class names.
+
+    Args:
+        model: An encoder, or a task, which knows the rest; of a distiller, its student.
+        heads, tokenizer, class_names: Where they are given, these and not the task's.
+
+    Raises:
+        TypeError: If the model is neither.
+    """
+    if isinstance(model, Backbone):
+        return model, heads or {}, tokenizer, class_names
+    task = getattr(model, "student_task", model)
+    if not isinstance(getattr(task, "backbone", None), Backbone):
+        raise TypeError(f"Expected a Backbone or a task, received {type(model).__name__}.")
+    return (
+        task.backbone,
+        getattr(task, "heads", {}) if heads is None else heads,
+        task.tokenizer_config if tokenizer is None else tokenizer,
+        getattr(task, "class_names", None) if class_names is None else class_names,
+    )
+
+
 def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
     """A weight's values, in its own dtype."""
     value = weight.value if isinstance(weight, keras.Variable) else weight

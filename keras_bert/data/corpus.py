@@ -166,7 +166,7 @@ def _json_documents(
 def _json_text(line: str, field: str, where: str) -> str:
     try:
         record = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{where}: no JSON ({error}); it starts {line[:40]!r}.") from None
     if not isinstance(record, dict):
         raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")

@@ -16,6 +16,7 @@ from keras_bert.layers.heads import (
     ReplacedTokenHead,
     VocabularyBias,
 )
+from keras_bert.layers.products import Dense
 from keras_bert.layers.replacement import PlacedTokens, SampledTokens, spread_slots
 from keras_bert.layers.tokens import TokensAt
 
@@ -24,6 +25,7 @@ __all__ = [
     "BiasResidualNorm",
     "ClassificationHead",
     "CountedPositions",
+    "Dense",
     "EmbeddingPostprocessor",
     "FrozenModel",
     "MaskedLMTransform",

@@ -10,10 +10,11 @@ import keras
 from keras import ops
 
 from keras_bert.layers.embeddings import check_same_shape
+from keras_bert.layers.products import Dense
 from keras_bert.ops import attention, attention_with_scores, bias_add
 
 
-class _BiasedProduct(keras.layers.Dense):
+class _BiasedProduct(Dense):
     """A dense layer whose bias has an exact gradient.
 
     Low-rank updates are in `kernel`; with int8 weights Keras calls `quantized_call` instead.
@@ -21,10 +22,6 @@ class _BiasedProduct(keras.layers.Dense):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         return bias_add(ops.matmul(inputs, self.kernel), self.bias, training=bool(training))
-
-    def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
-        # The check is for subclasses that compute something else.
-        super().quantize(mode, type_check=False, config=config)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

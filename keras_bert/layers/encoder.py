@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.attention import SelfAttention
+from keras_bert.layers.products import Dense
 from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm, tokens_at
 
 
@@ -216,9 +217,9 @@ class TransformerBlock(keras.layers.Layer):
         )
         self.feed_forward_norm = self._residual_norm(hidden_dim, "feed_forward_norm")
 
-    def _product(self, input_dim: int, output_dim: int, name: str) -> keras.layers.Dense:
+    def _product(self, input_dim: int, output_dim: int, name: str) -> Dense:
         """A bare product; the bias belongs to the fused computation behind it."""
-        layer = keras.layers.Dense(
+        layer = Dense(
             output_dim,
             use_bias=False,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),

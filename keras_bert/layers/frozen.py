@@ -8,6 +8,12 @@ from typing import Any
 import keras
 from keras import ops
 
+NO_CLONE = (
+    "keras.models.clone_model copies a model layer by layer, so that the copies would no longer "
+    "share weights that the originals share. Copy the model by its config: "
+    "`type(model).from_config(model.get_config())`, then `set_weights`."
+)
+
 
 class FrozenModel(keras.layers.Layer):
     """Runs a model as at inference, without gradients, also while the model around it is trained.
@@ -30,6 +36,9 @@ class FrozenModel(keras.layers.Layer):
         model.trainable = False
         self.model = model
         self.trainable = False
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError(NO_CLONE)
 
     def call(self, inputs: Any) -> Any:
         outputs = self.model(inputs, training=False)

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.products import Dense
 from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
 
 
@@ -59,7 +60,7 @@ class Pooler(keras.layers.Layer):
         self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
     ) -> None:
         hidden_dim = inputs_shape[-1]
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             hidden_dim,
             activation=activation_function(self.activation),
             kernel_initializer=_truncated_normal(self.initializer_range),
@@ -145,7 +146,7 @@ class ClassificationHead(keras.layers.Layer):
         self.supports_masking = True  # Recurrent layers hand their mask on
 
     def build(self, input_shape: Any) -> None:
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             self.num_classes,
             kernel_initializer=_truncated_normal(self.initializer_range),
             dtype="float32",
@@ -209,7 +210,7 @@ class MaskedLMTransform(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         hidden_dim = input_shape[-1]
         dim = self.dim or hidden_dim
-        self.dense = keras.layers.Dense(
+        self.dense = Dense(
             dim,
             kernel_initializer=_truncated_normal(self.initializer_range),
             dtype=self.dtype_policy,
@@ -262,8 +263,8 @@ class ReplacedTokenHead(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         hidden_dim = input_shape[-1]
 
-        def dense(units: int, name: str, dtype: Any) -> keras.layers.Dense:
-            layer = keras.layers.Dense(
+        def dense(units: int, name: str, dtype: Any) -> Dense:
+            layer = Dense(
                 units,
                 kernel_initializer=_truncated_normal(self.initializer_range),
                 dtype=dtype,

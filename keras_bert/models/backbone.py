@@ -10,8 +10,17 @@ import keras
 
 from keras_bert.config import BertConfig
 from keras_bert.layers import EmbeddingPostprocessor, TokenEmbedding, TransformerBlock
+from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.models.encoder_graph import encoder_outputs, new_layers
 from keras_bert.models.inputs import TokenModel, token_inputs
+from keras_bert.models.layer_states import STATES, layer_states, restore_layer_states
+
+
+class _AtPositions(TokenModel):
+    """An encoder's layers in another graph, which has no weights of its own."""
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError(NO_CLONE)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -157,7 +166,7 @@ class Backbone(TokenModel):
             **token_inputs(self.packed),
             "output_positions": keras.Input((None,), dtype="int32", name="output_positions"),
         }
-        model = TokenModel(
+        model = _AtPositions(
             inputs=model_inputs,
             outputs=encoder_outputs(self.config, self, model_inputs),
             name=f"{self.name}_at_positions",
@@ -168,8 +177,9 @@ class Backbone(TokenModel):
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
         """Freezes the encoder and adds low-rank updates to the Q, K, V product of every block.
 
-        Saving merges the updates into the kernels: what is loaded is an ordinary encoder, all of
-        it trainable.
+        A `.keras` file keeps the updates apart, so that training goes on from it as it was; a
+        preset has them merged into the kernels: what `from_preset` loads is an ordinary encoder,
+        all of it trainable.
 
         Args:
             rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
@@ -189,38 +199,30 @@ class Backbone(TokenModel):
     def get_config(self) -> dict[str, Any]:
         return {
             "config": self.config.to_dict(),
-            "dtype": keras.dtype_policies.serialize(self._layer_policies()),
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
             "trainable": self.trainable,
-            "frozen_layers": [layer.path for layer in self._frozen_layers()],
+            "frozen_layers": [],
+            **layer_states(self),
             **({"packed": True} if self.packed else {}),
         }
-
-    def _layer_policies(self) -> Any:
-        """The dtype policy, with those of quantized layers by their paths where there are any."""
-        quantized = {
-            layer.path: layer.dtype_policy
-            for layer in self._flatten_layers(include_self=False)
-            if layer.quantization_mode is not None
-        }
-        if not quantized or isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap):
-            return self.dtype_policy
-        return keras.dtype_policies.DTypePolicyMap(self.dtype_policy, quantized)
-
-    def _frozen_layers(self) -> list[keras.Layer]:
-        return [layer for layer in self._flatten_layers(include_self=False) if not layer.trainable]
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
-        frozen_layers = set(config.pop("frozen_layers", ()))
+        states = {name: config.pop(name) for name in STATES if name in config}
+        dtype = keras.dtype_policies.get(config.get("dtype"))
+        if isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
+            # Files from before there was a field for them have quantized layers here.
+            config["dtype"] = dtype.default_policy
+            states["quantized"] = {
+                path: keras.dtype_policies.serialize(policy) for path, policy in dtype.items()
+            }
         architecture = BertConfig.from_dict(config.pop("config"))
         backbone = cls(architecture, **config)
         backbone.trainable = trainable  # reaches into every layer, so it comes first
-        for layer in backbone._flatten_layers(include_self=False):
-            if layer.path in frozen_layers:
-                layer.trainable = False
+        restore_layer_states(backbone, states)
         return backbone
 
     @classmethod

@@ -11,6 +11,7 @@ import keras
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     CountedPositions,
+    Dense,
     EmbeddingPostprocessor,
     Pooler,
     TokenEmbedding,
@@ -36,7 +37,7 @@ class EncoderLayers:
 
     token_embedding: TokenEmbedding
     embeddings: EmbeddingPostprocessor
-    embedding_projection: keras.layers.Dense | None
+    embedding_projection: Dense | None
     blocks: list[TransformerBlock]
     pooler: Pooler | None
 
@@ -150,10 +151,10 @@ def _check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
             )
 
 
-def _projection(config: BertConfig, policy: Any) -> keras.layers.Dense | None:
+def _projection(config: BertConfig, policy: Any) -> Dense | None:
     if config.embedding_dim is None:
         return None
-    return keras.layers.Dense(
+    return Dense(
         config.hidden_dim,
         kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_range),
         dtype=policy,

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -32,6 +36,19 @@ class TokenModel(keras.Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
+    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+        """`keras.Model.save`, atomic: a file that is there stays whole if writing fails."""
+        if kwargs.get("zipped") is False:  # a folder
+            super().save(filepath, overwrite=overwrite, **kwargs)
+            return
+        with _replaced(filepath, overwrite) as path:
+            super().save(path, overwrite=overwrite, **kwargs)
+
+    def save_weights(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+        """`keras.Model.save_weights`, atomic: a file that is there stays whole if writing fails."""
+        with _replaced(filepath, overwrite) as path:
+            super().save_weights(path, overwrite=overwrite, **kwargs)
+
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
@@ -44,6 +61,26 @@ class TokenModel(keras.Model):
             for name, reference in self.input.items()
         }
         return super().compute_output_spec(shaped, training=training, mask=mask)
+
+
+@contextlib.contextmanager
+def _replaced(filepath: Any, overwrite: bool) -> Iterator[Any]:
+    """Yields a temporary path beside a file, which then replaces the file.
+
+    What Keras keeps elsewhere (`gs://…`), in folders or in several files it writes itself, and it
+    asks itself where a file is not to be overwritten.
+    """
+    target = Path(os.path.realpath(str(filepath)))
+    is_one_file = target.suffix in (".keras", ".h5") and "://" not in str(filepath)
+    if not is_one_file or target.is_dir() or (target.exists() and not overwrite):
+        yield filepath
+        return
+    temporary = target.with_name(f".writing-{uuid.uuid4().hex}-{target.name}")
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def token_inputs(packed: bool = False) -> dict[str, Any]:

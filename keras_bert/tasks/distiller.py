@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.layers import FrozenModel, TokensAt
+from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import (
     CosineDistance,
     SoftTargetDivergence,
@@ -20,6 +20,7 @@ from keras_bert.losses import (
 )
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.tasks.masked_lm import MaskedLM
@@ -319,15 +320,24 @@ class Distiller(OwnObjective, Task):
             "divergence_tokens": self.divergence_tokens,
             "project_hidden": self.project_hidden,
             "name": self.name,
+            **self._layer_states(),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        config = dict(config)
+        states = config.pop("layer_states", {})
         tasks = {
             name: keras.saving.deserialize_keras_object(config[name], custom_objects)
             for name in ("student", "teacher")
         }
-        return cls(**{**config, **tasks})
+        distiller = cls(**{**config, **tasks})
+        restore_layer_states(distiller, states, distiller._parts_with_states)
+        return distiller
+
+    @property
+    def _parts_with_states(self) -> tuple[keras.Model, ...]:
+        return (self.student_task, self.teacher_task)
 
 
 class _Parts:
@@ -398,7 +408,7 @@ def _check_pair(student: Any, teacher: Any) -> None:
         raise ValueError("The student takes packed rows and the teacher does not.")
 
 
-def _projection(student: Task, teacher: Task, allowed: bool) -> keras.layers.Dense | None:
+def _projection(student: Task, teacher: Task, allowed: bool) -> Dense | None:
     widths = student.config.hidden_dim, teacher.config.hidden_dim
     if widths[0] == widths[1]:
         return None
@@ -408,7 +418,7 @@ def _projection(student: Task, teacher: Task, allowed: bool) -> keras.layers.Den
             "cannot be compared: allow a learned projection (project_hidden=True), or leave the "
             "comparison out (cosine_weight=0)."
         )
-    return keras.layers.Dense(
+    return Dense(
         widths[1],
         kernel_initializer=keras.initializers.TruncatedNormal(
             stddev=student.config.initializer_range

@@ -15,6 +15,7 @@ from keras import ops
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel, check_ids
+from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.optimizer_updates import num_replicas
 from keras_bert.optimizers import AdamW
 from keras_bert.tasks.class_labels import checked_ids, class_weights_of
@@ -144,6 +145,14 @@ class Task(TokenModel):
                 "checkpoint that has a vocabulary."
             )
         return self._preprocessor
+
+    @property
+    def tokenizer_config(self) -> dict[str, Any] | None:
+        """The config of the preprocessor's tokenizer; `None` without a preprocessor."""
+        if self._preprocessor is not None:
+            config: dict[str, Any] = self._preprocessor.tokenizer.get_config()
+            return config
+        return (self._preprocessor_config or {}).get("tokenizer")
 
     @property
     def trainable_variables(self) -> list[Any]:
@@ -605,16 +614,29 @@ class Task(TokenModel):
             "preprocessor": preprocessor,
             "name": self.name,
             "trainable": self.trainable,
+            **self._layer_states(),
         }
+
+    @property
+    def _parts_with_states(self) -> tuple[keras.Model, ...]:
+        """The models in the task that keep the states of their layers themselves."""
+        return (self.backbone,)
+
+    def _layer_states(self) -> dict[str, Any]:
+        """The field of the config that says what was done to the task's own layers, if it was."""
+        states = layer_states(self, self._parts_with_states)
+        return {"layer_states": states} if states else {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
+        states = config.pop("layer_states", {})
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )
         task = cls(**config)
+        restore_layer_states(task, states, task._parts_with_states)
         if not trainable:  # True would thaw what is frozen inside
             task.trainable = False
         return task

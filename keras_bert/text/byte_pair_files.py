@@ -23,7 +23,7 @@ def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
     path = Path(path)
     try:
         ids = json.loads(_text(path, "an object of tokens and ids"))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON: {error}.") from error
     if not isinstance(ids, dict) or sorted(ids.values(), key=str) != sorted(
         range(len(ids)), key=str

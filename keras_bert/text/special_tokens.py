@@ -24,10 +24,19 @@ class TypedTokens:
 
     Args:
         tokens: The tokens to recognise.
+
+    Raises:
+        ValueError: If there are more of them than characters to put for them.
     """
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        self._tokens = tuple(tokens)
+        if len(tokens) > _NO_CHARACTER - _FIRST_MARK:
+            raise ValueError(
+                f"There are {len(tokens)} special and added tokens to find in texts; at most "
+                f"{_NO_CHARACTER - _FIRST_MARK} are supported."
+            )
+        # Of two that begin alike, the longer one is found first.
+        self._tokens = tuple(sorted(tokens, key=len, reverse=True))
 
     @property
     def marks(self) -> Mapping[str, str]:

@@ -32,6 +32,8 @@ class WordPieceTokenizer(Tokenizer):
             expect.
         special_tokens_in_text: Whether `[MASK]`, `[SEP]` and the other special tokens, typed in a
             text, are one token each. If not, they are text like any other: `[`, `mask`, `]`.
+        added_tokens: Other tokens of the vocabulary, such as the markers of entities, that are one
+            token each where they are typed in a text as they are here, within a word too.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
@@ -79,6 +81,7 @@ class WordPieceTokenizer(Tokenizer):
         vocabulary: Sequence[str] | str | os.PathLike[str],
         lowercase: bool = True,
         special_tokens_in_text: bool = False,
+        added_tokens: Sequence[str] = (),
     ) -> None:
         tokens = (
             load_vocabulary(vocabulary)
@@ -87,8 +90,13 @@ class WordPieceTokenizer(Tokenizer):
         )
         super().__init__(tokens, special_tokens_in_text)
         self.lowercase = lowercase
-        present = [token for token in self.special_tokens() if token in self._ids]
-        self._typed = TypedTokens(present) if special_tokens_in_text else None
+        self.added_tokens = tuple(added_tokens)
+        missing = [token for token in self.added_tokens if token not in self._ids]
+        if missing:
+            raise ValueError(f"added_tokens holds {missing[0]!r}, which the vocabulary does not.")
+        typed = [token for token in self.special_tokens() if token in self._ids]
+        typed = [*(typed if special_tokens_in_text else ()), *self.added_tokens]
+        self._typed = TypedTokens(list(dict.fromkeys(typed))) if typed else None
         marks = self._typed.marks if self._typed else {}
         typed_as = {self._ids[token]: mark for token, mark in marks.items()}
         self._find_pieces = PieceFinder(self.vocabulary, self.unk_token_id, typed_as)
@@ -110,6 +118,7 @@ class WordPieceTokenizer(Tokenizer):
             "vocabulary": list(self.vocabulary),
             "lowercase": self.lowercase,
             "special_tokens_in_text": self.special_tokens_in_text,
+            **({"added_tokens": list(self.added_tokens)} if self.added_tokens else {}),
         }
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -186,8 +186,7 @@ def test_question_answerers(family, shape, tmp_path, no_warning):
     ours, theirs = outputs_of(task, inputs), reference_outputs(model, inputs)
     np.testing.assert_allclose(ours["start_logits"], as_numpy(theirs.start_logits), atol=1e-5)
     np.testing.assert_allclose(ours["end_logits"], as_numpy(theirs.end_logits), atol=1e-5)
-    heads = {"question_answerer": task.head}
-    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=heads)
+    checkpoints.save_hugging_face(task, tmp_path / "ours")
     same_tensors(tmp_path)
 
 
@@ -203,7 +202,7 @@ def test_multiple_choice(family, shape, tmp_path, no_warning):
     inputs = {name: values[None] for name, values in inputs_for(checkpoint.config).items()}
     theirs = reference_outputs(model, inputs)
     np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(theirs.logits), atol=1e-5)
-    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=task.heads)
+    checkpoints.save_hugging_face(task, tmp_path / "ours")
     same_tensors(tmp_path)
 
 
@@ -220,7 +219,7 @@ def test_masked_lms(family, shape, tmp_path, no_warning):
     ours = outputs_of(task, {**inputs, "mask_positions": positions})
     theirs = as_numpy(reference_outputs(model, inputs).logits)
     np.testing.assert_allclose(ours, np.take_along_axis(theirs, positions[..., None], 1), atol=1e-5)
-    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=task.heads)
+    checkpoints.save_hugging_face(task, tmp_path / "ours")
     same_tensors(tmp_path)
 
 
@@ -236,7 +235,7 @@ def test_albert_with_the_order_of_sentences(shape, tmp_path, no_warning):
     ours = outputs_of(task, {**inputs, "mask_positions": np.zeros((3, 1), int)})
     theirs = as_numpy(reference_outputs(model, inputs).sop_logits)
     np.testing.assert_allclose(ours["next_sentence_logits"], theirs, atol=1e-5)
-    checkpoints.save_hugging_face(task.backbone, tmp_path / "ours", heads=task.heads)
+    checkpoints.save_hugging_face(task, tmp_path / "ours")
     same_tensors(tmp_path)
 
 
@@ -270,8 +269,7 @@ def check_task(task, model, checkpoint, name):
 
 def round_trip(task, model, folder, config):
     """What we write, the transformers library reads: the same outputs."""
-    heads = getattr(task, "heads", None) or {"token_classifier": task.head}
-    checkpoints.save_hugging_face(task.backbone, folder, heads=heads)
+    checkpoints.save_hugging_face(task, folder)
     again = type(model).from_pretrained(folder).eval()
     inputs = inputs_for(config)
     np.testing.assert_allclose(

@@ -20,7 +20,7 @@ from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.checkpoints.wordpiece_files import write_vocabulary
 from keras_bert.models import Backbone
 from keras_bert.ops import activation_function
-from keras_bert.tasks import Pretrainer
+from keras_bert.tasks import Pretrainer, TextClassifier
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
@@ -215,6 +215,20 @@ def test_classifier_logits_equal_those_of_transformers(tmp_path):
     np.testing.assert_allclose(logits, reference_outputs(model, inputs).logits, atol=1e-5)
     arrays = checkpoint.head_arrays("classifier")
     np.testing.assert_array_equal(arrays["kernel"], model.classifier.weight.detach().numpy().T)
+
+
+def test_a_multi_label_head_is_refused_by_name(tmp_path):
+    saved_by_transformers(
+        "BertForSequenceClassification",
+        tmp_path,
+        num_labels=3,
+        problem_type="multi_label_classification",
+    )
+    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    with pytest.raises(CheckpointError, match="says problem_type 'multi_label_classification'"):
+        TextClassifier.from_preset(tmp_path)
+    with pytest.warns(CheckpointWarning, match="freshly initialised"):
+        assert TextClassifier.from_preset(tmp_path, num_classes=2).num_classes == 2
 
 
 def test_placeholder_labels_are_no_class_names(tmp_path):

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.models import Backbone
+from keras_bert.tasks import Distiller, TextClassifier, TextEmbedder
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
@@ -135,6 +136,23 @@ def test_class_names_are_written_and_read(tmp_path):
     assert checkpoints.open_checkpoint(tmp_path).class_names == names
     model = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
     assert model.config.id2label == dict(enumerate(names))
+
+
+def test_a_task_is_written_with_its_tokenizer_and_class_names(tmp_path):
+    preprocessor = {"tokenizer": {"vocabulary": VOCABULARY}, "sequence_length": 8}
+    task = TextClassifier(small_backbone(), preprocessor=preprocessor, class_names=["no", "yes"])
+    distiller = Distiller(task, TextClassifier(small_backbone(), class_names=["no", "yes"]))
+    for name, model in {"task": task, "distiller": distiller}.items():
+        checkpoints.save_hugging_face(model, tmp_path / name)
+        checkpoint = checkpoints.open_checkpoint(tmp_path / name)
+        assert checkpoint.class_names == ("no", "yes")
+        assert checkpoint.vocabulary == VOCABULARY
+        assert checkpoint.heads == ("classifier",)
+    embedder = TextEmbedder(task.backbone)  # neither heads nor a tokenizer
+    checkpoints.save_hugging_face(embedder, tmp_path / "embedder")
+    assert checkpoints.open_checkpoint(tmp_path / "embedder").heads == ()
+    with pytest.raises(TypeError, match="a Backbone or a task, received ClassificationHead"):
+        checkpoints.save_hugging_face(task.head, tmp_path / "head")
 
 
 def test_the_number_of_classes_is_written_without_names_too(tmp_path):

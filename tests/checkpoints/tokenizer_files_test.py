@@ -104,10 +104,75 @@ def test_another_tokenizer_is_an_error(model, message, tmp_path):
 def test_added_tokens_join_the_vocabulary(tmp_path):
     tokenizer = {
         "model": {"type": "WordPiece", "vocab": {token: i for i, token in enumerate(SPECIAL)}},
-        "added_tokens": [{"id": 5, "content": "[ENTITY]"}],
+        "added_tokens": [{"id": 5, "content": "[ENTITY]", "special": True}],
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert read_tokenizer(tmp_path)["vocabulary"] == [*SPECIAL, "[ENTITY]"]
+    tokenizer = read_tokenizer(tmp_path)
+    assert tokenizer["vocabulary"] == [*SPECIAL, "[ENTITY]"]
+    assert tokenizer["added_tokens"] == ["[ENTITY]"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"tokenizer_class": "BertJapaneseTokenizer"},
+            "tokenizer_class is 'BertJapaneseTokenizer'",
+        ),
+        ({"word_tokenizer_type": "mecab"}, "word_tokenizer_type is 'mecab'"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize is False"),
+        ({"never_split": ["[MASK]", "C++"]}, r"never_split names 'C\+\+'"),
+    ],
+)
+def test_what_is_no_tokenizer_of_bert_s_is_refused_by_name(settings, message, tmp_path):
+    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {message}"):
+        read_tokenizer(tmp_path)
+
+
+def test_the_class_in_config_json_counts_too(tmp_path):
+    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    (tmp_path / "config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
+    with pytest.raises(CheckpointError, match="tokenizer_class is 'BertJapaneseTokenizer'"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ({"[E]": 8}, "'\\[E\\]' has id 8, where the vocabulary of 9 tokens has 'é'"),
+        ({"[E]": 10}, "has id 10, where the vocabulary of 9 tokens has nothing"),
+        ({"[E]": "x"}, "must each have a content and an id"),
+    ],
+)
+def test_added_tokens_that_do_not_fit_are_an_error(added, message, tmp_path):
+    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    with pytest.raises(CheckpointError, match=rf"added_tokens\.json: .*{message}"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.needs_tensorflow
+def test_added_tokens_are_found_as_transformers_finds_them(tmp_path):
+    pytest.importorskip("tensorflow_text")
+    from keras_bert.text import tokenizer_from_config
+
+    tokens = [*VOCABULARY[:7], "e", "##e", "[", "]", "/"]
+    write_vocabulary(tmp_path / "vocab.txt", tokens)
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path, do_lower_case=True)
+    theirs.add_special_tokens({"additional_special_tokens": ["[E]", "[/E]", "[E]e"]})
+    theirs.save_pretrained(tmp_path / "saved")
+    texts = ["film [E] film [/E]s", "[e]", "films[E]ee [E]films[/E]", "[E][E]"]
+    expected = theirs(texts, add_special_tokens=False)["input_ids"]
+    config = read_tokenizer(tmp_path / "saved")
+    assert config["vocabulary"] == [*tokens, "[E]", "[/E]", "[E]e"]
+    assert tokenizer_from_config(config)(texts).to_list() == expected
+    write_tokenizer(tmp_path / "saved", config, 12)
+    assert read_tokenizer(tmp_path / "saved") == config
+    (tmp_path / "added_tokens.json").write_text('{"[E]": 12, "[/E]": 13, "[E]e": 14}')
+    with pytest.warns(CheckpointWarning, match="are found as they are spelled alone"):
+        assert read_tokenizer(tmp_path)["added_tokens"] == ["[E]", "[/E]", "[E]e"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Low-rank updates and eight-bit kernels."""
 
+import operator
+
 import keras
 import numpy as np
 import pytest
@@ -22,8 +24,8 @@ def backbone_with_lora(rank: int = 2, **arguments) -> Backbone:
     return backbone
 
 
-def train(model: keras.Model, steps: int = 3) -> list[float]:
-    model.compile(keras.optimizers.SGD(1.0), loss={"pooled_output": "mse"})
+def train(model: keras.Model, optimizer=None, steps: int = 3) -> list[float]:
+    model.compile(optimizer or keras.optimizers.SGD(1.0), loss={"pooled_output": "mse"})
     targets = {"pooled_output": np.zeros((3, 16), "float32")}
     return [model.train_on_batch(features(), targets) for _ in range(steps)]
 
@@ -78,13 +80,29 @@ def test_lora_alpha_scales_the_update():
     assert abs(outputs[4] - outputs[2]).max() > 1e-3
 
 
-def test_saving_merges_lora_into_an_ordinary_encoder(tmp_path):
+def test_training_with_lora_goes_on_after_a_reload(tmp_path):
+    backbone = backbone_with_lora(lora_alpha=4)
+    train(backbone, keras.optimizers.Adam(0.1))
+    backbone.save(tmp_path / "encoder.keras")
+    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
+    paths = [variable.path for variable in backbone.trainable_variables]
+    assert [variable.path for variable in loaded.trainable_variables] == paths
+    for name in ("weights", "optimizer.variables"):
+        old, new = (operator.attrgetter(name)(model) for model in (backbone, loaded))
+        for one, other in zip(old, new, strict=True):
+            np.testing.assert_array_equal(to_numpy(other.value), to_numpy(one.value))
+    targets = {"pooled_output": np.zeros((3, 16), "float32")}
+    losses = [model.train_on_batch(features(), targets) for model in (backbone, loaded)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
+
+
+def test_an_ordinary_encoder_loads_lora_s_weights_merged(tmp_path):
     backbone = backbone_with_lora()
     train(backbone)
-    backbone.save(tmp_path / "encoder.keras")
-    loaded = keras.saving.load_model(tmp_path / "encoder.keras", compile=False)
-    np.testing.assert_allclose(sequence_output(loaded), sequence_output(backbone), atol=1e-5)
-    assert len(loaded.trainable_variables) == len(Backbone(SMALL).weights)
+    backbone.save_weights(tmp_path / "encoder.weights.h5")
+    ordinary = Backbone(WITHOUT_DROPOUT)
+    ordinary.load_weights(tmp_path / "encoder.weights.h5")
+    np.testing.assert_allclose(sequence_output(ordinary), sequence_output(backbone), atol=1e-5)
 
 
 def test_lora_is_enabled_once():
@@ -117,5 +135,13 @@ def test_int8_stays_after_a_reload(quantized, tmp_path):
     loaded = keras.saving.load_model(tmp_path / "encoder.keras")
     np.testing.assert_allclose(sequence_output(loaded), sequence_output(backbone), atol=1e-6)
     assert loaded.blocks[0].intermediate.kernel.dtype == "int8"
-    again = Backbone.from_config(loaded.get_config())
+    # As it was saved before the config had a field for it
+    config = loaded.get_config()
+    policies = {path: policy["config"]["name"] for path, policy in config.pop("quantized").items()}
+    policies = {path: keras.dtype_policies.get(name) for path, name in policies.items()}
+    config["dtype"] = keras.dtype_policies.serialize(
+        keras.dtype_policies.DTypePolicyMap(loaded.dtype_policy, policies)
+    )
+    again = Backbone.from_config(config)
     assert again.blocks[0].intermediate.kernel.dtype == "int8"
+    assert again.get_config() == loaded.get_config()

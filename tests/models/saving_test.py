@@ -2,10 +2,12 @@
 """An encoder that comes back as it was."""
 
 import json
+import resource
 
 import keras
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from keras_bert.models import Backbone
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
@@ -71,6 +73,30 @@ def test_frozen_stays_frozen(freeze, tmp_path):
     assert trainable_paths(loaded) == trainable_paths(backbone)
     if freeze is freeze_some:
         assert any("layer_1/intermediate" in path for path in trainable_paths(loaded))
+
+
+def save_file(backbone, folder):
+    backbone.save(folder / "encoder.keras")
+
+
+def save_preset(backbone, folder):
+    backbone.save_to_preset(folder)
+
+
+@pytest.mark.parametrize("save", [save_file, save_preset])
+def test_a_full_disk_leaves_what_was_there(save, tmp_path):
+    backbone = Backbone(SMALL)
+    save(backbone, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A file may grow to half of the weights: writing beyond that fails, as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * backbone.count_params(), limits[1]))
+    try:
+        with pytest.raises((OSError, SafetensorError, RuntimeError)):
+            save(backbone, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_weights_round_trip(tmp_path):

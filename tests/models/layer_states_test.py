@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to a task's layers (LoRA, int8, freezing) is there again after a reload."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.small_tasks import TASKS, make_task
+
+
+def arrays(variables):
+    return [keras.ops.convert_to_numpy(variable.value) for variable in variables]
+
+
+@pytest.mark.parametrize("kind", [keras_bert.MaskedLM, keras_bert.Distiller])
+def test_a_model_whose_layers_share_weights_is_copied_by_its_config(kind):
+    """Keras' `clone_model` would part them, and says what to do instead."""
+    task = make_task(kind)
+    with pytest.raises(NotImplementedError, match="Copy the model by its config"):
+        keras.models.clone_model(task)
+    copy = type(task).from_config(task.get_config())
+    copy.set_weights(task.get_weights())
+    features = TASKS[keras_bert.Distiller]()[0][0]
+    for one, other in zip(*map(keras.tree.flatten, (task(features), copy(features))), strict=True):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(other), keras.ops.convert_to_numpy(one)
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("kind", [*TASKS, keras_bert.MaskedLM])
+def test_a_task_comes_back_as_it_was(kind, tmp_path):
+    task = make_task(kind)
+    encoder = getattr(task, "student_task", task).backbone
+    encoder.enable_lora(2, lora_alpha=3)
+    update = encoder.blocks[0].attention.query_key_value.lora_kernel_b
+    update.assign(np.full(update.shape, 0.1))
+    if hasattr(task, "head"):
+        task.head.trainable = False
+    task.quantize("int8")
+    task.save(tmp_path / "task.keras")
+    loaded = keras_bert.load_model(tmp_path / "task.keras")
+    for name in ("weights", "trainable_variables"):
+        old, new = getattr(task, name), getattr(loaded, name)
+        assert [variable.path for variable in new] == [variable.path for variable in old]
+        for one, other in zip(arrays(old), arrays(new), strict=True):
+            assert other.dtype == one.dtype
+            np.testing.assert_array_equal(other, one)
+    if kind is keras_bert.ReplacedTokenDetector:  # whose outputs are of drawn tokens
+        return
+    features = TASKS.get(kind, TASKS[keras_bert.Distiller])()[0][0]
+    old, new = (keras.tree.flatten(model(features)) for model in (task, loaded))
+    for one, other in zip(old, new, strict=True):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(other), keras.ops.convert_to_numpy(one)
+        )
