@@ -97,6 +97,7 @@ def _added_tokens(
     folder: Path, settings: Mapping[str, Any], file: TokenizerJson | None
 ) -> tuple[list[Mapping[str, Any]], Path]:
     """The tokens that were added to a vocabulary, and the file that has them."""
+    added: list[Mapping[str, Any]]
     decoder = settings.get("added_tokens_decoder")
     if isinstance(decoder, dict) and all(isinstance(token, dict) for token in decoder.values()):
         path = folder / SETTINGS_FILE

@@ -36,18 +36,20 @@ class TokenModel(keras.Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
-    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+    def save(
+        self, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
+    ) -> None:
         """`keras.Model.save`, atomic: a file that is there stays whole if writing fails."""
-        if kwargs.get("zipped") is False:  # a folder
-            super().save(filepath, overwrite=overwrite, **kwargs)
-            return
-        with _replaced(filepath, overwrite) as path:
-            super().save(path, overwrite=overwrite, **kwargs)
+        # What is not zipped is a folder.
+        with _replaced(filepath, overwrite, zipped is not False) as path:
+            super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
 
-    def save_weights(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+    def save_weights(
+        self, filepath: Any, overwrite: bool = True, max_shard_size: float | None = None
+    ) -> None:
         """`keras.Model.save_weights`, atomic: a file that is there stays whole if writing fails."""
-        with _replaced(filepath, overwrite) as path:
-            super().save_weights(path, overwrite=overwrite, **kwargs)
+        with _replaced(filepath, overwrite, max_shard_size is None) as path:
+            super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
 
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
@@ -64,14 +66,14 @@ class TokenModel(keras.Model):
 
 
 @contextlib.contextmanager
-def _replaced(filepath: Any, overwrite: bool) -> Iterator[Any]:
+def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any]:
     """Yields a temporary path beside a file, which then replaces the file.
 
     What Keras keeps elsewhere (`gs://…`), in folders or in several files it writes itself, and it
     asks itself where a file is not to be overwritten.
     """
     target = Path(os.path.realpath(str(filepath)))
-    is_one_file = target.suffix in (".keras", ".h5") and "://" not in str(filepath)
+    is_one_file &= target.suffix in (".keras", ".h5") and "://" not in str(filepath)
     if not is_one_file or target.is_dir() or (target.exists() and not overwrite):
         yield filepath
         return

@@ -81,10 +81,11 @@ def restore_layer_states(
 
 def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[keras.Layer]:
     """The layers in a model, each once, without those of parts."""
-    seen = {id(layer) for part in parts for layer in part._flatten_layers()}
-    own = []
-    for layer in model._flatten_layers(include_self=False):
-        if id(layer) not in seen:
-            seen.add(id(layer))
-            own.append(layer)
-    return own
+    of_parts = {id(layer) for part in parts for layer in part._flatten_layers()}
+    own = {
+        id(layer): layer
+        for layer in model._flatten_layers(include_self=False)
+        # A container of a part's layers has no state but theirs.
+        if of_parts.isdisjoint(map(id, layer._flatten_layers()))
+    }
+    return list(own.values())
