@@ -137,8 +137,8 @@ def test_int8_stays_after_a_reload(quantized, tmp_path):
     assert loaded.blocks[0].intermediate.kernel.dtype == "int8"
     # As it was saved before the config had a field for it
     config = loaded.get_config()
-    policies = {path: policy["config"]["name"] for path, policy in config.pop("quantized").items()}
-    policies = {path: keras.dtype_policies.get(name) for path, name in policies.items()}
+    get = keras.dtype_policies.deserialize
+    policies = {path: get(policy) for path, policy in config.pop("quantized").items()}
     config["dtype"] = keras.dtype_policies.serialize(
         keras.dtype_policies.DTypePolicyMap(loaded.dtype_policy, policies)
     )
