@@ -10,17 +10,9 @@ import keras
 
 from keras_bert.config import BertConfig
 from keras_bert.layers import EmbeddingPostprocessor, TokenEmbedding, TransformerBlock
-from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.models.encoder_graph import encoder_outputs, new_layers
 from keras_bert.models.inputs import TokenModel, token_inputs
 from keras_bert.models.layer_states import STATES, layer_states, restore_layer_states
-
-
-class _AtPositions(TokenModel):
-    """An encoder's layers in another graph, which has no weights of its own."""
-
-    def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError(NO_CLONE)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -166,7 +158,8 @@ class Backbone(TokenModel):
             **token_inputs(self.packed),
             "output_positions": keras.Input((None,), dtype="int32", name="output_positions"),
         }
-        model = _AtPositions(
+        # A plain TokenModel: files of weights have the name of its class in their paths.
+        model = TokenModel(
             inputs=model_inputs,
             outputs=encoder_outputs(self.config, self, model_inputs),
             name=f"{self.name}_at_positions",

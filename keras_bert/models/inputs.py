@@ -13,6 +13,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert.layers.frozen import NO_CLONE
+
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
 
@@ -35,6 +37,14 @@ class TokenModel(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
+
+    def get_config(self) -> dict[str, Any]:
+        """Subclasses have one; other models are views of an encoder, without weights of their own.
+
+        Raises:
+            NotImplementedError: Of such a view.
+        """
+        raise NotImplementedError(NO_CLONE)
 
     def save(
         self, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
