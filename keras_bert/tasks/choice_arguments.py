@@ -50,9 +50,14 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
     elif isinstance(x, tuple) and len(x) == 2:
         texts, choices = x
     else:
+        if not hasattr(x, "__iter__"):
+            raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {CHOICE_FORMS}.")
         wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
         if wrong is not None:
-            raise ValueError(f"Row {wrong} is {x[wrong]!r}; expected {CHOICE_FORMS}.")
+            raise ValueError(
+                f"Row {wrong} is {x[wrong]!r} of type {type(x[wrong]).__name__}; expected "
+                f"{CHOICE_FORMS}."
+            )
         texts, choices = [row[0] for row in x], [row[1] for row in x]
     texts, choices = list(texts), [_checked(row, index) for index, row in enumerate(choices)]
     if len(texts) != len(choices):

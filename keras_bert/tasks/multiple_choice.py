@@ -27,7 +27,7 @@ from keras_bert.tasks.choice_arguments import (
 from keras_bert.tasks.class_labels import class_weights_of
 from keras_bert.tasks.presets import classifier_from_preset, pooler_head
 from keras_bert.tasks.task import Batching, Task
-from keras_bert.tasks.text_arguments import is_text
+from keras_bert.tasks.text_arguments import is_text, refuse_other_rows
 
 if TYPE_CHECKING:
     from keras_bert.data.choices import MultipleChoicePreprocessor
@@ -67,6 +67,8 @@ class MultipleChoice(Task):
     """
 
     weighs_classes = True
+
+    input_forms = CHOICE_FORMS
 
     def __init__(
         self,
@@ -279,6 +281,7 @@ class MultipleChoice(Task):
 
     def _check_ids_alone(self, x: Any) -> None:
         if is_text(x):
+            refuse_other_rows(x, CHOICE_FORMS)
             raise ValueError(f"Expected {CHOICE_FORMS}; received {type(x).__name__}.")
         self._check_ids(x)
 

@@ -81,6 +81,8 @@ class QuestionAnswerer(Task):
 
     default_learning_rate = 5e-5
 
+    input_forms = QUESTION_FORMS
+
     def __init__(
         self,
         backbone: Backbone,

@@ -87,7 +87,9 @@ def _example(row: Any, index: int) -> QuestionExample:
 def _text(row: Mapping[str, Any], name: str, where: str) -> str:
     value = row.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"{where}: {name} is {value!r}; expected a string.")
+        raise ValueError(
+            f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
+        )
     return value
 
 
@@ -127,6 +129,12 @@ def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
     """
     if isinstance(question, str):
         question = [question]
+    for name, value in (("question", question), ("context", context)):
+        if not hasattr(value, "__iter__"):
+            raise ValueError(
+                f"{name} is {value!r} of type {type(value).__name__}; expected a string or a list "
+                "of strings."
+            )
     questions: Sequence[str] = list(question)
     contexts = [context] * len(questions) if isinstance(context, str) else list(context)
     if len(questions) != len(contexts):

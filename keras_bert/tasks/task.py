@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -21,9 +21,11 @@ from keras_bert.optimizers import AdamW
 from keras_bert.tasks.class_labels import checked_ids, class_weights_of
 from keras_bert.tasks.presets import check_preprocessor
 from keras_bert.tasks.text_arguments import (
+    TEXT_FORMS,
     checked_generator,
     is_dataset,
     is_text,
+    refuse_other_rows,
     text_columns,
 )
 
@@ -81,6 +83,8 @@ class Task(TokenModel):
     methods take arrays of ids, this class also takes text.
     """
 
+    # What the task takes besides features, for errors
+    input_forms: ClassVar[str] = TEXT_FORMS
     # Of the optimizer that `compile` takes where none is given
     default_learning_rate: float = 2e-5
     # Whether the loss is the sum of one for each output
@@ -594,7 +598,12 @@ class Task(TokenModel):
         return int(shape[1]) if len(shape) > 1 else None
 
     def _check_ids(self, x: Any) -> None:
-        """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`."""
+        """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`.
+
+        Raises:
+            ValueError: If an id is out of range, or `x` holds rows that are no features.
+        """
+        refuse_other_rows(x, self.input_forms)
         inputs = x if isinstance(x, dict) else {"token_ids": x}
         check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
         if self.config.num_segments:

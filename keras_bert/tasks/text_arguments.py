@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 from collections.abc import Collection, Generator, Iterator, Mapping
 from typing import Any
@@ -70,6 +71,46 @@ def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, 
         yield batch
 
 
+def refuse_other_rows(x: Any, forms: str) -> None:
+    """Raises where rows that hold something else were taken for features or text.
+
+    Args:
+        x: What was given instead of text, or of text in another form.
+        forms: What the task takes, for the message.
+
+    Raises:
+        ValueError: If `x` is `None`, or a row in a list or series holds neither text nor numbers,
+            or numbers where other rows hold text; the message names the row.
+    """
+    if x is None:
+        raise ValueError(f"Received None; expected {forms}, or features.")
+    is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
+    if not (isinstance(x, (list, tuple)) or is_objects):
+        return
+    rows = list(x)
+    has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
+    for index, row in enumerate(rows):
+        for leaf in _leaves(row):
+            if not (isinstance(leaf, (str, bytes)) if has_text else _is_number(leaf)):
+                where = "is" if leaf is row else "holds"
+                raise ValueError(
+                    f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
+                    f"{forms}, or features."
+                )
+
+
+def _leaves(row: Any) -> Iterator[Any]:
+    if not isinstance(row, (list, tuple)):
+        yield row
+        return
+    for part in row:
+        yield from _leaves(part)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, numbers.Number) or hasattr(x, "shape")
+
+
 def is_data_frame(x: Any) -> bool:
     """Whether `x` is a data frame of pandas, which need not be installed."""
     return hasattr(x, "columns") and hasattr(x, "to_dict")
@@ -113,6 +154,8 @@ def single_texts(x: Any) -> list[str]:
 
 
 def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
+    if not hasattr(x, "__iter__"):
+        raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
     rows = list(x)
     if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
         wrong = [index for index, row in enumerate(rows) if len(row) != 2]

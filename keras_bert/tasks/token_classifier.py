@@ -22,7 +22,13 @@ from keras_bert.tasks.class_labels import (
 )
 from keras_bert.tasks.presets import classifier_from_preset
 from keras_bert.tasks.task import Batching, Task, as_array
-from keras_bert.tasks.text_arguments import checked_generator, is_dataset, is_text, listed
+from keras_bert.tasks.text_arguments import (
+    checked_generator,
+    is_dataset,
+    is_text,
+    listed,
+    refuse_other_rows,
+)
 from keras_bert.tasks.word_arguments import (
     WORD_FORMS,
     as_lists,
@@ -74,6 +80,8 @@ class TokenClassifier(Task):
 
     default_learning_rate = 5e-5
     weighs_classes = True
+
+    input_forms = f"a text, a list of texts, or {WORD_FORMS}"
 
     def __init__(
         self,
@@ -263,7 +271,8 @@ class TokenClassifier(Task):
         x = listed(x)
         depth = word_depth(x)
         if depth is None:
-            raise ValueError(f"Expected a text, a list of texts, or {WORD_FORMS}.")
+            refuse_other_rows(x, self.input_forms)
+            raise ValueError(f"Received {type(x).__name__}; expected {self.input_forms}.")
         x = as_lists(x)
         texts = [x] if depth == 0 else x
         places: Any = None
@@ -362,6 +371,7 @@ class TokenClassifier(Task):
 
     def _check_ids_alone(self, x: Any) -> None:
         if is_text(x):
+            refuse_other_rows(x, WORD_FORMS)
             raise ValueError(f"A tagger takes text as {WORD_FORMS}; received {type(x).__name__}.")
         if not is_dataset(x):
             self._check_ids(x)

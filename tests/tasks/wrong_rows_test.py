@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that are neither text nor features: every verb of every task names the row and its type."""
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.data import (  # noqa: E402
+    MultipleChoicePreprocessor,
+    QuestionAnswererPreprocessor,
+    TextClassifierPreprocessor,
+    TokenClassifierPreprocessor,
+)
+from tests.small_tasks import CONFIG  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(ord("a"), ord("z")))]
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    tokenizer = keras_bert.WordPieceTokenizer(TOKENS)
+    texts = TextClassifierPreprocessor(tokenizer, 12)
+    made = [
+        keras_bert.TextClassifier(keras_bert.Backbone(CONFIG), 2, texts),
+        keras_bert.TokenClassifier(
+            keras_bert.Backbone(CONFIG), 2, TokenClassifierPreprocessor(tokenizer, 12)
+        ),
+        keras_bert.QuestionAnswerer(
+            keras_bert.Backbone(CONFIG), QuestionAnswererPreprocessor(tokenizer, 12, 2, 4)
+        ),
+        keras_bert.MultipleChoice(
+            keras_bert.Backbone(CONFIG), MultipleChoicePreprocessor(tokenizer, 12)
+        ),
+        keras_bert.TextEmbedder(keras_bert.Backbone(CONFIG), texts),
+        keras_bert.MaskedLM(keras_bert.Backbone(CONFIG), texts),
+        keras_bert.ReplacedTokenDetector(keras_bert.Backbone(CONFIG), texts, generator_size=0.5),
+        keras_bert.Pretrainer(keras_bert.Backbone(CONFIG)),
+    ]
+    return {type(task).__name__: task for task in made}
+
+
+VERBS = [
+    ("TextClassifier", "classify"),
+    ("TokenClassifier", "tag"),
+    ("MultipleChoice", "choose"),
+    ("TextEmbedder", "embed"),
+    ("MaskedLM", "fill"),
+    ("ReplacedTokenDetector", "detect"),
+]
+
+
+@pytest.mark.parametrize(("name", "verb"), VERBS)
+def test_a_verb_names_the_row(tasks, name, verb):
+    verb = getattr(tasks[name], verb)
+    with pytest.raises(ValueError, match="Row 0 is None of type NoneType; expected"):
+        verb([None])
+    with pytest.raises(ValueError, match="Row 1 is None of type NoneType; expected"):
+        verb([("a", ["b"]), None] if name == "MultipleChoice" else ["a [MASK]", None])
+    with pytest.raises(ValueError, match=r"Received (None|NoneType)"):
+        verb(None)
+
+
+def test_answer_names_the_question(tasks):
+    answer = tasks["QuestionAnswerer"].answer
+    with pytest.raises(ValueError, match="Question 1: question is None of type NoneType"):
+        answer(["a", None], "b")
+    with pytest.raises(ValueError, match="Question 0: context is 3 of type int"):
+        answer(["a"], [3])
+    with pytest.raises(ValueError, match="context is None of type NoneType"):
+        answer("a", None)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize("name", [*(name for name, _ in VERBS), "QuestionAnswerer", "Pretrainer"])
+def test_keras_methods_name_the_row(tasks, name, method):
+    if method != "predict":
+        tasks[name].compile()
+    with pytest.raises(ValueError, match="Row 0 is None of type NoneType; expected"):
+        getattr(tasks[name], method)([None])
+    with pytest.raises(ValueError, match=r"Row 1 (is|holds) {} of type dict; expected"):
+        getattr(tasks[name], method)([[1, 2], {}])
+
+
+def test_series_of_pandas(tasks):
+    pandas = pytest.importorskip("pandas")
+    for values in ([None, "a"], [float("nan"), "a"]):
+        with pytest.raises(ValueError, match=r"Row 0 is .* of type (NoneType|float); expected"):
+            tasks["TextClassifier"].classify(pandas.Series(values, dtype=object))
+
+
+def test_ids_in_lists_are_features(tasks):
+    logits = tasks["TextClassifier"].predict(np.array([[2, 5, 3]]), verbose=0)
+    assert logits.shape == (1, 2)
