@@ -154,7 +154,7 @@ def test_logits_equal_those_of_transformers(task, tmp_path):
         (ROWS, None, "`y` is missing"),
         ([("a", [])], [0], r"choices of row 0 are \[\]; expected one string or more"),
         ([("a", "b")], [0], "choices of row 0 are 'b'; expected a list"),
-        ([("a", ["b"]), "c"], [0, 0], "Row 1 is 'c'; expected a list of"),
+        ([("a", ["b"]), "c"], [0, 0], "Row 1 is 'c' of type str; expected a list of"),
         ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
         ({"choices": [["b"]]}, [0], "`text` is missing"),
         ({"text": ["a"]}, [0], "Expected a list of"),

@@ -200,7 +200,10 @@ def one(**changes):
         (lambda q: q.predict("wo ?"), "Text alone is no question"),
         (lambda q: q.fit(one(), [1]), "Questions bring their answers"),
         (lambda q: q.fit(one(answers=None)), "Question '0' has no answers to learn from"),
-        (lambda q: q.fit(one(context=7)), "Question 0: context is 7; expected a string"),
+        (
+            lambda q: q.fit(one(context=7)),
+            "Question 0: context is 7 of type int; expected a string",
+        ),
         (lambda q: q.fit(one(answers=["Hund"])), "an answer is 'Hund'; expected \"text\""),
         (
             lambda q: q.fit(one(answers=[{"text": "Hund", "answer_start": 3}])),

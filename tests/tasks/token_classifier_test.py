@@ -188,7 +188,7 @@ def test_the_pooler_is_left_alone():
             "Sentence 1 of document 0 has 1 words and labels or weights for 0",
         ),
         (lambda t: t.predict(np.array([[99]])), "token_ids holds 99"),
-        (lambda t: t.tag(np.array([[4]])), "Expected a text, a list of texts"),
+        (lambda t: t.tag(np.array([[4]])), "Received ndarray; expected a text, a list of texts"),
         (
             lambda t: t.fit(tf.data.Dataset.from_tensor_slices(["a"])),
             "takes text as a list of sentences",

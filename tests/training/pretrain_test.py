@@ -17,8 +17,16 @@ pytestmark = pytest.mark.needs_tensorflow
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import MaskedLM, ReplacedTokenDetector, TextClassifier  # noqa: E402
+from keras_bert import (  # noqa: E402
+    Backbone,
+    BertConfig,
+    MaskedLM,
+    ReplacedTokenDetector,
+    TextClassifier,
+    WordPieceTokenizer,
+)
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from training import recipes  # noqa: E402
 from training.pretrain import pretrain  # noqa: E402
 from training.pretrain_config import Phase, PretrainConfig  # noqa: E402
@@ -27,7 +35,9 @@ from training.pretraining_run import (  # noqa: E402
     has_collapsed,
     unigram_baseline,
 )
+from training.pretraining_text import vocabulary_path  # noqa: E402
 from training.run_checkpoints import NotFiniteError  # noqa: E402
+from training.tokenizer_source import open_tokenizer  # noqa: E402
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
 OPTIONS = {
@@ -368,3 +378,20 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
 def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         config(corpus, tmp_path, **changes)
+
+
+def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ann", "서울", "é"]
+    tokenizer = WordPieceTokenizer(tokens, lowercase=False)
+    small = BertConfig(
+        vocabulary_size=len(tokens), num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
+    )
+    task = MaskedLM(Backbone(small), TextClassifierPreprocessor(tokenizer, 8))
+    task.save_to_preset(tmp_path / "preset")
+    preset = str(tmp_path / "preset")
+    run = config(corpus, tmp_path / "run", init_preset=preset)
+    for _ in range(2):  # what is made is found again
+        opened = open_tokenizer(vocabulary_path(run), run.lowercase)
+        assert opened("Ann 서울 é").numpy().tolist() == [5, 6, 7]
+    told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)
+    assert open_tokenizer(vocabulary_path(told), told.lowercase).lowercase is True
