@@ -181,16 +181,6 @@ def test_pairs_are_fitted(classifier):
     classifier.fit(dataset, verbose=0, validation_data=dataset.batch(2))
 
 
-def test_a_regression_learns_a_score():
-    keras.utils.set_random_seed(1)
-    regressor = make_classifier(num_classes=1, class_names=None)
-    regressor.compile(AdamW(1e-2))
-    texts, labels = reviews(64)
-    regressor.fit(texts, 4.0 * labels, epochs=15, batch_size=16, verbose=0)
-    good, bad = regressor.classify(["good", "bad"])
-    assert good["score"] - bad["score"] > 2
-
-
 def test_sample_weights_count(classifier):
     texts = ["good", "bad", "good", "bad"]
     ignored = classifier.evaluate(texts, [1, 0, 0, 1], sample_weight=[1, 1, 0, 0], verbose=0)

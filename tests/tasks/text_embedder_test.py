@@ -13,7 +13,6 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 
@@ -68,24 +67,6 @@ def test_embed_takes_text_in_order():
     assert embedder.embed("a").shape == (16,)
     with pytest.raises(ValueError, match="Received pairs"):
         embedder.embed([("a", "b")])
-
-
-def test_pairs_come_nearer_and_models_come_back(tmp_path):
-    keras.utils.set_random_seed(0)
-    embedder = make_embedder()
-    embedder.compile(AdamW(1e-2))
-    pairs = [(f"a {colour}", f"b b {colour}") for colour in COLOURS]
-    history = embedder.fit(pairs, batch_size=6, epochs=8, verbose=0).history
-    assert history["loss"][-1] < 0.5 * history["loss"][0]
-    first, second = (vectors_of(embedder, list(column)) for column in zip(*pairs, strict=True))
-    assert (np.argmax(first @ second.T, axis=1) == np.arange(6)).all()
-    embedder.save(tmp_path / "embedder.keras")
-    embedder.save_to_preset(tmp_path / "preset")
-    for same in (
-        keras.saving.load_model(tmp_path / "embedder.keras"),
-        TextEmbedder.from_preset(tmp_path / "preset"),
-    ):
-        np.testing.assert_allclose(vectors_of(same), vectors_of(embedder), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -155,16 +136,3 @@ def test_vectors_of_minilm_equal_those_of_transformers():
     assert (embedder.pooling, embedder.normalize) == ("mean", True)
     assert embedder.preprocessor.sequence_length == 256
     np.testing.assert_allclose(vectors_of(embedder, texts), expected.numpy(), atol=1e-5)
-
-
-def test_it_is_exported(tmp_path):
-    pytest.importorskip("tensorflow_text")
-    embedder = make_embedder()
-    embedder.export(tmp_path / "1", warm_up=False)
-    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
-    expected = vectors_of(embedder)
-    served = signatures["serving_default"](text=tf.constant(TEXTS))["embedding"]
-    np.testing.assert_allclose(served.numpy(), expected, atol=1e-5)
-    ids = embedder.preprocessor(TEXTS)["token_ids"]
-    served = signatures["serve_ids"](token_ids=ids)["embedding"]
-    np.testing.assert_allclose(served.numpy(), expected, atol=1e-5)

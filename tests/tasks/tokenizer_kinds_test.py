@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks on the tokenizers of RoBERTa and ALBERT: answers on text, saved and loaded, exported."""
+"""Tasks on the tokenizers of RoBERTa and ALBERT: masks in text, places in it, presets."""
 
-import json
-import subprocess
-import sys
-
-import keras
 import numpy as np
 import pytest
 
@@ -21,7 +16,6 @@ from tests.text import small_tokenizers
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 TEXTS = ["The test fails.", "it's  the\tcase\n", "Größe «été» 1991, 中国", ""]
-PAIRS = (TEXTS, TEXTS[::-1])
 FAMILIES = {
     "byte_pair": {
         "num_segments": 1,
@@ -67,36 +61,6 @@ def tokenizer(request):
     return small_tokenizers.make(request.param)
 
 
-@pytest.fixture(scope="module")
-def classifier(tokenizer):
-    return shaken(
-        keras_bert.TextClassifier(
-            backbone_for(tokenizer), preprocessor=config_for(tokenizer), class_names=["a", "b"]
-        )
-    )
-
-
-@pytest.fixture(scope="module")
-def expected(classifier):
-    logits = classifier.predict(PAIRS, verbose=0)
-    assert np.ptp(logits, axis=0).max() > 1e-3
-    return logits
-
-
-def test_a_classifier_is_saved_and_loaded(classifier, expected, tmp_path):
-    classifier.save(tmp_path / "task.keras")
-    loaded = keras.models.load_model(tmp_path / "task.keras")
-    features = loaded.preprocessor(*PAIRS)
-    np.testing.assert_allclose(loaded(features), expected, atol=1e-5)
-
-
-def test_a_preset_has_the_tokenizer(classifier, expected, tokenizer, tmp_path):
-    classifier.save_to_preset(tmp_path)
-    again = keras_bert.TextClassifier.from_preset(tmp_path)
-    assert again.preprocessor.tokenizer.get_config() == tokenizer.get_config()
-    np.testing.assert_allclose(again(again.preprocessor(*PAIRS)), expected, atol=1e-5)
-
-
 def test_masks_are_filled(tokenizer):
     masked_lm = shaken(
         keras_bert.MaskedLM(
@@ -133,35 +97,6 @@ def test_answers_are_places_in_the_text(tokenizer):
     answer = answerer.answer(question="what fails?", context=passage)
     assert answer["answer"]
     assert passage[answer["start"] : answer["end"]] == answer["answer"]
-
-
-FRESH_PROCESS = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-folder, texts = sys.argv[1], json.loads(sys.argv[2])
-signature = tf.saved_model.load(folder).signatures["serving_default"]
-answers = signature(text=tf.constant(texts), text_pair=tf.constant(texts[::-1]))
-assert "keras_bert" not in sys.modules
-print(json.dumps({name: value.numpy().tolist() for name, value in answers.items()
-                  if name != "label"}))
-"""
-
-
-def test_an_export_takes_text_where_this_package_is_not(classifier, expected, tmp_path):
-    classifier.export(tmp_path / "1", pair=True, warm_up=False)
-    finished = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, tmp_path / "1", json.dumps(TEXTS)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    answers = json.loads(finished.stdout)
-    exponentials = np.exp(expected - expected.max(axis=-1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=1e-5)
 
 
 def test_a_preset_in_hugging_face_s_layout_brings_its_tokenizer(tokenizer, tmp_path):
