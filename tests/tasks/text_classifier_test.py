@@ -206,6 +206,19 @@ def test_misuse_is_explained(classifier, call, message):
         call(classifier)
 
 
+def test_training_goes_on_in_the_middle_of_an_epoch(classifier):
+    texts, labels = reviews(10)
+    options = {"batch_size": 2, "initial_epoch": 1, "initial_batch": 3, "verbose": 0}
+    steps = []
+    count = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: steps.append(batch)
+    )
+    classifier.fit(texts, labels, epochs=2, callbacks=[count], **options)
+    assert steps == [0, 1]
+    with pytest.raises(ValueError, match="initial_batch is 3, with 2 epochs"):
+        classifier.fit(texts, labels, epochs=3, **options)
+
+
 def test_a_task_without_a_preprocessor_says_what_to_do():
     backbone = make_classifier().backbone
     with pytest.raises(ValueError, match="has no preprocessor"):
