@@ -247,7 +247,8 @@ class MaskedLMMasker:
         slots = max(1, math.ceil(self.mask_selection_rate * length - 1e-6))
         return slots if self.max_predictions is None else min(slots, self.max_predictions)
 
-    def _num_slots_in_graph(self, ids: tf.Tensor) -> int | tf.Tensor:
+    def num_slots_in_graph(self, ids: tf.Tensor) -> int | tf.Tensor:
+        """`num_slots` of ids `(batch, length)` whose length may not be known before they are."""
         if ids.shape[1] is not None:
             return self.num_slots(ids.shape[1])
         length = tf.cast(tf.shape(ids)[1], tf.float64)
@@ -270,7 +271,7 @@ class MaskedLMMasker:
         """Which tokens to predict, bool `(batch, length)`, and for how many there is room."""
         ids = features["token_ids"]
         is_real = self._is_real(features)
-        slots = self._num_slots_in_graph(ids)
+        slots = self.num_slots_in_graph(ids)
         # In float64, and halves to even, as Python rounds
         share = self.mask_selection_rate * tf.cast(
             tf.math.count_nonzero(is_real, axis=1), tf.float64

@@ -15,6 +15,9 @@ from keras_bert.data.preprocessors import TextClassifierPreprocessor
 from keras_bert.data.row_batches import BatchOptions, RowPreprocessor, row_batches
 from keras_bert.data.tuning import without_tuning
 
+# What a masker adds to features, `(batch, slots)`
+_SLOTS = {"mask_positions": tf.int32, "mask_ids": tf.int32, "mask_weights": tf.float32}
+
 
 def rows_from_columns(
     columns: Mapping[str, np.ndarray], rest: Sequence[np.ndarray] = ()
@@ -169,25 +172,54 @@ def masked_batches(
     Args:
         batches: `(features,)`, or `(features, weight)` with weights of the rows `(batch,)`.
         masker: Draws the masks.
-        seed: Draws others in each iteration; `None` draws them by the ids, always the same.
+        seed: Draws others in each iteration; `None` draws those of a row by its ids, always the
+            same, whatever its batch.
 
     Returns:
         A dataset of `(features, mask_ids, mask_weights)`.
     """
 
-    def mask(step: Any, features: Any, row_weights: Any = None) -> Any:
-        masked = masker(features, step)
+    def with_targets(masked: Any, row_weights: Any = None) -> Any:
         ids, weights = masked.pop("mask_ids"), masked.pop("mask_weights")
         if row_weights is not None:
             weights *= tf.cast(row_weights, weights.dtype)[:, tf.newaxis]
         return masked, ids, weights
 
     if seed is None:
-        return batches.map(lambda *batch: mask(None, *batch), tf.data.AUTOTUNE)
+        return batches.map(
+            lambda features, *rest: with_targets(_masked_by_rows(masker, features), *rest),
+            tf.data.AUTOTUNE,
+        )
     steps = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
     return tf.data.Dataset.zip(steps, batches).map(
-        lambda step, batch: mask(step, *batch), tf.data.AUTOTUNE
+        lambda step, batch: with_targets(masker(batch[0], step), *batch[1:]), tf.data.AUTOTUNE
     )
+
+
+def _masked_by_rows(
+    masker: MaskedLMMasker | NextTokenTargets, features: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Features whose masks depend on each row's own tokens alone, without its padding."""
+    if isinstance(masker, NextTokenTargets):
+        return masker(features, None)
+    slots = masker.num_slots_in_graph(features["token_ids"])
+    lengths = tf.math.count_nonzero(features["padding_mask"], axis=1)
+
+    def mask(row: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        ids, length = row
+        masked = masker({"token_ids": ids[:length]}, None)
+        masked["token_ids"] = tf.concat([masked["token_ids"], ids[length:]], axis=0)
+        for name in _SLOTS:
+            masked[name] = tf.pad(masked[name], [[0, slots - tf.shape(masked[name])[0]]])
+        return masked
+
+    ids = features["token_ids"]
+    specs = {"token_ids": tf.TensorSpec(ids.shape[1:], tf.int32)}
+    num_slots = slots if isinstance(slots, int) else None
+    for name, dtype in _SLOTS.items():
+        specs[name] = tf.TensorSpec([num_slots], dtype)
+    masked = tf.map_fn(mask, (ids, lengths), fn_output_signature=specs)
+    return {**features, **masked}
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:

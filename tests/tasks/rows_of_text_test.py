@@ -106,3 +106,13 @@ def _batching(**options):
     from keras_bert.tasks.task import Batching
 
     return Batching(**options)
+
+
+@pytest.mark.parametrize("task", ["MaskedLM", "ReplacedTokenDetector"])
+def test_masks_of_an_evaluation_are_a_rows_own_whatever_its_batch(task):
+    model = made(task)
+    model.compile()
+    texts = ["a b a b b a a b a a b", "a", "b b a", "a a a b b b", "b a b a b", "a b " * 12]
+    results = [model.evaluate(texts, batch_size=size, verbose=0) for size in (1, 4, 6)]
+    results.append(model.evaluate(texts[::-1], batch_size=2, verbose=0))
+    np.testing.assert_allclose(results, [results[0]] * 4, rtol=1e-5)
