@@ -20,23 +20,24 @@ import collections
 import dataclasses
 import itertools
 import json
-import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-from absl import app, logging
+from absl import logging
 
-from keras_bert.optimizers import AdamW
-from training import finetuning, program, scores
-from training.baselines import of_text
+from training import program
 from training.config_flags import define_flags, read_flags
 from training.finetune_config import FinetuneConfig
 from training.glue import find_task, read_split
 from training.labelled_text import LabelledText
-from training.pretrained import minilm_folder
+from training.pretrained import preset_or_minilm
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_bert.optimizers import AdamW
 
 # The first so many rows of a permutation with this seed, so that a smaller sample is a part of a
 # larger one.
@@ -75,16 +76,19 @@ class DefaultsSweepConfig:
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    with program.plain_errors():
-        config = read_flags(DefaultsSweepConfig)
-        path = Path(config.results_file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(config, path)
+    program.require(program.TRAINING_LIBRARIES, "training")
+    config = read_flags(DefaultsSweepConfig)
+    path = Path(config.results_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    program.import_quietly()
+    sweep(config, path)
     print(format_table(read_records(path)))
 
 
 def sweep(config: DefaultsSweepConfig, path: Path) -> None:
     """Appends to a file what it lacks of a grid."""
+    from training.baselines import of_text
+
     done = {_key(record) for record in read_records(path)}
     for name in config.tasks:
         task = find_task(name)
@@ -128,13 +132,16 @@ class Trainer:
     """
 
     def __init__(self, config: DefaultsSweepConfig, data: LabelledText, seed: int) -> None:
+        import keras
+
+        from keras_bert.optimizers import AdamW
+        from training import finetuning
+
         keras.utils.clear_session()
         keras.utils.set_random_seed(seed)
         self.seed = seed
         self.config = FinetuneConfig(learning_rate=0, epochs=1, precision=config.precision)
-        self.model = finetuning.build_classifier(
-            self.config, data, config.preset or os.fspath(minilm_folder())
-        )
+        self.model = finetuning.build_classifier(self.config, data, preset_or_minilm(config.preset))
         # The rate is set before each update.
         optimizer = AdamW(0.0, weight_decay=self.config.weight_decay)
         self.model.compile(optimizer=optimizer)
@@ -151,6 +158,10 @@ class Trainer:
         epochs: int,
     ) -> dict[str, Any]:
         """The scores after the last epoch, the last loss, and the seconds that both took."""
+        import keras
+
+        from training import finetuning
+
         for variable, value in zip(self.variables, self.initial, strict=True):
             variable.assign(value)
         keras.utils.set_random_seed(self.seed)
@@ -161,7 +172,7 @@ class Trainer:
             train.labels,
             batch_size=run.batch_size,
             epochs=epochs,
-            callbacks=[_Schedule(finetuning.make_optimizer(run, len(train)))],
+            callbacks=[_schedule(self.model, finetuning.make_optimizer(run, len(train)))],
             verbose=0,
         )
         trained = time.perf_counter()
@@ -173,16 +184,15 @@ class Trainer:
         }
 
 
-class _Schedule(keras.callbacks.Callback):
+def _schedule(model: keras.Model, optimizer: AdamW) -> keras.callbacks.Callback:
     """Gives a compiled model the learning rates that another optimizer would have."""
+    import keras
 
-    def __init__(self, optimizer: AdamW) -> None:
-        super().__init__()
-        self.optimizer = optimizer
+    def set_rate(batch: int, logs: dict[str, Any] | None = None) -> None:
+        optimizer.iterations.assign(model.optimizer.iterations)
+        model.optimizer.learning_rate = float(optimizer.learning_rate)
 
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.optimizer.iterations.assign(self.model.optimizer.iterations)
-        self.model.optimizer.learning_rate = float(self.optimizer.learning_rate)
+    return keras.callbacks.LambdaCallback(on_train_batch_begin=set_rate)
 
 
 def sample(data: LabelledText, count: int) -> LabelledText:
@@ -216,6 +226,8 @@ def format_table(records: list[dict[str, Any]]) -> str:
 
     The score is the mean of a task's metrics, as `scores.selection_score` has it.
     """
+    from training import scores
+
     found: dict[tuple[str, int, str], list[float]] = collections.defaultdict(list)
     for record in records:
         rows = record["task"], record["rows"]
@@ -235,4 +247,4 @@ def format_table(records: list[dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     define_flags(DefaultsSweepConfig())
-    app.run(main)
+    program.run(main)

@@ -46,7 +46,8 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     Returns:
         What `results.json` holds, as for `finetune_tagging`.
     """
-    from keras_bert import load_model
+    import keras
+
     from training import baselines, finetuning
     from training.word_features import WordFeatures
 
@@ -77,7 +78,7 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     best = max(runs, key=lambda run: entity_scores.selection_score(run.best["dev"]))
     results = finetuning.results_of(config, runs, best, to_beat)
     finetuning.write_json(results, folder / "results.json")
-    model = load_model(best.model_path)
+    model = keras.models.load_model(best.model_path)
     with Stopwatch(results["seconds"]).part("answers"):
         for name in features.keys() - {"train"}:
             text = texts[name]

@@ -282,8 +282,8 @@ def test_phases():
         ({"packing": True}, "packing leaves no room for labels of pairs"),
         ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected 2 or more"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
-        ({"num_steps": 5, "warmup_steps": 9}, "warmup_steps is 9, expected 0 to num_steps, 5"),
-        ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of steps_per_execution"),
+        ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),
+        ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),
     ],
 )
 def test_what_a_config_refuses(changes, message):

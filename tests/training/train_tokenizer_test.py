@@ -62,7 +62,7 @@ def test_text_without_case_keeps_its_letters_unless_the_flag_is_given(
     made = {}
     for lowercase in (None, True):
         folder = tmp_path / f"{lowercase}"
-        with caplog.at_level("INFO"):
+        with caplog.at_level("INFO", logger="absl"):
             train_tokenizer(
                 TokenizerConfig((str(tmp_path / "corpus.txt"),), str(folder), kind, 300, lowercase)
             )
