@@ -80,12 +80,12 @@ def restore_layer_states(
 
 
 def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[keras.Layer]:
-    """The layers in a model, each once, without those of parts."""
+    """The layers in a model that have variables, each once, without those of parts."""
     of_parts = {id(layer) for part in parts for layer in part._flatten_layers()}
     own = {
         id(layer): layer
         for layer in model._flatten_layers(include_self=False)
         # A container of a part's layers has no state but theirs.
-        if of_parts.isdisjoint(map(id, layer._flatten_layers()))
+        if layer.variables and of_parts.isdisjoint(map(id, layer._flatten_layers()))
     }
     return list(own.values())

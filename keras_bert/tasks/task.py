@@ -609,10 +609,32 @@ class Task(TokenModel):
         if self.config.num_segments:
             check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
 
+    def get_compile_config(self) -> dict[str, Any]:
+        """The arguments of `compile`, and what the optimizer's state is of.
+
+        That is `optimizer_variables`, positions in `variables`, where the optimizer has not been
+        built for the variables that are trained now: not at all, or before layers were frozen.
+        """
+        config: dict[str, Any] = super().get_compile_config()
+        if config:
+            built_for = [id(variable) for variable in self.optimizer._trainable_variables]
+            if built_for != [id(variable) for variable in self.trainable_variables]:
+                positions = {id(variable): row for row, variable in enumerate(self.variables)}
+                config["optimizer_variables"] = [
+                    positions[variable] for variable in built_for if variable in positions
+                ]
+        return config
+
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras leaves a loaded model uncompiled if its class has a `compile` of its own.
+        config = dict(config)
+        positions = config.pop("optimizer_variables", None)
         self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
+        if positions is None:
+            self.optimizer.build(self.trainable_variables)
+        elif positions:
+            variables = self.variables
+            self.optimizer.build([variables[position] for position in positions])
 
     def get_config(self) -> dict[str, Any]:
         preprocessor = self._preprocessor_config

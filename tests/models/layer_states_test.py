@@ -55,3 +55,21 @@ def test_a_task_comes_back_as_it_was(kind, tmp_path):
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(other), keras.ops.convert_to_numpy(one)
         )
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_an_optimizer_comes_back_where_layers_were_frozen_after_training(steps, tmp_path):
+    student, teacher = (make_task(keras_bert.MaskedLM) for _ in range(2))
+    features, targets, _ = TASKS[keras_bert.Distiller]()[0]
+    teacher.compile()
+    for _ in range(steps):
+        teacher.train_on_batch(features, targets)
+    distiller = keras_bert.Distiller(student, teacher)  # freezes the teacher
+    distiller.compile()
+    distiller.save(tmp_path / "task.keras")
+    loaded = keras_bert.load_model(tmp_path / "task.keras")
+    assert not loaded.teacher_task.trainable_variables
+    for old, new in ((distiller, loaded), (teacher, loaded.teacher_task)):
+        for one, other in zip(*(arrays(x.optimizer.variables) for x in (old, new)), strict=True):
+            np.testing.assert_array_equal(other, one)
+    loaded.train_on_batch(features, targets)
