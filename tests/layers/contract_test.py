@@ -34,6 +34,7 @@ LAYERS = [
         {"num_heads": 4, "intermediate_dim": 12, "return_scores": True},
         (HIDDEN, MASK),
     ),
+    (layers.Dense, {"units": 3}, (HIDDEN,)),
     (layers.Pooler, {"initializer_range": 0.1}, (HIDDEN,)),
     (layers.ClassificationHead, {"num_classes": 3, "dropout": 0.2}, (HIDDEN[:, 0],)),
     (layers.ClassificationHead, {"num_classes": 3}, (HIDDEN,)),
