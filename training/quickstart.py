@@ -97,7 +97,6 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         learning_rate=2e-4,
         output_dir=config.output_dir,
         sequence_length=64,
-        length_window=64,
         seed=config.seed,
     )
     (run,) = finetuning.train_seeds(
