@@ -360,8 +360,13 @@ def padded(rows, value):
 def choices(_family):
     labels = np.array(picked([0, 1, 2], 0))
     counts = [3 if label == 2 or row % 2 else 2 for row, label in enumerate(labels)]
+    # No two choices of a row are one text: a server fills rows up with their first one.
+    words = ["class", "method", "result"]
     x = [
-        ("the test", [VERDICTS[int(choice == label)] for choice in range(count)])
+        (
+            "the test",
+            [f"{VERDICTS[int(choice == label)]} {words[choice]}" for choice in range(count)],
+        )
         for label, count in zip(labels, counts, strict=True)
     ]
 
