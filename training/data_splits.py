@@ -28,8 +28,8 @@ def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> 
     Example:
 
     >>> labels = ["neg", "pos"] * 50
-    >>> Counter(labels[index] for index in stratified_sample(labels, 10))
-    Counter({'neg': 5, 'pos': 5})
+    >>> sorted(Counter(labels[index] for index in stratified_sample(labels, 10)).items())
+    [('neg', 5), ('pos', 5)]
     """
     codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
     order = np.random.default_rng(seed).permutation(len(strata))
