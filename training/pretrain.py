@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import sys
@@ -191,8 +190,7 @@ def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
     settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
     for name in _NO_INFLUENCE:
         del settings[name]
-    content = json.dumps(settings, sort_keys=True).encode() + content_of(vocabulary)
-    return hashlib.sha256(content).hexdigest()
+    return output_folder.fingerprint(settings, content_of(vocabulary))
 
 
 @dataclasses.dataclass(frozen=True)
