@@ -23,11 +23,11 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from training import program
 from training.benchmarks.report import Row, format_table, make_rows
 from training.benchmarks.subject import Subject
 from training.benchmarks.workload import Workload
-from training.config_flags import define_flags, read_flags
+from training.engine import program
+from training.engine.config_flags import define_flags, read_flags
 
 
 @dataclasses.dataclass(frozen=True)

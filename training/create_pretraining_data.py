@@ -26,11 +26,11 @@ from absl import flags
 from tqdm import tqdm
 
 from keras_bert.data import TokenStore
-from training import config_flags, output_folder, program
-from training.length_histogram import plot_lengths
-from training.pretraining_data_config import PretrainingDataConfig
-from training.pretraining_shards import ShardStatistics, count_shards, write_shards
-from training.tokenized_corpus import write_token_store
+from training.engine import config_flags, output_folder, program
+from training.plots.length_histogram import plot_lengths
+from training.pretraining.data_config import PretrainingDataConfig
+from training.pretraining.shards import ShardStatistics, count_shards, write_shards
+from training.pretraining.tokenized_corpus import write_token_store
 
 
 def main(arguments: list[str]) -> None:

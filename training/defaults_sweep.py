@@ -11,7 +11,7 @@ development file. Each run is a line of `results_file`, and what is in it is not
 stopped and started with the same command, the sweep goes on, and another grid with the same file
 adds to it. A table of all that the file holds ends the program, baselines among it.
 
-`training.finetuning_defaults` was chosen by it.
+`training.engine.finetuning_defaults` was chosen by it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from training import program
-from training.config_flags import define_flags, read_flags
-from training.finetune_config import FinetuneConfig
-from training.glue import find_task, read_split
-from training.labelled_text import LabelledText
-from training.pretrained import preset_or_minilm
+from training.engine import program
+from training.engine.config_flags import define_flags, read_flags
+from training.engine.pretrained import preset_or_minilm
+from training.jobs.classification import FinetuneConfig
+from training.readers.glue import find_task, read_split
+from training.readers.labelled_text import LabelledText
 
 if TYPE_CHECKING:
     import keras
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> None:
 
 def sweep(config: DefaultsSweepConfig, path: Path) -> None:
     """Appends to a file what it lacks of a grid."""
-    from training.baselines import of_text
+    from training.scores.baselines import of_text
 
     done = {_key(record) for record in read_records(path)}
     for name in config.tasks:
@@ -135,7 +135,7 @@ class Trainer:
         import keras
 
         from keras_bert.optimizers import AdamW
-        from training import finetuning
+        from training.engine import finetuning
 
         keras.utils.clear_session()
         keras.utils.set_random_seed(seed)
@@ -160,7 +160,7 @@ class Trainer:
         """The scores after the last epoch, the last loss, and the seconds that both took."""
         import keras
 
-        from training import finetuning
+        from training.engine import finetuning
 
         for variable, value in zip(self.variables, self.initial, strict=True):
             variable.assign(value)
@@ -224,19 +224,19 @@ def _key(record: dict[str, Any]) -> tuple[Any, ...]:
 def format_table(records: list[dict[str, Any]]) -> str:
     """A Markdown table, a row for each task, number of rows, and setting; means over the seeds.
 
-    The score is the mean of a task's metrics, as `scores.selection_score` has it.
+    The score is the mean of a task's metrics, as `classifier_scores.selection_score` has it.
     """
-    from training import scores
+    from training.scores.classifier_scores import classifier_scores
 
     found: dict[tuple[str, int, str], list[float]] = collections.defaultdict(list)
     for record in records:
         rows = record["task"], record["rows"]
         for name, baseline in record.get("baselines", {}).items():
-            found[*rows, name.replace("_", " ")].append(scores.selection_score(baseline))
+            found[*rows, name.replace("_", " ")].append(classifier_scores.selection_score(baseline))
         if "scores" in record:
             setting = f"{record['learning_rate']:g}, {record['epochs']} epochs"
             setting += f", {record['preset']}" if record["preset"] else ""
-            found[*rows, setting].append(scores.selection_score(record["scores"]))
+            found[*rows, setting].append(classifier_scores.selection_score(record["scores"]))
     lines = ["| task | rows | setting | score | runs |", "|---|---|---|---|---|"]
     lines += [
         f"| {task} | {rows} | {name} | {np.mean(values):.1f} | {len(values)} |"

@@ -24,18 +24,18 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from training import entity_scores, program, scores, squad_scores
-from training.choice_files import read_choices
-from training.classifier_plots import plot_calibration, plot_confusion
-from training.config_flags import define_flags, read_flags
-from training.labelled_text import (
+from training.engine import program
+from training.engine.config_flags import define_flags, read_flags
+from training.plots.classifier_plots import plot_calibration, plot_confusion
+from training.plots.span_view import AnsweredQuestion, write_span_view
+from training.readers.choice_files import read_choices
+from training.readers.labelled_text import (
     HEADERS,
     LabelledText,
     read_labelled_text,
     reading_options,
 )
-from training.span_view import AnsweredQuestion, write_span_view
-from training.text_rows import (
+from training.readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
     excerpt,
@@ -43,6 +43,7 @@ from training.text_rows import (
     read_records,
     row_error,
 )
+from training.scores.classifier_scores import classifier_scores, entity_scores, squad_scores
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
 _SUFFIXES = {
@@ -176,13 +177,13 @@ def _text(config: EvaluateConfig) -> dict[str, float]:
         **reading_options(config),
     )
     rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config, len(data))
-    metrics = scores.metrics_for(data.num_classes)
+    metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:
-        return scores.score(metrics, [float(row["score"]) for row in rows], data.labels)
+        return classifier_scores.score(metrics, [float(row["score"]) for row in rows], data.labels)
     predictions = [_class_id(data.class_names, row, config) for row in rows]
     if config.plots_dir:
         _plot(config, data, predictions, [float(row["score"]) for row in rows])
-    return scores.score(metrics, predictions, data.labels)
+    return classifier_scores.score(metrics, predictions, data.labels)
 
 
 def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
@@ -263,7 +264,7 @@ def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any
 def _tagging(config: EvaluateConfig) -> dict[str, float]:
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
-    from training.tagging_config import in_scheme
+    from training.jobs.tagging import in_scheme
 
     gold = read_conll(
         config.data_file,
@@ -315,9 +316,9 @@ def _choice(config: EvaluateConfig) -> dict[str, float]:
         raise ValueError(f"{config.data_file} has no labels to score against")
     if config.model:
         logits = _load(config.model).predict(data.inputs, batch_size=64, verbose=0)
-        return scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
+        return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
     chosen = [_chosen(row) for row in _read_answers(config, len(data), ("choice", "answers"))]
-    return scores.score(("accuracy",), chosen, data.labels)
+    return classifier_scores.score(("accuracy",), chosen, data.labels)
 
 
 def _chosen(row: dict[str, Any]) -> int:

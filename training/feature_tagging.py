@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training import config_flags, entity_scores, program, tagging_reports
-from training.feature_tagging_config import FeatureTaggingConfig
-from training.pretrained import preset_or_minilm
-from training.run_report import Stopwatch
-from training.tagging_config import TaggingData, model_inputs, read_data
+from training.engine import config_flags, program
+from training.engine.pretrained import preset_or_minilm
+from training.engine.run_report import Stopwatch
+from training.jobs import tagging_reports
+from training.jobs.feature_tagging import FeatureTaggingConfig
+from training.jobs.tagging import TaggingData, model_inputs, read_data
+from training.scores.classifier_scores import entity_scores
 
 if TYPE_CHECKING:
     import keras
 
     from keras_bert.data.conll import TaggedText
-    from training import finetuning
-    from training.seed_runs import SeedRun
+    from training.engine import finetuning
+    from training.engine.seed_runs import SeedRun
 
 
 def main(arguments: list[str]) -> None:
@@ -48,8 +50,9 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
     """
     import keras
 
-    from training import baselines, finetuning
-    from training.word_features import WordFeatures
+    from training.engine import finetuning
+    from training.jobs.word_features import WordFeatures
+    from training.scores.classifier_scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
@@ -103,8 +106,8 @@ def train(
 
     from keras_bert.models.feature_tagger import feature_tagger
     from keras_bert.tasks.class_labels import class_ids
-    from training import finetuning
-    from training.feature_batches import FeatureBatches
+    from training.engine import finetuning
+    from training.jobs.feature_batches import FeatureBatches
 
     keras.utils.set_random_seed(seed_run.seed)
     model = feature_tagger(
@@ -157,7 +160,7 @@ def predicted_labels(
     model: keras.Model, features: np.ndarray, text: TaggedText, class_names: tuple[str, ...]
 ) -> list[list[str]]:
     """A label for each word of each sentence."""
-    from training.feature_batches import predicted_ids
+    from training.jobs.feature_batches import predicted_ids
 
     answers = predicted_ids(model, features, [len(sentence) for sentence in text.words])
     return [[class_names[index] for index in sentence] for sentence in answers]

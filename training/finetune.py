@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from training import config_flags, program
-from training.finetune_config import FinetuneConfig, FinetuneData, read_data
-from training.labelled_text import LabelledText
-from training.pretrained import preset_or_minilm
-from training.run_report import Stopwatch
+from training.engine import config_flags, program
+from training.engine.pretrained import preset_or_minilm
+from training.engine.run_report import Stopwatch
+from training.jobs.classification import FinetuneConfig, FinetuneData, read_data
+from training.readers.labelled_text import LabelledText
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
@@ -52,7 +52,8 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, and for each dev set and metric the mean
         over the seeds of the last epoch's score, with half the width of its 95 % interval.
     """
-    from training import baselines, finetuning, finetuning_defaults, scores
+    from training.engine import finetuning, finetuning_defaults
+    from training.scores.classifier_scores import baselines, classifier_scores
 
     preset = preset_or_minilm(config.preset)
     config = finetuning_defaults.complete(config, len(data.train), preset)
@@ -68,7 +69,9 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         lambda seed_run: finetuning.train(config, data, preset, seed_run),
         config.task or Path(config.train_file).name,
     )
-    best = max(runs, key=lambda run: scores.selection_score(next(iter(run.best.values()))))
+    best = max(
+        runs, key=lambda run: classifier_scores.selection_score(next(iter(run.best.values())))
+    )
     results = finetuning.results_of(config, runs, best, to_beat)
     finetuning.write_json(results, folder / "results.json")
     _finish(config, data, results, folder)
@@ -81,7 +84,8 @@ def _finish(
 ) -> None:
     """What is done once, with the best model of all seeds; adds to the results."""
     from keras_bert import load_model
-    from training import finetuning, scores
+    from training.engine import finetuning
+    from training.scores.classifier_scores import classifier_scores
 
     watch = Stopwatch(results["seconds"])
     classifier = load_model(results["kept"]["model"])
@@ -89,7 +93,9 @@ def _finish(
     with watch.part("answers"):
         if dev.class_names is not None:
             predictions = finetuning.answers(classifier, dev)
-            results["by_class"] = scores.by_class(predictions, dev.labels, dev.class_names)
+            results["by_class"] = classifier_scores.by_class(
+                predictions, dev.labels, dev.class_names
+            )
         if data.test is not None:
             write_answers(classifier, data.test, folder / "answers.tsv")
             if data.test.labels is not None:

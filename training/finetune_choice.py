@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training import config_flags, program
-from training.choice_config import ChoiceConfig, ChoiceData, read_data
-from training.choice_files import ChoiceRows
-from training.pretrained import preset_or_minilm
-from training.run_report import Stopwatch
+from training.engine import config_flags, program
+from training.engine.pretrained import preset_or_minilm
+from training.engine.run_report import Stopwatch
+from training.jobs.multiple_choice import ChoiceConfig, ChoiceData, read_data
+from training.readers.choice_files import ChoiceRows
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
-    from training import finetuning
-    from training.seed_runs import SeedRun
+    from training.engine import finetuning
+    from training.engine.seed_runs import SeedRun
 
 
 def main(arguments: list[str]) -> None:
@@ -51,7 +51,8 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
         has labels, the mean over the seeds of the last epoch's accuracy, with half the width of
         its 95 % interval.
     """
-    from training import baselines, finetuning
+    from training.engine import finetuning
+    from training.scores.classifier_scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
@@ -77,7 +78,7 @@ def train(config: ChoiceConfig, data: ChoiceData, preset: str, seed_run: SeedRun
     import keras
 
     from keras_bert import MultipleChoice
-    from training import finetuning
+    from training.engine import finetuning
 
     keras.utils.set_random_seed(seed_run.seed)
     task = MultipleChoice.from_preset(
@@ -103,10 +104,10 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
     """The accuracy on labelled rows, times 100."""
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
-    from training import scores
+    from training.scores.classifier_scores import classifier_scores
 
     logits = task.predict(data.inputs, batch_size=64, verbose=0)
-    return scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
+    return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
 
 
 def _finish(config: ChoiceConfig, data: ChoiceData, results: dict[str, Any], folder: Path) -> None:

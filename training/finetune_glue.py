@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from training import output_folder, program
-from training.config_flags import configuration, define_program_flags
-from training.finetune_glue_config import FinetuneGlueConfig
-from training.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
+from training.engine import output_folder, program
+from training.engine.config_flags import configuration, define_program_flags
+from training.jobs.glue_grid import FinetuneGlueConfig
+from training.readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # of STS-B
@@ -117,9 +117,9 @@ def _mean(by_metric: dict[str, list[float]]) -> float:
 
 
 def _selection_score(run: dict[str, Any]) -> float:
-    from training import scores
+    from training.scores.classifier_scores import classifier_scores
 
-    return scores.selection_score(next(iter(run["best"].values())))
+    return classifier_scores.selection_score(next(iter(run["best"].values())))
 
 
 def _results(
@@ -170,7 +170,7 @@ def write_submission(
     if not sets:
         return []
     from keras_bert import load_model
-    from training import finetuning
+    from training.engine import finetuning
 
     classifier = load_model(result.model_path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def _write_answers(path: Path, task: GlueTask, answers: Sequence[Any]) -> None:
 
 def format_table(results: dict[str, TaskResult]) -> str:
     """A Markdown table: each metric's mean, spread and best over the seeds, and the average."""
-    from training import scores
+    from training.scores.classifier_scores import classifier_scores
 
     lines = [
         "| task | metric | mean | 95 % ± | best | rate, batch |",
@@ -207,7 +207,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
         for dev, by_metric in result.seeds.items():
             title = TASKS[name].folder + dev.removeprefix("dev").replace("_", ", ")
             for metric, values in by_metric.items():
-                mean, half_width = scores.summarise(values)
+                mean, half_width = classifier_scores.summarise(values)
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"
                 cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
                 lines.append(f"| {' | '.join([*cells, ', '.join(result.best_setting)])} |")

@@ -24,18 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from training import config_flags, program, squad_scores
-from training.pretrained import preset_or_minilm
-from training.run_report import Stopwatch
-from training.squad_config import SquadConfig, SquadData, read_data
-from training.squad_scores import GoldQuestion
+from training.engine import config_flags, program
+from training.engine.pretrained import preset_or_minilm
+from training.engine.run_report import Stopwatch
+from training.jobs.question_answering import SquadConfig, SquadData, read_data
+from training.scores.classifier_scores import squad_scores
+from training.scores.squad_scores import GoldQuestion
 
 if TYPE_CHECKING:
     from keras_bert import QuestionAnswerer
     from keras_bert.data.squad import QuestionExample
     from keras_bert.tasks.answer_spans import AnswerSpans
-    from training import finetuning
-    from training.seed_runs import SeedRun
+    from training.engine import finetuning
+    from training.engine.seed_runs import SeedRun
 
 ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
@@ -55,7 +56,8 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, how much was skipped in the files, and
         for each score the mean over the seeds of the last epoch, with its interval.
     """
-    from training import baselines, finetuning
+    from training.engine import finetuning
+    from training.scores.classifier_scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
@@ -86,7 +88,7 @@ def train(config: SquadConfig, data: SquadData, preset: str, seed_run: SeedRun) 
     """Trains with one seed, keeps the best epoch's model and its answers to the dev questions."""
     import keras
 
-    from training import finetuning
+    from training.engine import finetuning
 
     keras.utils.set_random_seed(seed_run.seed)
     answerer, num_windows = build_answerer(config, data, preset)
@@ -119,7 +121,7 @@ def build_answerer(
     """The pretrained encoder with a head for spans, compiled; and the number of windows."""
     from keras_bert import QuestionAnswerer
     from keras_bert.data.question_rows import question_rows
-    from training import finetuning
+    from training.engine import finetuning
 
     answerer = QuestionAnswerer.from_preset(
         preset,
@@ -177,7 +179,7 @@ class Answers:
 
     def write(self, folder: Path) -> None:
         """Writes the files of the released code."""
-        from training import finetuning
+        from training.engine import finetuning
 
         n_best = self.spans.n_best(self.contexts, self.n_best, self.threshold is not None)
         by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}

@@ -23,16 +23,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training import config_flags, entity_scores, program, tagging_reports
-from training.pretrained import preset_or_minilm
-from training.run_report import Stopwatch
-from training.tagging_config import TaggingConfig, TaggingData, model_inputs, read_data
+from training.engine import config_flags, program
+from training.engine.pretrained import preset_or_minilm
+from training.engine.run_report import Stopwatch
+from training.jobs import tagging_reports
+from training.jobs.tagging import TaggingConfig, TaggingData, model_inputs, read_data
+from training.scores.classifier_scores import entity_scores
 
 if TYPE_CHECKING:
     from keras_bert import TokenClassifier
     from keras_bert.data.conll import TaggedText
-    from training import finetuning
-    from training.seed_runs import SeedRun
+    from training.engine import finetuning
+    from training.engine.seed_runs import SeedRun
 
 
 def main(arguments: list[str]) -> None:
@@ -50,7 +52,8 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
         What `results.json` holds: the config, the runs, and for each metric the mean over the
         seeds of the last epoch's score, with half the width of its 95 % interval.
     """
-    from training import baselines, finetuning
+    from training.engine import finetuning
+    from training.scores.classifier_scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
@@ -79,7 +82,7 @@ def train(
 
     from keras_bert import TokenClassifier
     from keras_bert.data.tagging import ragged_words
-    from training import finetuning
+    from training.engine import finetuning
 
     keras.utils.set_random_seed(seed_run.seed)
     tagger = TokenClassifier.from_preset(

@@ -19,12 +19,12 @@ import numpy as np
 from absl import app, flags
 
 from keras_bert.data import PretrainingStream
-from training import program
+from training.engine import program
 from training.pretrain import dev_stream
-from training.pretrain_config import PretrainConfig
-from training.pretraining_run import RESULTS_FILE
-from training.pretraining_text import training_records, vocabulary_path
-from training.tokenizer_source import open_tokenizer
+from training.pretraining.config import PretrainConfig
+from training.pretraining.pretraining_run import RESULTS_FILE
+from training.pretraining.pretraining_text import training_records, vocabulary_path
+from training.pretraining.tokenizer_source import open_tokenizer
 
 RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")
 # Seen so often, the bigram counts for half.

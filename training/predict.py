@@ -29,11 +29,11 @@ from typing import IO, Any
 import numpy as np
 from absl import flags
 
-from training import program
-from training.choice_files import read_choices
-from training.config_flags import define_flags, read_flags
-from training.labelled_text import HEADERS
-from training.text_rows import (
+from training.engine import program
+from training.engine.config_flags import define_flags, read_flags
+from training.readers.choice_files import read_choices
+from training.readers.labelled_text import HEADERS
+from training.readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
     excerpt,

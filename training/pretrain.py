@@ -40,13 +40,14 @@ from keras_bert.data import (
     pretraining_examples,
 )
 from keras_bert.text.tokenizer import Tokenizer
-from training import config_flags, model_flops, output_folder, pretraining_run, program
-from training.energy import energy_meter
-from training.pretrain_config import Phase, PretrainConfig
-from training.pretraining_run import PretrainingModel
-from training.pretraining_text import dev_records, training_records, vocabulary_path
-from training.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
-from training.tokenizer_source import content_of, is_lowercased, open_tokenizer
+from training.engine import config_flags, output_folder, program
+from training.engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
+from training.pretraining import model_flops, pretraining_run
+from training.pretraining.config import Phase, PretrainConfig
+from training.pretraining.energy import energy_meter
+from training.pretraining.pretraining_run import PretrainingModel
+from training.pretraining.pretraining_text import dev_records, training_records, vocabulary_path
+from training.pretraining.tokenizer_source import content_of, is_lowercased, open_tokenizer
 
 # Settings that change nothing of what is learned
 _NO_INFLUENCE = (

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from absl import flags
 
-from training import output_folder, program
-from training.config_flags import define_flags, read_flags
+from training.engine import output_folder, program
+from training.engine.config_flags import define_flags, read_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _finetuning_flags(config: AblationConfig, variant: Variant) -> list[str]:
 
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
     """The scores as a Markdown table: mean, 95 % interval, and the paper's."""
-    from training import scores
+    from training.scores.classifier_scores import classifier_scores
 
     rows = variants(config)
     columns = tasks(config)
@@ -202,7 +202,7 @@ def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[f
     for name, by_task in table.items():
         cells = [name]
         for task, values in by_task.items():
-            mean, half_width = scores.summarise(values)
+            mean, half_width = classifier_scores.summarise(values)
             paper = rows[name].paper.get(task)
             cells += [f"{mean:.1f} ± {half_width:.1f}", "" if paper is None else f"{paper}"]
         lines.append(f"| {' | '.join(cells)} |")

@@ -24,10 +24,11 @@ from pathlib import Path
 
 from absl import logging
 
-from training import config_flags, curves, output_folder, program
-from training.docstrings import DocstringData, collect_docstrings
-from training.finetune_config import FinetuneConfig, FinetuneData
-from training.pretrained import minilm_folder
+from training.engine import config_flags, output_folder, program
+from training.engine.pretrained import minilm_folder
+from training.jobs.classification import FinetuneConfig, FinetuneData
+from training.plots import curves
+from training.readers.docstrings import DocstringData, collect_docstrings
 
 # What a server does: TensorFlow and TF Text alone. The text goes in by standard input.
 _ANSWER = """
@@ -82,7 +83,8 @@ def main(arguments: list[str]) -> None:
 def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData) -> None:
     """Trains, scores, exports and asks the export, and tells of each step."""
     from keras_bert import load_model
-    from training import finetuning, scores
+    from training.engine import finetuning
+    from training.scores.classifier_scores import classifier_scores
 
     train, test = docstrings.train, docstrings.test
     classes = ", ".join(train.class_names or ())
@@ -91,7 +93,9 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         f"{len(test)} to score once; no file gives to two of them. The label is the package: "
         f"{classes}."
     )
-    data = FinetuneData(train, {"dev": docstrings.dev}, test, scores.metrics_for(train.num_classes))
+    data = FinetuneData(
+        train, {"dev": docstrings.dev}, test, classifier_scores.metrics_for(train.num_classes)
+    )
     finetune_config = FinetuneConfig(
         epochs=config.epochs,
         learning_rate=2e-4,
@@ -128,7 +132,8 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
 
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """The test scores as a table, the baselines first."""
-    from training import baselines, run_report
+    from training.engine import run_report
+    from training.scores.classifier_scores import baselines
 
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")

@@ -12,11 +12,12 @@ import keras
 
 from keras_bert import MaskedLM
 from keras_bert.checkpoints import CheckpointWarning
-from training import finetuning, scores
-from training.docstrings import DocstringData, raw_sentences
-from training.finetune_config import FinetuneConfig, FinetuneData
+from training.engine import finetuning
+from training.jobs.classification import FinetuneConfig, FinetuneData
 from training.pretrain import pretrain
-from training.pretrain_config import PretrainConfig
+from training.pretraining.config import PretrainConfig
+from training.readers.docstrings import DocstringData, raw_sentences
+from training.scores.classifier_scores import classifier_scores
 
 TO_FILL = ("Returns the [MASK] of an array.", "If True, the file is [MASK].")
 # Some two minutes on two cores
@@ -106,7 +107,7 @@ def _fine_tuned(
         docstrings.train,
         {"dev": docstrings.dev},
         docstrings.test,
-        scores.metrics_for(docstrings.train.num_classes),
+        classifier_scores.metrics_for(docstrings.train.num_classes),
     )
     config = FinetuneConfig(
         epochs=6,

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from training import config_flags, output_folder, program
-from training.data_splits import counts_table
-from training.pretrained import preset_or_minilm
-from training.ranking_scores import ranking_scores
-from training.rerank_config import RerankConfig
-from training.run_report import table
-from training.trec_files import Collection, read_collection, write_run
+from training.engine import config_flags, output_folder, program
+from training.engine.pretrained import preset_or_minilm
+from training.engine.run_report import table
+from training.jobs.reranking import RerankConfig
+from training.readers.data_splits import counts_table
+from training.readers.trec_files import Collection, read_collection, write_run
+from training.scores.ranking_scores import ranking_scores
 
 if TYPE_CHECKING:
-    from training.seed_runs import SeedRun
+    from training.engine.seed_runs import SeedRun
 
 Scored = dict[str, list[tuple[str, float]]]
 
@@ -69,8 +69,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     """
     import keras
 
-    from training import finetuning
-    from training.seed_runs import SeedRun, run_fingerprint
+    from training.engine import finetuning
+    from training.engine.seed_runs import SeedRun, run_fingerprint
 
     keras.utils.set_random_seed(config.seed)
     folder = Path(config.output_dir)
@@ -158,8 +158,8 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
     import keras
 
     from keras_bert import MultipleChoice, TextClassifier
-    from training import finetuning
-    from training.progress import Progress
+    from training.engine import finetuning
+    from training.engine.progress import Progress
 
     preset = preset_or_minilm(config.preset)
     options: Mapping[str, Any] = {

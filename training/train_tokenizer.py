@@ -28,10 +28,10 @@ from keras_bert.text import (
     train_sentence_piece_model,
     train_vocabulary,
 )
-from training import output_folder, program
-from training.config_flags import define_flags, read_flags
-from training.pretraining_data_config import files_of
-from training.tokenizer_source import NO_LIMIT
+from training.engine import output_folder, program
+from training.engine.config_flags import define_flags, read_flags
+from training.pretraining.data_config import files_of
+from training.pretraining.tokenizer_source import NO_LIMIT
 
 KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 

@@ -61,7 +61,7 @@ def test_losses_of_minilm_on_entities():
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging import ragged_words
     from keras_bert.data.tagging_rows import window_batches
-    from training.tagging_config import label_names
+    from training.jobs.tagging import label_names
 
     text = read_conll(data_folder() / "ner" / "wnut17train.conll")
     names = label_names(text)
@@ -95,7 +95,7 @@ def data_folder() -> Path:
 
 
 def minilm() -> Path:
-    from training.pretrained import minilm_folder
+    from training.engine.pretrained import minilm_folder
 
     return minilm_folder()
 

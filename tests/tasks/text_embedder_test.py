@@ -118,7 +118,7 @@ def test_a_pooling_that_is_not_ours_is_named(tmp_path):
 def test_vectors_of_minilm_equal_those_of_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from training.pretrained import minilm_folder
+    from training.engine.pretrained import minilm_folder
 
     try:
         folder = minilm_folder()

@@ -34,8 +34,8 @@ def test_losses_of_a_random_bert(tmp_path):
 @pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes")
 @pytest.mark.filterwarnings("ignore:.*no classifier head:keras_bert.checkpoints.CheckpointWarning")
 def test_losses_of_minilm_on_mrpc():
-    from training import glue
-    from training.pretrained import minilm_folder
+    from training.engine.pretrained import minilm_folder
+    from training.readers import glue
 
     folder = minilm_folder()
     data = glue.read_split(Path(os.environ["KERAS_BERT_DATA"]) / "glue", "mrpc", "train")

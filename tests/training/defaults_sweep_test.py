@@ -13,7 +13,6 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import finetuning  # noqa: E402
 from training.defaults_sweep import (  # noqa: E402
     DefaultsSweepConfig,
     format_table,
@@ -21,8 +20,9 @@ from training.defaults_sweep import (  # noqa: E402
     sample,
     sweep,
 )
-from training.finetune_config import FinetuneConfig  # noqa: E402
-from training.glue import read_split  # noqa: E402
+from training.engine import finetuning  # noqa: E402
+from training.jobs.classification import FinetuneConfig  # noqa: E402
+from training.readers.glue import read_split  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 

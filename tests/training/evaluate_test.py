@@ -18,8 +18,8 @@ from keras_bert.data import (  # noqa: E402
     write_conll,
 )
 from keras_bert.data.tagging_schemes import convert_labels  # noqa: E402
-from training.classifier_plots import calibration  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
+from training.plots.classifier_plots import calibration  # noqa: E402
 
 SMALL = keras_bert.BertConfig(
     vocabulary_size=8,

@@ -17,10 +17,10 @@ from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E40
 from keras_bert.models.feature_tagger import feature_tagger  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import feature_tagging, recipes  # noqa: E402
-from training.feature_batches import FeatureBatches  # noqa: E402
-from training.feature_tagging_config import FeatureTaggingConfig  # noqa: E402
-from training.tagging_config import read_data  # noqa: E402
-from training.word_features import ROWS, WordFeatures  # noqa: E402
+from training.jobs.feature_batches import FeatureBatches  # noqa: E402
+from training.jobs.feature_tagging import FeatureTaggingConfig  # noqa: E402
+from training.jobs.tagging import read_data  # noqa: E402
+from training.jobs.word_features import ROWS, WordFeatures  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "##e", "sings", "in", "rome", "."]
 WORDS = [["Ann", "sings", "in", "Rome"], ["Anne"], ["."] * 9]

@@ -17,8 +17,8 @@ from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import finetune_choice, recipes  # noqa: E402
-from training.choice_config import ChoiceConfig, read_data  # noqa: E402
-from training.choice_files import read_choices  # noqa: E402
+from training.jobs.multiple_choice import ChoiceConfig, read_data  # noqa: E402
+from training.readers.choice_files import read_choices  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "she", "opens", "the", "door", "fridge", "."]
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]

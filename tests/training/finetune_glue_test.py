@@ -19,8 +19,8 @@ from training.finetune_glue import (  # noqa: E402
     finetune_glue,
     format_table,
 )
-from training.finetune_glue_config import FinetuneGlueConfig  # noqa: E402
-from training.glue import find_task  # noqa: E402
+from training.jobs.glue_grid import FinetuneGlueConfig  # noqa: E402
+from training.readers.glue import find_task  # noqa: E402
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]

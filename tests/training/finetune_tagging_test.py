@@ -16,7 +16,7 @@ from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import finetune_tagging, recipes  # noqa: E402
-from training.tagging_config import TaggingConfig, label_names, read_data  # noqa: E402
+from training.jobs.tagging import TaggingConfig, label_names, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
 # IOB1, CRLF, and documents

@@ -19,8 +19,9 @@ from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
-from training import config_flags, finetune, finetuning, recipes  # noqa: E402
-from training.finetune_config import FinetuneConfig, read_data  # noqa: E402
+from training import finetune, recipes  # noqa: E402
+from training.engine import config_flags, finetuning  # noqa: E402
+from training.jobs.classification import FinetuneConfig, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 

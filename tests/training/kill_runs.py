@@ -243,7 +243,7 @@ def main() -> None:
     import tensorflow  # noqa: F401
     import tensorflow_text  # noqa: F401
 
-    from training import finetuning
+    from training.engine import finetuning
 
     print(f"{options.run} on {finetuning.keras.backend.backend()}", flush=True)
     with tempfile.TemporaryDirectory() as folder:

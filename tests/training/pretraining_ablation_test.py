@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
 pytestmark = pytest.mark.backend_independent
 
-from training import program  # noqa: E402
-from training.finetune_config import FinetuneConfig  # noqa: E402
+from training.engine import program  # noqa: E402
+from training.jobs.classification import FinetuneConfig  # noqa: E402
+from training.jobs.question_answering import SquadConfig  # noqa: E402
 from training.pretraining_ablation import (  # noqa: E402
     PRETRAINING,
     AblationConfig,
@@ -20,7 +21,6 @@ from training.pretraining_ablation import (  # noqa: E402
     tasks,
     variants,
 )
-from training.squad_config import SquadConfig  # noqa: E402
 
 
 def test_every_row_starts_from_a_run_that_there_is():

@@ -17,15 +17,15 @@ from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import recipes, rerank  # noqa: E402
-from training.ranking_scores import ranking_scores  # noqa: E402
-from training.rerank_config import RerankConfig  # noqa: E402
-from training.trec_files import (  # noqa: E402
+from training.jobs.reranking import RerankConfig  # noqa: E402
+from training.readers.trec_files import (  # noqa: E402
     read_collection,
     read_cranfield,
     read_judgements,
     read_run,
     write_run,
 )
+from training.scores.ranking_scores import ranking_scores  # noqa: E402
 
 WORDS = ["wing", "flow", "heat", "jet", "nose", "tail"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", ".", *WORDS]

@@ -12,8 +12,8 @@ pytest.importorskip("tensorflow")
 
 from tests.source_imports import ROOT  # noqa: E402
 from training import recipes  # noqa: E402
-from training.finetune_config import FinetuneConfig  # noqa: E402
-from training.pretrain_config import PretrainConfig  # noqa: E402
+from training.jobs.classification import FinetuneConfig  # noqa: E402
+from training.pretraining.config import PretrainConfig  # noqa: E402
 
 
 @pytest.mark.parametrize("name", recipes.names())

@@ -7,7 +7,7 @@ Meant for a GPU; not run here. The paper counts updates and not epochs; three ep
 what it gives the tasks of middle size.
 """
 
-from training.finetune_glue_config import FinetuneGlueConfig
+from training.jobs.glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig(
     preset="hf://albert/albert-base-v2",

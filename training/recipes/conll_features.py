@@ -9,7 +9,7 @@ concatenated_last_4 96.1, weighted_all 95.5 (Devlin et al., 2019). For one GPU; 
 the last four layers of the training set take 2.5 GB.
 """
 
-from training.feature_tagging_config import FeatureTaggingConfig
+from training.jobs.feature_tagging import FeatureTaggingConfig
 
 CONFIG = FeatureTaggingConfig(
     train_file="eng.train",

@@ -7,7 +7,7 @@ The folder holds the official `eng.train`, `eng.testa` and `eng.testb`, IOB1 in 
 Published: dev F1 96.4, test F1 92.4 (Devlin et al., 2019, table 7). For one GPU.
 """
 
-from training.tagging_config import TaggingConfig
+from training.jobs.tagging import TaggingConfig
 
 CONFIG = TaggingConfig(
     train_file="eng.train",

@@ -6,7 +6,7 @@
 Meant for a GPU; not run here.
 """
 
-from training.finetune_glue_config import FinetuneGlueConfig
+from training.jobs.glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig(
     preset="hf://distilbert/distilbert-base-uncased",

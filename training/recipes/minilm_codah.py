@@ -6,7 +6,7 @@
 Hardware, time and score: the README's table of recipes.
 """
 
-from training.choice_config import ChoiceConfig
+from training.jobs.multiple_choice import ChoiceConfig
 
 CONFIG = ChoiceConfig(
     train_file="train.tsv",

@@ -6,6 +6,6 @@
 Hardware, time and score: the README's table of recipes.
 """
 
-from training.rerank_config import RerankConfig
+from training.jobs.reranking import RerankConfig
 
 CONFIG = RerankConfig(output_dir="runs/minilm_cranfield")

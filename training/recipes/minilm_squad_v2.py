@@ -6,7 +6,7 @@
 Hardware, time and score: the README's table of recipes.
 """
 
-from training.squad_config import SquadConfig
+from training.jobs.question_answering import SquadConfig
 
 CONFIG = SquadConfig(
     train_file="dev-v2.0-rebuilt.json",

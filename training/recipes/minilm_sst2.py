@@ -6,7 +6,7 @@
 Hardware, time and score: the README's table of recipes.
 """
 
-from training.finetune_config import FinetuneConfig
+from training.jobs.classification import FinetuneConfig
 
 CONFIG = FinetuneConfig(
     task="sst2",

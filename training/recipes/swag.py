@@ -6,7 +6,7 @@
 Meant for a GPU. Published accuracy of the dev set: 81.6.
 """
 
-from training.choice_config import ChoiceConfig
+from training.jobs.multiple_choice import ChoiceConfig
 
 CONFIG = ChoiceConfig(
     train_file="train.csv",

@@ -9,7 +9,7 @@ to a perplexity. Without dropout, since the network is too small to learn them b
 Hardware, time and score: the README's table of recipes.
 """
 
-from training.pretrain_config import PretrainConfig
+from training.pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     input_files=("wikitext-2.train.tokens",),

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The learning rate and epochs that are chosen for a run that was given neither."""
+
+import dataclasses
+
+import pytest
+
+from keras_bert import Backbone, BertConfig
+from training.engine import finetuning_defaults
+from training.jobs.classification import FinetuneConfig
+from training.jobs.tagging import TaggingConfig
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("minilm_l6_h384_uncased", (1.5e-4, 1.5e-4)),
+        ("bert_base_uncased", (2e-5, 5e-5)),
+        ("bert_large_uncased", (2e-5, 2e-5)),
+    ],
+)
+def test_rates_of_the_papers_and_of_minilm(name, rates):
+    hidden_dim = BertConfig.from_name(name).hidden_dim
+    for num_rows in (2_490, 67_349, 392_702):
+        rate, epochs = finetuning_defaults.choose(num_rows, hidden_dim)
+        assert rates[0] <= rate <= rates[1]
+        assert epochs == (4 if num_rows == 2_490 else 3)
+
+
+def test_fewer_rows_are_gone_through_more_often():
+    epochs = [finetuning_defaults.choose(rows, 384)[1] for rows in (1, 100, 800, 8_000, 10**6)]
+    assert epochs == [20, 20, 10, 3, 3]
+
+
+def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
+    config = BertConfig(
+        vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
+    )
+    Backbone(config).save_to_preset(tmp_path)
+    completed = finetuning_defaults.complete(FinetuneConfig(), 800, str(tmp_path))
+    assert (completed.learning_rate, completed.epochs) == (1.5e-4, 10)
+    given = FinetuneConfig(learning_rate=2e-5)
+    completed = finetuning_defaults.complete(given, 800, str(tmp_path))
+    assert completed == dataclasses.replace(given, epochs=10)
+    given = FinetuneConfig(learning_rate=0.0, epochs=2)
+    assert finetuning_defaults.complete(given, 800, "nowhere") is given
+
+
+def test_other_programs_have_values_of_their_own():
+    for field, value in (("epochs", -1), ("learning_rate", -1.0)):
+        with pytest.raises(ValueError, match=f"{field} is -1"):
+            TaggingConfig(**{field: value})

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How programs meet their users."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from absl import app
+
+from tests.source_imports import ROOT
+from training.engine import output_folder, program
+
+pytestmark = pytest.mark.backend_independent
+
+PROGRAMS = sorted(
+    path.stem
+    for path in (ROOT / "training").glob("*.py")
+    if "__main__" in path.read_text(encoding="utf-8") and path.stem != "program"
+)
+# These hold what they need TensorFlow for in their own file.
+IMPORT_TENSORFLOW = {
+    "create_pretraining_data",
+    "ngram_baselines",
+    "pretrain",
+    "train_tokenizer",
+}
+
+# A program that does nothing but hold a folder, in native code that lets no Python run meanwhile.
+HOLDER = """
+import hashlib, sys
+from training.engine import output_folder, program
+
+def main(arguments):
+    with output_folder.claimed(sys.argv[1]) as folder:
+        (folder / "seed_1").mkdir(exist_ok=True)
+        (folder / "seed_1" / "model.keras").touch()
+        print("held", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
+
+program.run(main)
+"""
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = start("-c", HOLDER, str(tmp_path))
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_what_is_no_flag_is_refused_by_name():
+    program.refuse_arguments(["finetune.py"])
+    with pytest.raises(app.UsageError, match=r"received \['reviews.tsv'\]"):
+        program.refuse_arguments(["finetune.py", "reviews.tsv"])
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError("no dev.tsv"), ValueError("no dev.tsv"), ImportError("no dev.tsv")]
+)
+def test_what_a_user_can_mend_ends_in_a_line(error):
+    with pytest.raises(SystemExit, match=r"^error: no dev\.tsv$"), program.plain_errors():
+        raise error
+
+
+def test_a_program_that_failed_within_is_named():
+    command = [sys.executable, "-c", "1/0"]
+    with pytest.raises(SystemExit, match=r"^error: -c 1/0 failed"), program.plain_errors():
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
+def test_a_warning_for_the_user_is_one_line():
+    shown = program.plain_warning(
+        UserWarning("a.tsv: are 'a' and 'A' one?"), UserWarning, "f.py", 3
+    )
+    assert shown == "warning: a.tsv: are 'a' and 'A' one?\n"
+    assert "f.py:3" in program.plain_warning("old", DeprecationWarning, "f.py", 3)
+
+
+def test_an_error_of_the_code_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError), program.plain_errors():
+        raise ZeroDivisionError
+
+
+def test_a_library_that_is_not_installed_is_named_with_the_command_that_brings_it():
+    program.require(("sys", "os"), "training")
+    with pytest.raises(ImportError, match=r"^no_such_library is .* pip install -e '\.\[ranking\]'"):
+        program.require(("sys", "no_such_library"), "ranking")
+
+
+def test_a_library_that_cannot_be_imported_shows_what_it_wrote(tmp_path, monkeypatch, capfd):
+    (tmp_path / "loud.py").write_text("import os\nos.write(2, b'noise')\n")
+    (tmp_path / "broken.py").write_text("import os\nos.write(2, b'why')\nimport no_such_library\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    program.import_quietly("loud")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ImportError, match="no_such_library"):
+        program.import_quietly("broken")
+    assert capfd.readouterr().err == "why"
+
+
+def test_two_processes_do_not_write_into_one_folder(holder, tmp_path):
+    with pytest.raises(
+        output_folder.FolderInUseError, match=rf"{tmp_path} is in use by process {holder.pid} on "
+    ):
+        output_folder.claimed(tmp_path).__enter__()
+    holder.kill()
+    holder.wait()
+    with output_folder.claimed(tmp_path):  # the lock died with its process
+        pass
+
+
+def test_ctrl_c_ends_at_once_in_a_line_even_in_native_code(holder):
+    time.sleep(0.2)
+    begin = time.monotonic()
+    holder.send_signal(signal.SIGINT)
+    _, errors = holder.communicate(timeout=20)
+    assert time.monotonic() - begin < 10
+    assert holder.returncode == 130
+    (line,) = errors.strip().splitlines()
+    assert line.startswith("interrupted: ")
+    assert line.endswith("keeps seed_1/model.keras; the same command begins anew")
+
+
+@pytest.mark.parametrize("taken", ["a file", "a file in the path", "cannot be made"])
+def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path, taken):
+    (tmp_path / "file").touch()
+    folder = {
+        "a file": tmp_path / "file",
+        "a file in the path": tmp_path / "file" / "run",
+        "cannot be made": Path("/proc/run"),
+    }[taken]
+    with (
+        pytest.raises(OSError, match=rf"^--output_dir={folder} cannot be written to: "),
+        output_folder.claimed(folder),
+    ):
+        pass
+
+
+def test_an_error_tells_what_a_run_left(tmp_path):
+    (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
+    with (
+        pytest.raises(SystemExit, match=r"^error: broken \(.* keeps the checkpoint "
+                      r"checkpoints/step_000000007; the same command goes on from there\)$"),
+        program.plain_errors(),
+        output_folder.claimed(tmp_path),
+    ):  # fmt: skip
+        raise ValueError("broken")
+
+
+def test_too_little_room_is_found_before_it_is_needed(tmp_path):
+    output_folder.check_room(tmp_path, 1)
+    with pytest.raises(OSError, match=r"no room in .*: a model takes about 1,152,921,504,"):
+        output_folder.check_room(tmp_path, 1 << 60)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_lists_the_flags_of_each_program_without_tensorflow(name):
+    if name in IMPORT_TENSORFLOW:
+        pytest.skip("imports TensorFlow")
+    code = (
+        "import runpy, sys; sys.argv = ['program', '--help']; sys.modules['tensorflow'] = None\n"
+        "sys.modules['keras'] = None\n"
+        f"runpy.run_module('training.{name}', run_name='__main__', alter_sys=True)"
+    )
+    process = start("-c", code)
+    shown, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    flags = [line for line in shown.splitlines() if line.startswith("  --")]
+    assert len(flags) >= 1
+    module = importlib.import_module(f"training.{name}")
+    assert shown.startswith(module.__doc__.strip())
+    if name == "finetune":
+        assert "  --batch_size=32" in flags
+        assert "  --[no]export=true" in flags
+        assert "        rows in an optimizer step." in shown
+
+
+def test_a_flag_that_there_is_not_is_refused_with_the_next_one():
+    process = start("-m", "training.finetune", "--epoch=3")
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "Did you mean: epochs ?" in errors
+    assert os.linesep.join(errors.splitlines()[1:]).count("Traceback") == 0

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import resource
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from training.engine.run_checkpoints import (
+    DiskFullError,
+    NotFiniteError,
+    RunCheckpoints,
+    RunState,
+    model_tensors,
+    seed_dropout,
+)
+
+
+def build(seed=0, units=3):
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(units)]
+    )
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model, steps=3, seed=0):
+    x = np.arange(8 * 4, dtype="float32").reshape(8, 4) / 32
+    y = np.ones((8, model.output_shape[-1]))
+    reseed = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: seed_dropout(seed, batch)
+    )
+    model.fit(x, y, epochs=steps, shuffle=False, verbose=0, callbacks=[reseed])
+
+
+def state(step):
+    return RunState(step, keras.backend.backend(), "abc", [{"step": step, "loss": 0.5}], 1.5)
+
+
+def names(folder: Path):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def assert_same(model, other):
+    expected = model_tensors(other)
+    for name, tensor in model_tensors(model).items():
+        np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
+
+
+def test_what_is_restored_goes_on_as_if_nothing_had_happened(tmp_path):
+    model, other = build(), build(seed=1)
+    checkpoints = RunCheckpoints(tmp_path / "checkpoints")
+    assert checkpoints.restore(other) is None
+    train(model)
+    checkpoints.save(model, state(3))
+    assert checkpoints.restore(other) == state(3)
+    assert_same(other, model)
+    # Dropout's generator and the optimizer's moments among them
+    train(model, seed=5)
+    train(other, seed=5)
+    assert_same(other, model)
+
+
+def test_the_last_ones_are_kept(tmp_path):
+    model, checkpoints = build(), RunCheckpoints(tmp_path, keep=2)
+    for step in (9, 10, 100):
+        checkpoints.save(model, state(step))
+    assert names(tmp_path) == ["step_000000010", "step_000000100"]
+
+
+@pytest.mark.parametrize("file", ["tensors.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
+def test_a_torn_one_is_recognised_and_the_one_before_is_used(tmp_path, file, damage):
+    model, checkpoints = build(), RunCheckpoints(tmp_path)
+    checkpoints.save(model, state(1))
+    expected = model_tensors(model)
+    train(model)
+    checkpoints.save(model, state(2))
+    path = tmp_path / "step_000000002" / file
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "changed":
+        content[-5] ^= 1
+        path.write_bytes(content)
+    assert checkpoints.restore(model) == state(1)
+    for name, tensor in model_tensors(model).items():
+        np.testing.assert_array_equal(tensor, expected[name])
+    # Step 2, done again, takes the place of the torn one.
+    checkpoints.save(model, state(2))
+    assert checkpoints.restore(model) == state(2)
+
+
+def test_what_a_killed_process_left_is_no_checkpoint(tmp_path):
+    checkpoints = RunCheckpoints(tmp_path)
+    partial = tmp_path / "step_000000007.partial"
+    partial.mkdir()
+    (partial / "state.json").write_text("{}")
+    assert checkpoints.restore(build()) is None
+    checkpoints.save(build(), state(1))
+    assert names(tmp_path) == ["step_000000001"]
+
+
+def test_where_none_is_whole_nothing_is_begun_anew(tmp_path):
+    checkpoints = RunCheckpoints(tmp_path)
+    checkpoints.save(build(), state(1))
+    (tmp_path / "step_000000001" / "state.json").write_text("")
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is whole"):
+        checkpoints.restore(build())
+
+
+def test_another_model_is_told(tmp_path):
+    checkpoints = RunCheckpoints(tmp_path)
+    checkpoints.save(build(), state(1))
+    with pytest.raises(ValueError, match=r"has the shape \(4, 3\), expected \(4, 5\)"):
+        checkpoints.restore(build(units=5))
+
+
+def test_a_weight_that_is_not_finite_is_not_kept(tmp_path):
+    model, checkpoints = build(), RunCheckpoints(tmp_path)
+    checkpoints.save(model, state(1))
+    model.layers[-1].bias.assign([1.0, np.nan, 0.0])
+    with pytest.raises(NotFiniteError, match=r"after step 2, model\.\d+\.bias is not finite"):
+        checkpoints.save(model, state(2))
+    assert names(tmp_path) == ["step_000000001"]
+
+
+def test_no_room_is_said_and_nothing_is_lost(tmp_path):
+    model, checkpoints = build(units=3000), RunCheckpoints(tmp_path)
+    checkpoints.save(model, state(1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may be larger than this, which a file system says as it says that it is full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DiskFullError, match=r"no room .* step 2 .*step_000000001 is kept"):
+            checkpoints.save(model, state(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == ["step_000000001"]
+    assert checkpoints.restore(model) == state(1)
+
+
+def test_narrow_weights(tmp_path):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, dtype="bfloat16")])
+    model.compile("sgd", "mse")
+    model.optimizer.build(model.trainable_variables)
+    expected = model_tensors(model)
+    checkpoints = RunCheckpoints(tmp_path)
+    checkpoints.save(model, state(1))
+    model.layers[0].kernel.assign(np.zeros((4, 3)))
+    checkpoints.restore(model)
+    for name, tensor in model_tensors(model).items():
+        np.testing.assert_array_equal(tensor, expected[name])

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page at the end of a run."""
+
+import pytest
+
+from training.engine.run_report import Stopwatch, duration, report, table
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.fixture
+def results(tmp_path):
+    for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return {
+        "config": {"output_dir": str(tmp_path), "export": True},
+        "runs": [{}],
+        "summary": {"dev": {"accuracy": {"mean": 60.0, "interval_95": None}}},
+        "kept": {
+            "seed": 1,
+            "epoch": 2,
+            "epochs": 3,
+            "by": "dev",
+            "scores": {"dev": {"accuracy": 81.0}},
+            "model": str(tmp_path / "seed_1" / "model.keras"),
+        },
+        "baselines": {},
+        "seconds": {"training": 100.0, "scoring": 7.0},
+        "by_class": {"neg": {"f1": 80.0, "rows": 40}, "pos": {"f1": 82.0, "rows": 40}},
+    }
+
+
+def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
+    of_dev = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
+    results["baselines"] = {"dev": of_dev}
+    text = report(results, {"reading": 1.0}, "texts.txt")
+    assert "Kept: epoch 2 of 3, the best on dev" in text
+    assert "60.00" not in text  # the last epoch's
+    lines = text.splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith("dev  "))
+    assert [line.split() for line in lines[begin : begin + 4]] == [
+        ["dev", "accuracy"],
+        ["this", "model", "81.00"],
+        ["majority", "50.00"],
+        ["bag", "of", "words", "73.50"],
+    ]
+    assert "pos                 82.00        40" in text
+    assert "It took 1 min 48 s; the slowest part was training: 1 min 40 s" in text
+    for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1"):
+        assert str(tmp_path / name) in text
+    assert text.endswith(
+        f"Next: python -m training.predict --model={tmp_path / 'export/1'} --input=texts.txt"
+    )
+
+
+def test_several_seeds_have_a_mean_and_an_interval(results):
+    results["runs"] = [{}, {}]
+    results["summary"]["dev"]["accuracy"]["interval_95"] = 1.5
+    text = report(results)
+    assert "Kept: seed 1, epoch 2 of 3" in text
+    assert "  dev accuracy 60.00 ± 1.50" in text
+    assert "Next" not in text
+
+
+def test_what_is_missing_in_a_table_is_blank():
+    assert table("dev", {"a": {"f1": 1.0}, "b_c": {"mse": 2.0, "rows": 3}}).splitlines() == [
+        "dev          f1       mse      rows",
+        "a          1.00                    ",
+        "b c                  2.00         3",
+    ]
+
+
+def test_parts_add_up():
+    seconds = {"export": 1.0}
+    for _ in range(2):
+        with Stopwatch(seconds).part("export"):
+            pass
+    assert 1.0 < seconds["export"] < 1.5
+
+
+def test_times_are_read_by_people():
+    assert [duration(s) for s in (4.21, 42, 200, 7500)] == [
+        "4.2 s",
+        "42 s",
+        "3 min 20 s",
+        "2 h 05 min",
+    ]

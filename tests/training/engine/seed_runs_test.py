@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import random
+
+import keras
+import numpy as np
+import pytest
+
+from training.engine.run_checkpoints import model_tensors
+from training.engine.seed_runs import SeedRun, run_fingerprint
+
+BATCH_SIZE, BATCHES, EPOCHS = 4, 5, 3
+
+
+class Killed(Exception):
+    """Ends a run, as a signal would."""
+
+
+class Score(keras.callbacks.Callback):
+    """An evaluation that stops the run after the second epoch, if it is to."""
+
+    def __init__(self, stops):
+        super().__init__()
+        self.stops = stops
+        self.seen = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append(logs["loss"])
+        self.model.stop_training = self.stops and epoch == 1
+
+    def state(self):
+        return {"seen": self.seen}
+
+    def restore(self, state):
+        self.seen = state["seen"]
+
+
+def build(seed):
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(2, name="head")]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.1), loss, weighted_metrics=["accuracy"])
+    return model
+
+
+def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc"):
+    """The run in a folder, killed after so many batches, one that is done again counted, or not."""
+    run = SeedRun(folder, 3, fingerprint, seconds)
+    model, score = build(3), Score(stops)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(BATCH_SIZE * BATCHES, 4)).astype("float32")
+    y = (x[:, 0] > 0).astype("int32")
+    done = 0
+
+    def fit_epoch(epoch, batch, callbacks):
+        order = random.sample(range(len(x)), len(x))[batch * BATCH_SIZE :]
+        model.fit(
+            x[order],
+            y[order],
+            batch_size=BATCH_SIZE,
+            shuffle=False,
+            initial_epoch=epoch,
+            epochs=epoch + 1,
+            callbacks=[*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=kill)],
+            verbose=0,
+        )
+
+    def kill(batch, logs):
+        nonlocal done
+        done += 1
+        if done == killed_at:
+            raise Killed
+
+    records = run.fit(model, fit_epoch, EPOCHS, [score], score)
+    return model_tensors(model), records, score.seen
+
+
+def assert_same(found, expected):
+    assert found[1:] == expected[1:]
+    for name, tensor in expected[0].items():
+        np.testing.assert_array_equal(found[0][name], tensor, err_msg=name)
+
+
+def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
+    expected = train(tmp_path / "whole", seconds=1e9)
+    assert len(expected[1]) == EPOCHS
+    for killed_at in (3, 5, 4):  # in the middle, and at the end of an epoch
+        with pytest.raises(Killed):
+            train(tmp_path / "killed", killed_at=killed_at)
+    assert_same(train(tmp_path / "killed"), expected)
+    # The last batch of an epoch is followed by the evaluation and not by a checkpoint.
+    assert capsys.readouterr().out.splitlines() == [
+        "Continuing seed 3 from epoch 1, batch 4",
+        "Continuing seed 3 from epoch 2, batch 3",
+        "Continuing seed 3 from epoch 2, batch 5",
+    ]
+
+
+def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path):
+    expected = train(tmp_path, stops=True)
+    assert len(expected[1]) == 2
+    assert_same(train(tmp_path, stops=True), expected)
+
+
+def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
+    with pytest.raises(Killed):
+        train(tmp_path, killed_at=2)
+    with pytest.raises(
+        ValueError, match="has a run of other settings; choose another --output_dir"
+    ):
+        train(tmp_path, fingerprint="other")
+
+
+def test_what_is_finished_is_not_done_again(tmp_path):
+    run = SeedRun(tmp_path, 1, "abc", 0.0)
+    assert run.finished() is None
+    run.checkpoints.folder.mkdir()
+    run.model_path.write_bytes(b"a model")
+    run.finish({"seed": 1, "score": 0.1})
+    assert not run.checkpoints.folder.exists()
+    assert SeedRun(tmp_path, 1, "abc", 0.0).finished() == {"seed": 1, "score": 0.1}
+    # Another run takes its place, and nobody takes that one's model for its own.
+    assert SeedRun(tmp_path, 1, "other", 0.0).finished() is None
+    assert run.finished() is None
+
+
+@pytest.mark.backend_independent
+def test_the_fingerprint_is_of_settings_and_data():
+    from training.jobs.classification import FinetuneConfig
+
+    config = FinetuneConfig(train_file="a.tsv")
+    data = {"train": (["a", "b"], np.array([0, 1]))}
+    same = run_fingerprint(config, data)
+    assert run_fingerprint(FinetuneConfig(train_file="a.tsv", num_seeds=3), data) == same
+    assert run_fingerprint(FinetuneConfig(train_file="a.tsv", epochs=9), data) != same
+    assert run_fingerprint(config, {"train": (["a", "b"], np.array([0, 2]))}) != same
+    assert run_fingerprint(config, {"train": (["a b"], np.array([0, 1]))}) != same

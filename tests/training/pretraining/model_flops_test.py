@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+from keras_bert import BertConfig
+from training.pretraining.model_flops import peak_flops, training_flops
+
+
+def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
+    config = BertConfig.from_name("bert_base_uncased")
+    weights = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
+    attention = 12 * 2 * 2 * 128 * 768
+    flops = training_flops(config, 8, 128, 0, False, reads_all=True)
+    assert flops == 3 * 8 * 128 * (2 * weights + attention)
+
+
+@pytest.mark.parametrize("next_sentence", [False, True])
+def test_behind_the_last_attention_only_what_is_read_is_counted(next_sentence):
+    config = BertConfig.from_name("bert_base_uncased")
+    read = 19 + next_sentence
+    everything = training_flops(config, 8, 128, 19, next_sentence, reads_all=True)
+    saved = everything - training_flops(config, 8, 128, 19, next_sentence)
+    assert saved == 3 * 8 * (128 - read) * 2 * (768 * 768 + 2 * 768 * 3072)
+    causal = config.replace(causal=True)
+    assert training_flops(causal, 8, 128, 19, next_sentence) == everything
+
+
+def test_heads_are_counted_by_the_slot_and_by_the_row():
+    config = BertConfig.from_name("bert_tiny_uncased")
+    plain = training_flops(config, 1, 16, 0, False, reads_all=True)
+    slots = training_flops(config, 1, 16, 3, False, reads_all=True) - plain
+    assert slots == 3 * 3 * 2 * 128 * (128 + 30522)
+    assert training_flops(config, 1, 16, 0, True, reads_all=True) - plain == 3 * 2 * 128 * (128 + 2)
+
+
+def test_narrow_embeddings_are_projected_and_make_the_logits_cheaper():
+    config = BertConfig(hidden_dim=64, num_heads=1, vocabulary_size=1000, embedding_dim=16)
+    wide = config.replace(embedding_dim=None)
+    none = training_flops(config, 1, 8, 0, False, reads_all=True)
+    tokens = none - training_flops(wide, 1, 8, 0, False, reads_all=True)
+    assert tokens == 3 * 8 * 2 * 16 * 64
+    slots = training_flops(config, 1, 8, 5, False, reads_all=True) - none
+    assert slots == 3 * 5 * 2 * 16 * (64 + 1000)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_peak(monkeypatch, dtype):
+    monkeypatch.setattr("training.pretraining.model_flops._SIZE_ON_CPU", 64)
+    assert 1e6 < peak_flops(dtype) < 1e16
+    assert np.isfinite(peak_flops(dtype))

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from training.readers.data_splits import counts_table, hold_out_tenth, stratified_sample
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
+    sizes = {"a": 500, "b": 37, "c": 3, "d": 160}
+    strata = np.random.default_rng(0).permutation(np.repeat(list(sizes), list(sizes.values())))
+    for count in (1, 70, 699, 700):
+        sample = stratified_sample(strata.tolist(), count)
+        assert len(sample) == len(set(sample)) == count
+        assert sample == sorted(sample)
+        taken = Counter(strata[sample])
+        assert all(abs(taken[name] - count * size / 700) < 1 for name, size in sizes.items())
+    assert stratified_sample(strata.tolist(), 70, seed=1) != stratified_sample(strata.tolist(), 70)
+
+
+def test_a_class_of_one_row_stays_in_training_and_nothing_is_lost():
+    strata = ["x"] * 5 + [f"only {index}" for index in range(95)]
+    kept, held_out = hold_out_tenth(strata, "a.tsv")
+    assert {strata[index] for index in held_out} == {"x"}
+    assert len(held_out) == 2
+    assert sorted(kept + held_out) == list(range(100))
+    with pytest.raises(ValueError, match=r"a\.tsv: 95 rows are too few"):
+        hold_out_tenth(strata[5:], "a.tsv")
+
+
+def test_a_table_of_many_classes_is_cut():
+    counts = {
+        name: {str(index): index for index in range(150)} for name in ("train", "dev_matched")
+    }
+    lines = counts_table(counts).splitlines()
+    assert lines[-1] == "… and 126 more"
+    assert lines[2].split() == ["1", "1", "1"]

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labelled text: every format's quirks, and errors that name the place."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from training.readers.labelled_text import read_labelled_text
+from training.readers.text_rows import MissingColumnError
+
+pytestmark = pytest.mark.backend_independent
+
+REVIEWS = ["a gripping film", "no, thanks", 'he said "no']
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write_file
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "reviews.tsv",
+            'label\ttext\ngood\ta gripping film\nbad\tno, thanks\nbad\the said "no\n',
+        ),
+        (
+            "reviews.csv",
+            'label,text\ngood,a gripping film\nbad,"no, thanks"\nbad,"he said ""no"\n',
+        ),
+        (
+            "reviews.jsonl",
+            '{"text": "a gripping film", "label": "good"}\n'
+            '{"label": "bad", "text": "no, thanks", "more": [1]}\n'
+            '{"text": "he said \\"no", "label": "bad"}\n',
+        ),
+    ],
+)
+@pytest.mark.parametrize("quirk", ["plain", "bom_crlf", "blank_lines", "no_final_newline", "gzip"])
+def test_formats_and_their_quirks_read_alike(write, name, content, quirk):
+    data = content.encode()
+    if quirk == "bom_crlf":
+        data = b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
+    elif quirk == "blank_lines":
+        data = data.replace(b"\n", b"\n\n  \n")
+    elif quirk == "no_final_newline":
+        data = data.rstrip(b"\n")
+    elif quirk == "gzip":
+        name, data = f"{name}.gz", gzip.compress(data)
+    read = read_labelled_text(write(name, data))
+    assert read.texts == REVIEWS
+    assert read.text_pairs is None
+    assert read.labels.dtype == np.int32
+    assert read.labels.tolist() == [1, 0, 0]
+    assert read.class_names == ("bad", "good")
+    assert (len(read), read.num_classes, read.skipped) == (3, 2, 0)
+    assert read.inputs == REVIEWS
+
+
+def test_pairs_and_columns_by_number(write):
+    path = write("pairs.tsv", "x\tno\ta\tb\ny\tyes\tc\td\n")
+    read = read_labelled_text(path, text=2, text_pair="3", label=1)
+    assert read.inputs == [("a", "b"), ("c", "d")]
+    assert read.class_names == ("no", "yes")
+
+
+def test_csv_holds_line_ends_in_quotes_and_still_counts_lines(write):
+    path = write("a.csv", 'text,label\n"one\n\ntwo",x\nthree,y\nfour\n')
+    with pytest.raises(ValueError, match=r"a\.csv, line 6: 1 columns, expected 2; .*'four'"):
+        read_labelled_text(path)
+    path = write("b.csv", 'text,label\n"one\n\ntwo",x\nthree,y\n')
+    assert read_labelled_text(path).texts == ["one\n\ntwo", "three"]
+
+
+def test_other_line_separators_are_text(write):
+    # A form feed, a next-line and a line separator end lines for `str.splitlines`.
+    path = write("a.tsv", "text\tlabel\none\x0ctwo\x85three\u2028four\tx\nfive\ty\n")
+    assert read_labelled_text(path).texts == ["one\x0ctwo\x85three\u2028four", "five"]
+
+
+def test_class_names_sort_as_numbers_where_all_are(write):
+    path = write("a.tsv", "text\tlabel\na\t10\nb\t9\nc\t-1\n")
+    assert read_labelled_text(path).class_names == ("-1", "9", "10")
+    path = write("b.jsonl", '{"text": "a", "label": true}\n{"text": "b", "label": 2}\n')
+    assert read_labelled_text(path).class_names == ("2", "true")
+
+
+def test_development_file_uses_the_training_files_classes(write):
+    path = write("dev.tsv", "text\tlabel\na\tc\nb\ta\n")
+    read = read_labelled_text(path, class_names=("a", "b", "c"))
+    assert read.labels.tolist() == [2, 0]
+    assert read.num_classes == 3
+    with pytest.raises(
+        ValueError, match=r"dev\.tsv, line 2: unknown label 'c', expected one of \['a', 'b'\]$"
+    ):
+        read_labelled_text(path, class_names=("a", "b"))
+
+
+def test_regression(write):
+    read = read_labelled_text(write("a.tsv", "text\tlabel\na\t2.5\nb\t-1e-1\n"), regression=True)
+    assert read.labels.dtype == np.float32
+    np.testing.assert_allclose(read.labels, [2.5, -0.1], rtol=1e-6)
+    assert (read.class_names, read.num_classes) == (None, 1)
+    for value in ("nan", "inf", "high", "1_0", "1e39", "\uff11"):
+        path = write("b.tsv", f"text\tlabel\na\t2.5\nb\t{value}\n")
+        with pytest.raises(ValueError, match=rf"line 3: the label is '{value}', expected a finite"):
+            read_labelled_text(path, regression=True)
+
+
+def test_unlabelled(write):
+    read = read_labelled_text(
+        write("a.tsv", "id\ttext\n1\ta\n"), label=None, class_names=("n", "y")
+    )
+    assert read.labels is None
+    assert (read.texts, read.class_names) == (["a"], ("n", "y"))
+
+
+@pytest.mark.parametrize(
+    ("header", "content"),
+    [
+        ("auto", "text\tlabel\na\tx\nb\ty\n"),  # A usual name of the column.
+        ("auto", "body\tverdict\na\t1\nb\t0\n"),  # The one label that is no number.
+        ("auto", "a\tx\nb\ty\n"),
+        (True, "whatever\tx\na\tx\nb\ty\n"),
+        (False, "a\tx\nb\ty\n"),
+    ],
+)
+def test_header_with_numbered_columns(write, header, content):
+    read = read_labelled_text(write("a.tsv", content), text=0, label=1, header=header)
+    assert read.texts == ["a", "b"]
+
+
+def test_a_header_that_is_said_not_to_be_one(write):
+    path = write("a.tsv", "text\tlabel\na\t1.0\nb\t0.5\n")
+    for regression in (False, True):
+        with pytest.raises(ValueError, match=r"line 1: the label 'label' .* is it --header=yes\?"):
+            read_labelled_text(path, text=0, label=1, header=False, regression=regression)
+    path = write("b.tsv", "body\tverdict\na\tx\nb\ty\n")
+    with pytest.raises(ValueError, match=r"unknown label 'verdict'.* first line a header"):
+        read_labelled_text(path, text=0, label=1, header=False, class_names=("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": "body"}, r"line 1: no column 'body' for text; .*\['text', 'label', 'label2'\]"),
+        ({"text": "body", "header": False}, "column 'body', expected a number .* --header=no"),
+        ({"text": 3, "label": 1}, "text is column 3, expected 0 to 2"),
+        ({"text": -1, "label": 1}, "text is column -1, expected 0 to 2"),
+    ],
+)
+def test_a_column_that_is_not_there(write, arguments, message):
+    path = write("a.tsv", "text\tlabel\tlabel2\na\tx\t1\nb\ty\t2\n")
+    with pytest.raises(MissingColumnError, match=message):
+        read_labelled_text(path, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "text\tlabel\na\tx\nb\ty\tz\n", "line 3: 3 columns, expected 2"),
+        ("a.tsv", "text\tlabel\na\tx\nb\t \n", "line 3: no label; the text is 'b'"),
+        ("a.tsv", "text\tlabel\na\tx\n  \ty\n", "line 3: text is empty"),
+        ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns are called 'text'"),
+        ("a.tsv", b"text\tlabel\na\tx\ncaf\xe9\ty\n", "line 3: expected UTF-8, found byte 0xe9"),
+        ("a.tsv", "text\tlabel\n", "a.tsv: no examples"),
+        ("a.tsv", "", "a.tsv: the file is empty"),
+        ("a.tsv", "text\tlabel\na\tx\nb\tx\n", "all 2 labels are 'x', expected two kinds"),
+        ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', "line 3: the row that starts here is not CSV"),
+        ("a.csv", 'text,label\n"a "quoted" word",x\n', "line 2: the row that starts here"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,x\n" * 99)[:40], "cannot be read past line"),
+        ("a.tsv.gz", b"text\tlabel\na\tx\n", "cannot be read past line 0"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
+        ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: no label"),
+        ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: no label"),
+        ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
+        ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
+        ("a.jsonl", '\n"a"\n', "line 2: a str, expected a JSON object"),
+        ("a.jsonl", '\n["a", 1]\n', "line 2: a str, expected a JSON object"),
+        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: after the JSON there is '2'"),
+        ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields are called 'text'"),
+        ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' holds half of a surr"),
+        ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: cannot be read: nested too deeply"),
+        ("a.json", '[{"text": "a",\n"label": 1},\n{"text": }]', "line 3: not JSON: Expecting"),
+        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 1: the array is broken off"),
+        ("a.json", '[{"text": "a", "label": 1}]\n{', "line 1: after the array there is '{'"),
+        ("a.json", '[{"text": "a", "label": {"b": 1}}]', "a dict, .* or one of its fields: label."),
+        ("a.json", '[{"text": "a", "labels": {"b": 1}}]', r"has \['labels', 'labels.b', 'text'\]"),
+        ("a.jsonl", '{"text": "a"\n', "line 1: not JSON"),
+        ("a.txt", "text\tlabel\na\tx\n", r"cannot tell the format from the suffix '\.txt'"),
+    ],
+)
+def test_errors_name_the_place(write, name, content, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        read_labelled_text(write(name, content))
+    assert name in str(caught.value)
+
+
+def test_an_array_and_nested_fields_are_read(write):
+    rows = '{"body": {"text": "%s"}, "labels": [{"label": "%s"}]}'
+    content = f"[\n{rows % ('a', 'x')},\n\n {rows % ('b', 'y')}\n]\n"
+    for name in ("a.jsonl", "a.json"):
+        read = read_labelled_text(write(name, content), text="body.text", label="labels.0.label")
+        assert (read.texts, read.labels.tolist()) == (["a", "b"], [0, 1])
+    with pytest.raises(MissingColumnError, match="line 2: no column 'label' for label"):
+        read_labelled_text(write("a.json", content), text="body.text")
+
+
+def test_lines_that_end_in_carriage_returns_are_lines(write):
+    for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
+        content = f"text|label\r{'a' * 9}|x\rb|y\r".replace("|", separator)
+        assert read_labelled_text(write(name, content)).texts == ["a" * 9, "b"]
+    rows = "\r".join(json.dumps({"text": "a", "label": label}) for label in (0, 0, 1))
+    assert len(read_labelled_text(write("a.jsonl", rows))) == 3
+
+
+def test_what_an_error_quotes_is_short(write):
+    long = "word " * 200_000
+    for name, content, arguments in [
+        ("a.tsv", f"{long}\tb\r{long}\tc", {}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {"regression": True}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {"class_names": ["b" * 1000]}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {}),
+        ("a.tsv", f"text\tlabel\n{long}\n", {}),
+        ("a.jsonl", f'{{"{long}": 1}}\n', {}),
+        ("a.jsonl", '{"text": "a", "label": 1}' + long, {}),
+    ]:
+        with pytest.raises(ValueError, match=name) as caught:
+            read_labelled_text(write(name, content), **arguments)
+        assert len(str(caught.value)) < 800
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["1", "1.0", "2", "1"], r"a\.tsv: are '1' \(2 rows\) and '1.0' \(1 rows\) one label\?"),
+        (["pos", "Pos", "neg"], r"are 'pos' \(1 rows\) and 'Pos' \(1 rows\) one label"),
+        (["pos", "nan", "nan", "neg"], r"2 rows have the label 'nan', which is read as a class"),
+        ([f"id {n}" for n in range(20)], "20 rows have 20 classes; is --label the right column"),
+    ],
+)
+def test_labels_that_are_probably_wrong_are_warned_of(write, labels, message):
+    path = write("a.tsv", "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels))
+    with pytest.warns(UserWarning, match=message):
+        assert len(read_labelled_text(path)) == len(labels)
+
+
+def test_a_first_row_that_may_be_a_header_is_warned_of(write):
+    path = write("a.tsv", "body\tverdict\n" + "a\tx\nb\ty\n" * 3)
+    with pytest.warns(UserWarning, match=r"a\.tsv: .* 'verdict', occurs in no other row.*=yes"):
+        read = read_labelled_text(path, text=0, label=1)
+    assert read.class_names == ("verdict", "x", "y")
+    assert len(read_labelled_text(path, text=0, label=1, header=True)) == 6
+    assert len(read_labelled_text(path, text=0, label=1, header=False)) == 7
+
+
+def test_a_header_of_unlabelled_text_is_told_by_its_name(write):
+    path = write("a.tsv", "review\tstars\na\t5\n")
+    assert read_labelled_text(path, text=0, label=None).texts == ["a"]
+
+
+def test_empty_texts_where_they_are_allowed(write):
+    read = read_labelled_text(write("a.tsv", "text\tlabel\n\tx\nb\ty\n"), allow_empty=True)
+    assert read.texts == ["", "b"]
+
+
+def test_labels_that_are_skipped(write):
+    read = read_labelled_text(write("a.tsv", "text\tlabel\na\tx\nb\t-\nc\ty\n"), skip_labels=("-",))
+    assert (read.texts, read.class_names) == (["a", "c"], ("x", "y"))
+
+
+def test_bad_rows_are_skipped_and_counted_if_asked(write):
+    path = write("a.tsv", "torn\na\tx\nb\nc\ty\nd\tx\n")
+    with pytest.warns(
+        UserWarning, match=r"skipped 2 of 5 rows: .*a\.tsv, line 1: 1 columns, expec"
+    ):
+        read = read_labelled_text(path, text=0, label=1, on_bad_row="skip")
+    assert (read.texts, read.skipped) == (["a", "c", "d"], 2)
+
+
+def test_arguments_that_contradict(write):
+    path = write("a.tsv", "text\tlabel\na\t1\nb\t2\n")
+    with pytest.raises(ValueError, match="regression has no classes"):
+        read_labelled_text(path, regression=True, class_names=("1", "2"))
+    with pytest.raises(ValueError, match="class_names must differ"):
+        read_labelled_text(path, class_names=("1", "1"))
+    with pytest.raises(ValueError, match="format is 'xml'"):
+        read_labelled_text(path, format="xml")

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores against their definitions, and what they answer where the definitions do not hold."""
+
+import math
+
+import numpy as np
+import pytest
+
+from training.scores.classifier_scores import metrics_for, score, selection_score, summarise
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_classification_scores_by_their_definitions():
+    labels = [1, 1, 1, 0, 0, 0, 0, 0]
+    predictions = [1, 1, 0, 1, 0, 0, 0, 0]
+    # 2 true positives, 1 false positive, 1 false negative, 4 true negatives
+    scores = score(["accuracy", "f1", "macro_f1", "mcc"], predictions, labels)
+    assert list(scores) == ["accuracy", "f1", "macro_f1", "mcc"]
+    f1, f1_of_class_0 = 2 * 2 / (2 * 2 + 1 + 1), 2 * 4 / (2 * 4 + 1 + 1)
+    assert scores["accuracy"] == pytest.approx(75.0)
+    assert scores["f1"] == pytest.approx(100 * f1)
+    assert scores["macro_f1"] == pytest.approx(50 * (f1 + f1_of_class_0))
+    assert scores["mcc"] == pytest.approx(100 * (2 * 4 - 1 * 1) / math.sqrt(3 * 3 * 5 * 5))
+
+
+def test_regression_scores_by_their_definitions():
+    labels, predictions = np.float32([0, 1, 2, 5]), np.float32([0.5, 1, 1.5, 9])
+    scores = score(["pearson", "spearman", "mse"], predictions, labels)
+    assert scores["pearson"] == pytest.approx(100 * np.corrcoef(labels, predictions)[0, 1])
+    assert scores["spearman"] == pytest.approx(100.0)
+    assert scores["mse"] == pytest.approx((0.25 + 0 + 0.25 + 16) / 4)
+
+
+def test_constant_predictions_score_zero():
+    assert score(["pearson", "spearman"], [2.5, 2.5, 2.5], [0, 1, 2]) == {
+        "pearson": 0.0,
+        "spearman": 0.0,
+    }
+    assert score(["mcc", "f1"], [0, 0, 0], [0, 1, 1]) == {"mcc": 0.0, "f1": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("names", "predictions", "labels", "message"),
+    [
+        (["bleu"], [0], [0], "no metric 'bleu', expected among accuracy, f1"),
+        (["accuracy"], [0, 1], [0], r"shape \(2,\) and labels \(1,\)"),
+        (["accuracy"], [[0, 1]], [[0, 1]], r"expected both \(examples,\)"),
+        (["accuracy"], [], [], "one or more"),
+        (["pearson"], [1.0, float("nan")], [0, 1], "1 of 2 predictions are not finite"),
+    ],
+)
+def test_what_cannot_be_scored(names, predictions, labels, message):
+    with pytest.raises(ValueError, match=message):
+        score(names, predictions, labels)
+
+
+def test_metrics_and_selection():
+    assert metrics_for(1) == ("pearson", "spearman", "mse")
+    assert metrics_for(2) == ("accuracy", "f1")
+    assert metrics_for(5) == ("accuracy", "macro_f1")
+    assert selection_score({"mcc": 52.1}) == 52.1
+    assert selection_score({"f1": 90.0, "accuracy": 86.0}) == 88.0
+    assert selection_score({"pearson": 86.0, "spearman": 84.0, "mse": 3.0}) == 85.0
+
+
+def test_mean_and_interval():
+    # t(0.975, 4 degrees of freedom) = 2.7764 in the tables; the sample deviation is sqrt(2.5).
+    mean, half_width = summarise([1, 2, 3, 4, 5])
+    assert mean == 3
+    assert half_width == pytest.approx(2.7764 * math.sqrt(2.5 / 5), rel=1e-4)
+    mean, half_width = summarise([88.0])
+    assert mean == 88.0
+    assert math.isnan(half_width)
+    with pytest.raises(ValueError, match="received none"):
+        summarise([])

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of entities, by their definition and beside seqeval's."""
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from training.scores.entity_scores import (  # noqa: E402
+    entity_scores,
+    selection_score,
+    table,
+    tagging_scores,
+)
+
+SCHEMES = {None: None, "IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES"}
+
+
+def random_labels(generator, letters, count=30):
+    names = ["O", "O", *(f"{letter}-{kind}" for letter in letters for kind in ("A", "b-c", "D"))]
+    lengths = generator.integers(1, 12, count)
+    return [[str(x) for x in generator.choice(names, length)] for length in lengths]
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+@pytest.mark.parametrize("strict", SCHEMES)
+def test_scores_are_those_of_seqeval(strict):
+    seqeval = pytest.importorskip("seqeval.metrics")
+    from seqeval import scheme
+
+    generator = np.random.default_rng(0)
+    letters = "BI" if strict in ("IOB1", "IOB2") else "BIES"
+    options = {} if strict is None else {
+        "mode": "strict", "scheme": getattr(scheme, SCHEMES[strict])
+    }  # fmt: skip
+    for _ in range(10):
+        labels = random_labels(generator, letters)
+        predictions = [
+            [
+                label if keep else other
+                for label, other, keep in zip(
+                    *rows, generator.random(len(rows[0])) < 0.7, strict=True
+                )
+            ]
+            for rows in zip(labels, ([*s[1:], "O"] for s in labels), strict=True)
+        ]
+        scores = entity_scores(predictions, labels, strict)
+        report = seqeval.classification_report(labels, predictions, output_dict=True, **options)
+        means = {f"{name} avg": getattr(scores, name) for name in ("micro", "macro", "weighted")}
+        received = {**scores.by_type, **means}
+        assert received.keys() == report.keys()
+        for name, theirs in report.items():
+            expected = [100 * theirs[key] for key in ("precision", "recall", "f1-score")]
+            np.testing.assert_allclose(received[name][:3], expected, atol=1e-9)
+            assert received[name].support == theirs["support"]
+
+
+def test_an_entity_is_right_as_a_whole_or_not_at_all():
+    labels = [["B-PER", "I-PER", "O", "B-LOC"], ["O"]]
+    predictions = [["B-PER", "O", "O", "B-LOC"], ["B-LOC"]]
+    scores = entity_scores(predictions, labels)
+    assert scores.micro == (pytest.approx(100 / 3), 50.0, pytest.approx(40.0), 2)
+    assert scores.by_type["PER"].f1 == 0
+    assert scores.macro.f1 == pytest.approx(100 / 3)
+
+
+def test_strict_counts_only_what_is_spelled_well():
+    labels, predictions = [["B-PER", "I-PER"]], [["I-PER", "I-PER"]]
+    assert entity_scores(predictions, labels).micro.f1 == 100.0
+    assert entity_scores(predictions, labels, strict="IOB2").micro.f1 == 0.0
+
+
+def test_no_entities_score_zero():
+    scores = entity_scores([["O"]], [["O"]])
+    assert scores.micro == scores.macro == scores.weighted == (0.0, 0.0, 0.0, 0)
+    assert "micro" in table(scores)
+
+
+def test_tags_that_spell_no_spans_have_an_accuracy():
+    scores = tagging_scores([["NN", "VB"]], [["NN", "NN"]])
+    assert scores == {"accuracy": 50.0}
+    assert selection_score(scores) == 50.0
+    spans = tagging_scores([["B-A", "O", "B-A"]], [["B-A", "O", "O"]])
+    assert list(spans) == ["f1", "precision", "recall", "accuracy"]
+    assert selection_score(spans) == spans["f1"] == pytest.approx(200 / 3)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "labels", "message"),
+    [
+        ([["O"]], [["O"], ["O"]], "of 1 sentences and labels of 2"),
+        ([["O"]], [["O", "O"]], "sentence 0 has 1 predictions and 2 labels"),
+        ([], [], "one word or more"),
+    ],
+)
+def test_what_cannot_be_scored(predictions, labels, message):
+    with pytest.raises(ValueError, match=message):
+        tagging_scores(predictions, labels)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD's scores on answers whose scores can be counted by hand."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.source_imports import ROOT
+from training.scores.squad_scores import (
+    GoldQuestion,
+    best_threshold,
+    exact_match,
+    f1,
+    normalised,
+    read_gold,
+    score_files,
+    score_squad_v1,
+    score_squad_v2,
+)
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  U.S.\tPresident!", "us president"),
+        ("an apple a day", "apple day"),
+        ("theatre anna", "theatre anna"),
+        ("a-the", "athe"),  # punctuation goes first
+        ("“Quoted” – 東京。", "“quoted” – 東京。"),  # of punctuation only ASCII's
+        ("\u00a0x\u3000y ", "x y"),
+        ("the", ""),
+    ],
+)
+def test_what_does_not_count_is_taken_away(text, expected):
+    assert normalised(text) == expected
+
+
+def test_words_are_counted_as_often_as_both_have_them():
+    # 2 of 3 words are right, of 4: precision 2/3, recall 1/2
+    assert f1("red red car", "red red big bus") == pytest.approx(2 * (2 / 3) * 0.5 / (2 / 3 + 0.5))
+    assert f1("red", "blue") == 0
+    assert f1("the", "an") == 1
+    assert f1("the", "an", both_empty=0.0) == 0
+    assert f1("red", "the") == 0
+    assert exact_match("The Car", "car!") == 1
+
+
+GOLDS = [
+    GoldQuestion("a", ("red car", "car")),
+    GoldQuestion("b", ("1999",)),
+    GoldQuestion("c", ("the",)),
+    GoldQuestion("d", ("x",)),
+]
+
+
+def test_version_1_counts_missing_predictions_as_wrong():
+    scores = score_squad_v1(GOLDS, {"a": "a red car", "b": "in 1999", "c": "a", "e": "?"})
+    # c is the same after normalising, and has no word in common
+    assert scores == pytest.approx({"exact_match": 100 * 2 / 4, "f1": 100 * (1 + 2 / 3) / 4})
+    with pytest.raises(ValueError, match="'n' has no answers"):
+        score_squad_v1([GoldQuestion("n", ())], {})
+
+
+def test_version_2_splits_by_answerable_and_leaves_missing_predictions_out():
+    golds = [*GOLDS[:3], GoldQuestion("n", ()), GoldQuestion("m", ()), GOLDS[3]]
+    predictions = {"a": "a red car", "b": "in 1999", "c": "", "n": "", "m": "y"}
+    scores = score_squad_v2(golds, predictions)
+    assert scores == pytest.approx(
+        {
+            # c's gold has no words left, so that no answer is right
+            "exact": 60.0, "f1": 100 * (1 + 2 / 3 + 1 + 1) / 5, "total": 5,
+            "HasAns_exact": 100 * 2 / 3, "HasAns_f1": 100 * (1 + 2 / 3 + 1) / 3, "HasAns_total": 3,
+            "NoAns_exact": 50.0, "NoAns_f1": 50.0, "NoAns_total": 2,
+            "missing": 1,
+        }
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="no prediction for any"):
+        score_squad_v2(golds, {})
+
+
+def test_null_odds_above_the_threshold_empty_a_prediction():
+    golds = [GOLDS[0], GOLDS[1], GoldQuestion("n", ())]
+    predictions = {"a": "car", "b": "1999", "n": "y"}
+    odds = {"a": -1.0, "b": 2.0, "n": 1.0}
+    assert score_squad_v2(golds, predictions)["exact"] == pytest.approx(200 / 3)
+    scores = score_squad_v2(golds, predictions, odds, threshold=0.5)
+    assert scores["exact"] == pytest.approx(200 / 3)
+    assert (scores["HasAns_exact"], scores["NoAns_exact"]) == (50.0, 100.0)
+    # Between -1 and 1: a is answered and n is not; beyond 2 both a and b, and n wrongly.
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (pytest.approx(200 / 3), -1.0)
+    with pytest.raises(ValueError, match="no null odds for question 'a'"):
+        score_squad_v2(golds, predictions, {"b": 1.0})
+
+
+def test_the_best_threshold_is_the_best_of_all():
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        scores, null = generator.random((2, 12)).round(1)
+        odds = generator.integers(-3, 4, 12) / 2  # of which many are equal
+        threshold = best_threshold(scores, null, odds)
+
+        def total(cut, parts=(scores, null, odds)):
+            scores, null, odds = parts
+            return np.where(odds > cut, null, scores).sum()
+
+        assert total(threshold) == pytest.approx(max(map(total, np.arange(-5, 5, 0.25))))
+
+
+def data_file(folder, is_version_2):
+    questions = [
+        {"id": gold.id, "answers": [{"text": text} for text in gold.texts]} for gold in GOLDS[:2]
+    ]
+    if is_version_2:
+        questions.append({"id": "n", "answers": [], "is_impossible": True})
+    path = folder / "data.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"qas": questions}]}]}))
+    return str(path)
+
+
+def write(path, value):
+    path.write_text(json.dumps(value))
+    return str(path)
+
+
+def test_the_program_tells_the_version_by_the_data(tmp_path):
+    predictions = write(tmp_path / "predictions.json", {"a": "car", "b": "", "n": ""})
+    assert score_files(data_file(tmp_path, False), predictions)["exact_match"] == 50.0
+    odds = write(tmp_path / "odds.json", {"a": 0, "b": 1.5, "n": 2})
+    data = data_file(tmp_path, True)
+    assert score_files(data, predictions, odds)["NoAns_exact"] == 100.0
+    finished = subprocess.run(
+        [
+            sys.executable, "-m", "training.scores.squad_scores", f"--data_file={data}",
+            f"--predictions_file={predictions}", f"--null_odds_file={odds}",
+        ],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout) == score_files(data, predictions, odds)
+
+
+def test_malformed_files_are_named(tmp_path):
+    data = data_file(tmp_path, True)
+    with pytest.raises(ValueError, match=r"bad\.json: 'a' has 3, expected a string"):
+        score_files(data, write(tmp_path / "bad.json", {"a": 3}))
+    with pytest.raises(ValueError, match=r"list\.json holds list"):
+        score_files(data, write(tmp_path / "list.json", []))
+    with pytest.raises(ValueError, match=r"empty\.json is no file of SQuAD's form: KeyError"):
+        read_gold(write(tmp_path / "empty.json", {}))

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a program meets its user: its arguments, its help, its errors, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import logging as standard_logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags, logging
+
+from training.engine import config_flags, output_folder, run_report
+from training.readers.data_splits import counts_table
+
+_HELP = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
+_INTERRUPTED = 130
+_NOTHING = "nothing had been written yet"
+# How long Python may take to end by itself after Ctrl-C: native code does not let it.
+_SECONDS_TO_END = 1.0
+# What the libraries that the extra `training` brings are imported as.
+TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
+
+
+def run(main: Callable[[list[str]], Any]) -> None:
+    """Runs a program: shows its help, or calls `main`, with one line for an error or for Ctrl-C.
+
+    What a program file ends with, after it has defined its flags. What takes long to import is
+    imported by `main`, so that neither the help nor a mistyped flag has to wait for it.
+
+    Args:
+        main: Takes the program's name and the arguments that are not flags.
+    """
+    if _HELP & set(sys.argv[1:]):
+        print(help_text(), end="")
+        return
+    warnings.formatwarning = plain_warning
+    # On a machine without a TPU, JAX tells that it failed to open one's library
+    standard_logging.getLogger("jax").setLevel(standard_logging.WARNING)
+    watch = _InterruptWatch()
+    try:
+        with plain_errors():
+            app.run(main)
+    except KeyboardInterrupt as error:
+        watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
+
+
+def help_text(flag_values: flags.FlagValues = flags.FLAGS) -> str:
+    """The program's docstring, and each of its flags with its default and its description."""
+    text = sys.modules["__main__"].__doc__ or ""
+    lines = [text.strip(), "", "Flags, with their defaults:", ""]
+    for flag in flag_values.get_key_flags_for_module(sys.argv[0]):
+        name = f"[no]{flag.name}" if flag.boolean else flag.name
+        default = flag.default_as_str.strip("'") if flag.default is not None else ""
+        lines.append(f"  --{name}={default}")
+        lines += textwrap.wrap(
+            flag.help,
+            100,
+            initial_indent=" " * 8,
+            subsequent_indent=" " * 8,
+            break_long_words=False,
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plain_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+    formatted: Callable[..., str] = warnings.formatwarning,
+) -> str:
+    """How a program shows a warning: those for its user in one line, without a place in the code.
+
+    Args:
+        message, category, filename, lineno, line: As for `warnings.formatwarning`.
+        formatted: What formats the others.
+    """
+    if issubclass(category, UserWarning):
+        return f"warning: {message}\n"
+    return formatted(message, category, filename, lineno, line)
+
+
+def refuse_arguments(arguments: list[str]) -> None:
+    """Raises if there is more on the command line than flags.
+
+    Args:
+        arguments: What absl hands to `main`: the program's name, and what is no flag.
+    """
+    if len(arguments) > 1:
+        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+
+
+def require(names: tuple[str, ...], extra: str) -> None:
+    """Raises if a library that the program needs later is not installed.
+
+    Args:
+        names: The libraries, as they are imported.
+        extra: The extra of this project that brings them.
+
+    Raises:
+        ImportError: If one is not there; the message says how to install it.
+    """
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(
+            f"{', '.join(missing)} is not installed: pip install -e '.[{extra}]' in the folder of "
+            "this project"
+        )
+
+
+def import_quietly(name: str = "tensorflow") -> None:
+    """Imports a library without what its native code writes to the standard error meanwhile.
+
+    TensorFlow tells of libraries and of processors before it can be told not to. What was written
+    is shown if the import fails.
+
+    Raises:
+        ImportError: If it cannot be imported.
+    """
+    sys.stderr.flush()
+    standard_error = os.dup(2)
+    with tempfile.TemporaryFile() as hidden:
+        os.dup2(hidden.fileno(), 2)
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            hidden.seek(0)
+            os.write(standard_error, hidden.read())
+            raise
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Ends the program with one line at an error that its user can mend.
+
+    With `--verbosity=1` the traceback is printed too.
+    """
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        if error.returncode in (_INTERRUPTED, -signal.SIGINT):
+            interrupt = KeyboardInterrupt()
+            interrupt.__notes__ = getattr(error, "__notes__", [])
+            raise interrupt from None
+        _end(error, f"{' '.join(map(str, error.cmd[1:]))} failed, see above")
+    except (ImportError, OSError, ValueError) as error:
+        _end(error, str(error))
+    except Exception as error:
+        # TensorFlow's own errors of files and memory are no OSErrors.
+        if not _is_of_the_system(error):
+            raise
+        _end(error, f"{type(error).__name__}: {error}")
+
+
+def _is_of_the_system(error: Exception) -> bool:
+    names = ("ResourceExhaustedError", "PermissionDeniedError", "NotFoundError")
+    is_tensorflows = type(error).__module__.startswith("tensorflow.")
+    return is_tensorflows and (type(error).__name__ in names or "No space left" in str(error))
+
+
+def _end(error: Exception, message: str) -> None:
+    logging.debug("the error's traceback", exc_info=True)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    sys.exit(f"error: {message.strip()}{notes}")
+
+
+class _InterruptWatch:
+    """Ends the process after Ctrl-C, even while native code keeps Python from noticing it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(read,), daemon=True).start()
+
+    def _watch(self, read: int) -> None:
+        while os.read(read, 1) != bytes([signal.SIGINT]):
+            pass
+        folders = output_folder.claimed_folders()
+        time.sleep(_SECONDS_TO_END)
+        self.end(output_folder.kept(folders[0]) if folders else _NOTHING)
+
+    def end(self, what_is_left: str) -> None:
+        """Prints one line and ends the process, without waiting for other threads."""
+        self._lock.acquire()  # never released: whoever is second waits for the end
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            print(f"\ninterrupted: {what_is_left}", file=sys.stderr, flush=True)
+        os._exit(_INTERRUPTED)
+
+
+def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
+    """What is written beside the results of a program, to tell them from those of other settings.
+
+    Args:
+        command: The program's module and its flags.
+        preset: A checkpoint that it starts from, whose files count too if it is a folder.
+    """
+    content = output_folder.content_of_folder(preset) if preset else b""
+    fingerprint = output_folder.fingerprint({"command": list(command)}, content)
+    return {"command": list(command), "fingerprint": fingerprint}
+
+
+def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str, Any]:
+    """Runs a program of this project, unless its results are there; its `results.json`.
+
+    Args:
+        folder: Its `--output_dir`.
+        command: The program's module and its other flags.
+        preset: As for `command_record`.
+
+    Raises:
+        ValueError: If the folder has a run of other settings.
+        subprocess.CalledProcessError: If it fails.
+    """
+    results, record = folder / "results.json", folder / "command.json"
+    expected = command_record(command, preset)
+    found: dict[str, Any] = {}
+    if record.exists():
+        found = json.loads(record.read_text(encoding="utf-8"))
+    if (record.exists() or results.exists()) and found != expected:
+        before = set(found.get("command", ["settings that were not written down"]))
+        changed = sorted(before - set(command)) or [f"other files in {preset}"]
+        raise ValueError(
+            f"{folder} has a run of other settings ({' '.join(changed)}); choose another "
+            "--output_dir, or remove that folder"
+        )
+    if not results.exists():
+        logging.info("%s: %s", folder.name, " ".join(command))
+        folder.mkdir(parents=True, exist_ok=True)
+        output_folder.write_text(record, json.dumps(expected, indent=2) + "\n")
+        arguments = [sys.executable, "-m", *command, f"--output_dir={folder}"]
+        subprocess.run(arguments, check=True)
+    values: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
+    return values
+
+
+def train_and_report(
+    arguments: list[str],
+    config_class: type,
+    read_data: Callable[[Any], Any],
+    train: Callable[[Any, Any], dict[str, Any]],
+    example_input: str = "",
+) -> None:
+    """The `main` of a program that trains: flags, data, training, and the report on the screen.
+
+    Args:
+        arguments: As for `refuse_arguments`.
+        config_class: The dataclass that the flags were made from.
+        read_data: Reads what a config names. What is wrong with either is found before training.
+            The result has a method `counts`, whose table is printed.
+        train: Trains with a config on data; returns what `results.json` holds.
+        example_input: What the input of `training.predict` may be called; empty where that
+            program does not know the model.
+    """
+    refuse_arguments(arguments)
+    require(TRAINING_LIBRARIES, "training")
+    config = config_flags.configuration(config_class)
+    start = time.perf_counter()
+    data = read_data(config)
+    seconds = {"reading": time.perf_counter() - start}
+    print(counts_table(data.counts()), flush=True)
+    import_quietly()
+    with output_folder.claimed(config.output_dir):
+        results = train(config, data)
+    print(run_report.report(results, seconds, example_input))

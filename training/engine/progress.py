@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far training is: one line that is overwritten on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import IO, Any
+
+import keras
+
+from training.engine.run_report import duration
+
+_SECONDS_ON_TERMINAL = 0.2
+_SECONDS_BETWEEN_LINES = 30.0
+# A step that takes so many times the median has been traced or compiled first.
+_TRACED = 5.0
+# An estimate needs so many steps behind the first, which is always traced.
+_FEWEST_STEPS = 3
+_STEPS_LOOKED_AT = 200
+
+
+class Progress(keras.callbacks.Callback):
+    """Tells step, metrics and the time that is left in the epoch.
+
+    The estimate leaves steps out that were traced or compiled: there is none before some steps
+    are done.
+
+    Args:
+        file: Where it is written: the standard output by default.
+        seconds_between_lines: How often a line comes where `file` is not a terminal.
+        clock: Tells the time in seconds.
+        epochs: How many epochs there are, where `fit` is called for each; `None` takes `fit`'s.
+    """
+
+    def __init__(
+        self,
+        file: IO[str] | None = None,
+        seconds_between_lines: float = _SECONDS_BETWEEN_LINES,
+        clock: Callable[[], float] = time.perf_counter,
+        epochs: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.epochs = epochs
+        self.file = file or sys.stdout
+        self.is_terminal = self.file.isatty()
+        self.pause = _SECONDS_ON_TERMINAL if self.is_terminal else seconds_between_lines
+        self.clock = clock
+        self._steps: deque[float] = deque(maxlen=_STEPS_LOOKED_AT)
+        self._epoch = 0
+        self._length = 0
+        self._known_steps: int | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch + 1
+        self._steps.clear()
+        self._begin = self._last = self._shown = self.clock()
+        self._batch = -1
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        now = self.clock()
+        # Several batches may have been done in one call
+        self._steps.append((now - self._last) / max(1, batch - self._batch))
+        self._last, self._batch = now, batch
+        if now - self._shown >= self.pause:
+            self._shown = now
+            self._write(self._line(batch + 1, logs or {}), ends=not self.is_terminal)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        # Behind the last batch the development set is scored, which is no training
+        seconds = self._last - self._begin
+        self._known_steps = self._batch + 1
+        words = [f"epoch {self._of_epochs()}", f"{self._batch + 1} steps", _metrics(logs or {})]
+        self._write(", ".join([*filter(None, words), duration(seconds)]), ends=True)
+
+    def _line(self, done: int, logs: dict[str, Any]) -> str:
+        total = self.params.get("steps") or self._known_steps
+        of_steps = f"step {done}/{total}" if total else f"step {done}"
+        words = [f"epoch {self._of_epochs()}", of_steps, _metrics(logs)]
+        seconds = step_seconds(list(self._steps))
+        if total and seconds is not None:
+            words.append(f"{duration(seconds * (total - done))} left in the epoch")
+        return ", ".join(filter(None, words))
+
+    def _of_epochs(self) -> str:
+        return f"{self._epoch}/{self.epochs or self.params.get('epochs', self._epoch)}"
+
+    def _write(self, line: str, ends: bool) -> None:
+        if self.is_terminal:
+            print("\r" + line.ljust(self._length), end="\n" if ends else "", file=self.file)
+            self._length = 0 if ends else len(line)
+        else:
+            print(line, file=self.file)
+        self.file.flush()
+
+
+def step_seconds(steps: list[float]) -> float | None:
+    """The mean duration of an epoch's steps but the first and those that were traced or compiled.
+
+    Args:
+        steps: How long each took, in seconds, in order.
+
+    Returns:
+        Seconds, or `None` where there are too few.
+    """
+    steps = steps[1:]
+    if len(steps) < _FEWEST_STEPS:
+        return None
+    limit = _TRACED * statistics.median(steps)
+    return statistics.fmean(step for step in steps if step <= limit)
+
+
+def _metrics(logs: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {float(value):.4g}" for name, value in logs.items())

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning with one seed that goes on where it was stopped, as if it had not been.
+
+What a run is made of is known from its seed, the epoch and the number of the batch alone: the order
+of an epoch's batches, and PyTorch's dropout. All else is in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+from absl import logging
+
+from training.engine.output_folder import fingerprint
+from training.engine.run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
+
+# Settings that change nothing of what one seed learns
+_NO_INFLUENCE = (
+    "output_dir",
+    "data_dir",
+    "seed",
+    "num_seeds",
+    "export",
+    "tensorboard",
+    "checkpoint_seconds",
+)
+# Training takes so many times as long as writing checkpoints, or longer.
+_LEAST_RATIO = 20.0
+# At the end of an epoch a checkpoint is due after this share of the usual time.
+_EPOCH_SHARE = 0.2
+
+FitEpoch = Callable[[int, int, list[keras.callbacks.Callback]], Any]
+
+
+class Evaluation(Protocol):
+    """What a run knows of its epochs, and a checkpoint keeps."""
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+
+
+class SeedRun:
+    """The run of one seed: its checkpoints while it lasts, its record when it is done.
+
+    Args:
+        folder: Where it writes to, which is made.
+        seed: The seed.
+        fingerprint: Changes with what decides the outcome.
+        seconds: Of training between two checkpoints, about; 0 writes one after each batch.
+    """
+
+    def __init__(self, folder: Path, seed: int, fingerprint: str, seconds: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.seed = seed
+        self.fingerprint = fingerprint
+        self.seconds = seconds
+        self.checkpoints = RunCheckpoints(folder / "checkpoints")
+        self._record = folder / "run.json"
+
+    @property
+    def model_path(self) -> Path:
+        """Where the best epoch's model goes."""
+        return self.folder / "model.keras"
+
+    def finished(self) -> dict[str, Any] | None:
+        """What `finish` has kept of the same run; `None` if it has not come to its end."""
+        if not (self._record.is_file() and self.model_path.is_file()):
+            return None
+        kept = json.loads(self._record.read_text(encoding="utf-8"))
+        if (kept.pop("fingerprint"), kept.pop("backend")) == (self.fingerprint, _backend()):
+            logging.info("seed %d is finished: %s", self.seed, self._record)
+            values: dict[str, Any] = kept["run"]
+            return values
+        logging.info("seed %d was trained with other settings: it is trained anew", self.seed)
+        # What follows takes the place of its model.
+        self._record.unlink()
+        return None
+
+    def finish(self, values: Mapping[str, Any]) -> None:
+        """Keeps what came of the run, and removes its checkpoints."""
+        kept = {"fingerprint": self.fingerprint, "backend": _backend(), "run": values}
+        partial = self._record.with_name(self._record.name + ".partial")
+        partial.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        partial.replace(self._record)
+        self.checkpoints.remove()
+
+    def fit(
+        self,
+        model: keras.Model,
+        fit_epoch: FitEpoch,
+        epochs: int,
+        callbacks: Iterable[keras.callbacks.Callback] = (),
+        evaluation: Evaluation | None = None,
+    ) -> list[dict[str, float]]:
+        """Fits a compiled model to the last epoch, from wherever the run was stopped.
+
+        Args:
+            model: The model, with the weights that the run begins with.
+            fit_epoch: Called for an epoch with its number from 0, how many of its batches are done,
+                and the callbacks; calls `model.fit` for the rest of this epoch. The order of the
+                batches is by Python's generator, which is seeded before.
+            epochs: How many epochs there are.
+            callbacks: For `fit`.
+            evaluation: One of them whose state the checkpoints are to keep.
+
+        Returns:
+            Keras' losses and metrics, a record an epoch.
+
+        Raises:
+            ValueError: If the checkpoints are of other settings or another backend, or none of them
+                is whole; if a weight is not finite.
+        """
+        model.optimizer.build(model.trainable_variables)
+        keeper = _Checkpoints(self, evaluation)
+        keeper.restore(model)
+        while keeper.epoch < epochs and not keeper.stopped:
+            random.seed(f"{self.seed} {keeper.epoch}")
+            fit_epoch(keeper.epoch, keeper.batch - keeper.to_redo, [*callbacks, keeper])
+        return keeper.records
+
+
+class _Checkpoints(keras.callbacks.Callback):
+    """Where a run is; writes it down from time to time."""
+
+    def __init__(self, run: SeedRun, evaluation: Evaluation | None) -> None:
+        super().__init__()
+        self.run = run
+        self.evaluation = evaluation
+        self.epoch = 0
+        self.batch = 0  # done in this epoch
+        self.step = 0  # batches done in all epochs
+        # In the middle of an epoch the last batch is done again: Keras makes its metrics in the
+        # first step. All that it changes is restored behind it.
+        self.to_redo = 0
+        self.stopped = False
+        self.records: list[dict[str, float]] = []
+        self._start = self._last = time.perf_counter()
+        self._seconds = 0.0  # of the processes before this one
+        self._cost = 0.0
+
+    def restore(self, model: keras.Model) -> None:
+        folder = self.run.checkpoints.folder
+        found = self.run.checkpoints.restore(
+            model, lambda found: self._state().check_same_run(found, folder)
+        )
+        if found is None:
+            return
+        details = found.details
+        self.step, self.records, self._seconds = found.step, found.log, found.seconds
+        self.epoch, self.batch, self.stopped = (
+            details[name] for name in ("epoch", "batch", "stopped")
+        )
+        self.to_redo = int(self.batch > 0)
+        if self.evaluation is not None:
+            self.evaluation.restore(details["evaluation"])
+        print(
+            f"Continuing seed {self.run.seed} from epoch {self.epoch + 1}, batch {self.batch + 1}",
+            flush=True,
+        )
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._first = self.batch - self.to_redo
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        seed_dropout(self.run.seed, self.step)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.to_redo:
+            self._sync()
+            self.run.checkpoints.restore(self.model, with_metrics=True)
+            self.to_redo = 0
+            return
+        self.batch = self._first + batch + 1
+        self.step += 1
+        # Behind the last batch comes the evaluation
+        if batch + 1 != self.params["steps"] and self._is_due(self.run.seconds):
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.records.append({name: float(value) for name, value in (logs or {}).items()})
+        self.epoch, self.batch = epoch + 1, 0
+        self.stopped = self.model.stop_training
+        if self._is_due(self.run.seconds * _EPOCH_SHARE):
+            self._save()
+
+    def _is_due(self, seconds: float) -> bool:
+        pause = max(seconds, _LEAST_RATIO * self._cost) if seconds else 0.0
+        return time.perf_counter() - self._last >= pause
+
+    def _save(self) -> None:
+        start = time.perf_counter()
+        self._sync()
+        try:
+            self.run.checkpoints.save(self.model, self._state(), with_metrics=self.batch > 0)
+        except DiskFullError as error:
+            # The run itself may come to its end.
+            logging.warning("%s", error)
+        self._last = time.perf_counter()
+        self._cost = self._last - start
+
+    def _sync(self) -> None:
+        if _backend() == "jax":
+            # Keras leaves what it trains with out of the variables until the epoch's end.
+            self.model.jax_state_sync()
+
+    def _state(self) -> RunState:
+        details = {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "stopped": self.stopped,
+            "evaluation": None if self.evaluation is None else self.evaluation.state(),
+        }
+        seconds = self._seconds + time.perf_counter() - self._start
+        return RunState(self.step, _backend(), self.run.fingerprint, self.records, seconds, details)
+
+
+def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
+    """Changes with whatever decides what a seed learns: settings, and the content of the data.
+
+    Args:
+        config: The program's config, a dataclass.
+        data: What it trains and selects on: texts and arrays in lists, mappings and dataclasses.
+        **more: Further settings.
+    """
+    settings = dataclasses.asdict(config)
+    for name in _NO_INFLUENCE:
+        settings.pop(name, None)
+    content = hashlib.sha256()
+    _add(content, data)
+    return fingerprint({**settings, **more}, content.digest())
+
+
+def _add(content: Any, value: Any) -> None:
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, Mapping):
+        value = list(value.items())
+    elif isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        content.update(f"[{len(value)}]".encode())
+        for part in value:
+            _add(content, part)
+    else:
+        content.update(repr(value).encode("utf-8", "surrogatepass") + b"\0")
+
+
+def _backend() -> str:
+    return str(keras.backend.backend())

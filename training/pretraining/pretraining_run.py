@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of a pre-training run, and what happens while it is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+from absl import logging
+
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    Distiller,
+    MaskedLM,
+    Pretrainer,
+    ReplacedTokenDetector,
+    optimizers,
+)
+from keras_bert.tasks.students import copy_layers, spread_layers
+from keras_bert.text.tokenizer import Tokenizer
+from training.engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
+from training.plots import curves
+from training.pretraining import model_flops
+from training.pretraining.config import PretrainConfig
+
+LOG_FILE = "log.jsonl"
+CURVES_FILE = "curves.png"
+RESULTS_FILE = "results.json"
+# Pictures of a run whose intervals are short are drawn this often.
+_SECONDS_BETWEEN_PICTURES = 30.0
+# So many intervals in a row at the frequencies' accuracy are a collapse, within these bounds.
+_STILL_INTERVALS = 3
+_STILL_RATIO = 1.05
+_STILL_MARGIN = 0.002
+_NAMES = {
+    "masked_lm_logits_accuracy": "masked_accuracy",
+    "masked_lm_logits_perplexity": "perplexity",
+    "masked_lm_logits_loss": "masked_loss",
+    "next_sentence_logits_accuracy": "pair_accuracy",
+    "next_sentence_logits_loss": "pair_loss",
+    # Keras leaves the output's name out where there is only one.
+    "accuracy": "masked_accuracy",
+    "masked_lm_loss": "masked_loss",
+    "label_loss": "masked_loss",
+    "generator_accuracy": "masked_accuracy",
+}
+_DRAWN = ("loss", "masked_accuracy", "unigram_accuracy", "pair_accuracy", "discriminator_accuracy")
+
+Log = dict[str, float]
+PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
+
+
+def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
+    """The model, compiled, with fresh weights or those of a checkpoint."""
+    makers = {
+        "masked_lm": _pretrainer,
+        "replaced_token": _detector,
+        "distillation": _distiller,
+    }
+    model = makers[config.objective](config, tokenizer)
+    model.compile(
+        _optimizer(config),
+        jit_compile=_jit(config.jit),
+        steps_per_execution=_steps_per_execution(config.steps_per_execution),
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _pretrainer(config: PretrainConfig, tokenizer: Tokenizer) -> Pretrainer:
+    model: Pretrainer = _task(Pretrainer, config, tokenizer, next_sentence=config.next_sentence)
+    return model
+
+
+def _detector(config: PretrainConfig, tokenizer: Tokenizer) -> ReplacedTokenDetector:
+    model: ReplacedTokenDetector = _task(
+        ReplacedTokenDetector,
+        config,
+        tokenizer,
+        discriminator_weight=config.discriminator_weight,
+        generator_size=config.generator_size,
+    )
+    return model
+
+
+def _distiller(config: PretrainConfig, tokenizer: Tokenizer) -> Distiller:
+    teacher = MaskedLM.from_preset(config.teacher, dtype=config.precision, packed=config.packing)
+    student = _task(MaskedLM, config, tokenizer)
+    if config.copy_layers and not config.init_preset:
+        layers = tuple(map(int, config.teacher_layers)) or spread_layers(
+            teacher.config.num_layers, student.config.num_layers
+        )
+        copy_layers(teacher, student, layers)
+    return Distiller(student, teacher, temperature=config.temperature)
+
+
+def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: Any) -> Any:
+    """A task with fresh weights or those of a checkpoint."""
+    policy = config.precision
+    if config.init_preset:
+        return task.from_preset(config.init_preset, dtype=policy, packed=config.packing, **options)
+    architecture = config.architecture(tokenizer)
+    return task(
+        Backbone(architecture, packed=config.packing, dtype=policy),
+        {"tokenizer": tokenizer.get_config(), "sequence_length": architecture.max_sequence_length},
+        **options,
+    )
+
+
+def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
+    """Floating-point operations of the matrix products of an update, whatever the objective.
+
+    Args:
+        model: what is trained.
+        rows: rows in an update.
+        sequence_length: tokens in a row.
+        slots: masked tokens in a row.
+    """
+
+    def flops(
+        config: BertConfig, slots: int, next_sentence: bool = False, reads_all: bool = False
+    ) -> int:
+        return model_flops.training_flops(
+            config, rows, sequence_length, slots, next_sentence, reads_all=reads_all
+        )
+
+    if isinstance(model, ReplacedTokenDetector):
+        # The discriminator has logits for no token, but a product more for each one.
+        hidden = model.config.hidden_dim
+        head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
+        return flops(model.generator.config, slots) + flops(model.config, 0, reads_all=True) + head
+    if isinstance(model, Distiller):
+        # The teacher has no backward pass, which is two thirds of the work.
+        everywhere = bool(model.cosine_weight) or model.divergence_tokens == "all"
+        student = flops(model.config, slots, reads_all=everywhere)
+        return student + flops(model.teacher_task.config, slots, reads_all=everywhere) // 3
+    return flops(model.config, slots, model.next_sentence)
+
+
+def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
+    classes = {
+        "adam_weight_decay": optimizers.AdamWeightDecay,
+        "adamw": optimizers.AdamW,
+        "lamb": optimizers.LAMB,
+    }
+    return classes[config.optimizer](
+        **_rate(config),
+        weight_decay=config.weight_decay,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        global_clipnorm=config.clip_norm or None,
+        gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
+    )
+
+
+def _rate(config: PretrainConfig) -> dict[str, Any]:
+    """The optimizer's arguments that decide its learning rate."""
+    steps = {"num_train_steps": config.num_steps, "num_warmup_steps": config.warmup_steps}
+    schedules = {
+        "linear": optimizers.LinearWarmupDecay,
+        "bert": optimizers.BertWarmupDecay,
+        "electra": optimizers.ElectraWarmupDecay,
+    }
+    if not config.schedule:
+        return {"learning_rate": config.learning_rate, **steps}
+    return {"learning_rate": schedules[config.schedule](config.learning_rate, **steps)}
+
+
+def _steps_per_execution(steps: int) -> int:
+    # Keras has none on PyTorch, and refuses another number than 1 there.
+    return 1 if keras.backend.backend() == "torch" else steps
+
+
+def _jit(choice: str) -> bool | str:
+    if choice != "auto":
+        return choice == "on"
+    backend = keras.backend.backend()
+    return backend == "jax" or (backend == "tensorflow" and model_flops.has_accelerator())
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What an update of a phase takes.
+
+    Args:
+        tokens: tokens in it, padding left out.
+        flops: floating-point operations of its matrix products.
+        unigram: as `unigram_baseline` has it, of its masked tokens.
+    """
+
+    tokens: float
+    flops: int
+    unigram: Log
+
+
+def unigram_baseline(labels: np.ndarray[Any, Any]) -> Log:
+    """What a model of the tokens' frequencies, without any context, gets on masked tokens.
+
+    Args:
+        labels: ids of masked tokens, int `(tokens,)`.
+
+    Returns:
+        `unigram_accuracy`, the share of the commonest token, and `unigram_perplexity`, the
+        exponential of the frequencies' entropy in nats.
+    """
+    shares = np.bincount(labels) / len(labels)
+    occurring = shares[shares > 0]
+    entropy = -float(np.sum(occurring * np.log(occurring)))
+    return {
+        "unigram_accuracy": round(float(shares.max()), 6),
+        "unigram_perplexity": round(math.exp(entropy), 3),
+    }
+
+
+def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
+    """Whether a run guesses masked tokens no better than by their frequencies.
+
+    Every run does at first: a few intervals behind the warm-up count. The accuracy on held-out text
+    is looked at where there is one.
+
+    Args:
+        log: the records of all intervals.
+        warmup_steps: updates in which the rate rises.
+    """
+    last = [record for record in log if record["step"] > warmup_steps][-_STILL_INTERVALS:]
+
+    def is_still(record: Log) -> bool:
+        accuracy = record.get("val_masked_accuracy", record.get("masked_accuracy", 1.0))
+        return accuracy <= record.get("unigram_accuracy", -1.0) * _STILL_RATIO + _STILL_MARGIN
+
+    return len(last) == _STILL_INTERVALS and all(map(is_still, last))
+
+
+def collapse_warning(record: Log) -> str:
+    """What is said of a run that `has_collapsed`, from its last record."""
+    name = "val_masked_accuracy" if "val_masked_accuracy" in record else "masked_accuracy"
+    return (
+        f"the run has learned nothing from the context: after step {record['step']:.0f} its "
+        f"accuracy on masked tokens is {record[name]:.1%}, and always answering the commonest one "
+        f"gets {record['unigram_accuracy']:.1%} (perplexity "
+        f"{record.get(name.replace('masked_accuracy', 'perplexity'), math.nan):.1f}, and "
+        f"{record['unigram_perplexity']:.1f} by the tokens' frequencies alone). A lower "
+        "--learning_rate, more --warmup_steps or a longer run may help"
+    )
+
+
+class StopWhereNotFinite(keras.callbacks.Callback):
+    """Ends the training at the first loss that is NaN or infinite.
+
+    Args:
+        first_step: updates before this call of `fit`.
+        accumulation: batches in an update.
+        interval: updates in an epoch of Keras'.
+    """
+
+    def __init__(self, first_step: int, accumulation: int, interval: int) -> None:
+        super().__init__()
+        self.first_step = first_step
+        self.accumulation = accumulation
+        self.interval = interval
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._before = self.first_step + epoch * self.interval
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        # The mean of the epoch so far, which one bad loss spoils
+        loss = (logs or {}).get("loss", 0.0)
+        if not math.isfinite(loss):
+            step = self._before + batch // self.accumulation + 1
+            raise NotFiniteError(f"the loss is {loss} in step {step}")
+
+
+class IntervalReport(keras.callbacks.Callback):
+    """After each interval: logs, scores the held-out text, writes a checkpoint and a picture.
+
+    Args:
+        config: of the run.
+        state: what is known so far; `self.state` goes on from it.
+        first_step: updates before this call of `fit`.
+        interval: updates in an epoch of Keras'.
+        workload: what an update takes.
+        peak: floating-point operations a second that are possible.
+        dev: held-out batches, or `None`.
+        energy: called for the energy in kWh and the CO2 in kg since the last call, or `None`.
+        checkpoints: where to write.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        state: RunState,
+        *,
+        first_step: int,
+        interval: int,
+        workload: Workload,
+        peak: float,
+        dev: Any,
+        energy: Callable[[], tuple[float, float]] | None,
+        checkpoints: RunCheckpoints,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.state = state
+        self.first_step = first_step
+        self.interval = interval
+        self.workload = workload
+        self.peak = peak
+        self.dev = dev
+        self.energy = energy
+        self.checkpoints = checkpoints
+        self._folder = Path(config.output_dir)
+        self._next_picture = 0.0
+        self._start = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._start = time.perf_counter()
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if batch == 0:
+            seed_dropout(self.config.seed, self.state.step)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        seconds = time.perf_counter() - self._start
+        step = self.first_step + (epoch + 1) * self.interval
+        total = self.state.seconds + seconds
+        record: Log = {"step": step, "seconds": round(total, 3), **named(logs or {})}
+        record["learning_rate"] = float(
+            keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+        )
+        rate = self.interval / seconds
+        record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
+        record["flops_per_second"] = rate * self.workload.flops
+        record["share_of_peak"] = round(rate * self.workload.flops / self.peak, 6)
+        record |= self._energy_record()
+        if self.dev is not None:
+            scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
+            record |= {f"val_{name}": value for name, value in named(scores).items()}
+        record |= self.workload.unigram
+        logging.info("%s", json.dumps(record))
+        if has_collapsed([*self.state.log, record], self.config.warmup_steps):
+            logging.warning("%s", collapse_warning(record))
+        self.state = dataclasses.replace(
+            self.state, step=step, seconds=total, log=[*self.state.log, record]
+        )
+        self.checkpoints.save(self.model, self.state)
+        write_log(self.state.log, self._folder)
+        if self.config.tensorboard:
+            write_tensorboard(record, self._folder / "tensorboard")
+        if time.monotonic() >= self._next_picture:
+            draw(self.state.log, self._folder)
+            self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+
+    def _energy_record(self) -> Log:
+        if self.energy is None:
+            return {}
+        before = self.state.log[-1] if self.state.log else {}
+        kwh, co2 = self.energy()
+        return {
+            "energy_kwh": before.get("energy_kwh", 0.0) + kwh,
+            "co2_kg": before.get("co2_kg", 0.0) + co2,
+        }
+
+
+def named(logs: dict[str, Any]) -> Log:
+    """Keras' losses and metrics under shorter names."""
+    return {_NAMES.get(name, name): float(value) for name, value in logs.items()}
+
+
+def write_log(log: list[Log], folder: Path) -> None:
+    """One JSON object a line, all of them anew: an interval done twice is there once."""
+    path = folder / LOG_FILE
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("".join(json.dumps(record) + "\n" for record in log), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def write_tensorboard(record: Log, folder: Path) -> None:
+    """The values of a record as TensorBoard's scalars."""
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(os.fspath(folder))
+    with writer.as_default(step=int(record["step"])):
+        for name, value in record.items():
+            tf.summary.scalar(name, value)
+    writer.close()
+
+
+def draw(log: list[Log], folder: Path) -> None:
+    """The curves of loss and accuracies."""
+    names = [f"{prefix}{name}" for name in _DRAWN for prefix in ("", "val_")]
+    history = {
+        name: [record.get(name, math.nan) for record in log]
+        for name in names
+        if any(name in record for record in log)
+    }
+    steps = [int(record["step"]) for record in log]
+    curves.plot_curves(folder / CURVES_FILE, history, steps=steps, title=folder.name)

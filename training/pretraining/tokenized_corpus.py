@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of text to a store of ids."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data import TokenStoreWriter, read_corpus
+from keras_bert.data.instances import PAIR_KINDS
+from training.pretraining.data_config import PretrainingDataConfig
+from training.pretraining.tokenizer_source import open_tokenizer
+from training.pretraining.worker_pool import ordered_map
+
+_CHUNK_BYTES = 2**19
+
+
+class _Chunk(NamedTuple):
+    """Sentences in a row, and after how many of them documents end."""
+
+    sentences: list[str]
+    document_ends: list[int]
+    num_bytes: int
+
+
+class _Tokens(NamedTuple):
+    """The ids of a chunk `(tokens,)`, and the length of each sentence."""
+
+    ids: Any
+    lengths: Any
+    document_ends: list[int]
+    num_bytes: int
+
+
+def write_token_store(
+    config: PretrainingDataConfig, folder: Path, report: Callable[[int], Any]
+) -> None:
+    """Tokenizes a corpus into a store that is there whole or not at all.
+
+    Args:
+        config: which files, how read, and by which tokenizer.
+        folder: the store to be.
+        report: called with the number of bytes done since the last call.
+
+    Raises:
+        ValueError: if a file is malformed, with file and line, or there is no text in any.
+    """
+    tokenize = _tokenizer(config)
+    # Tokenizing holds no lock of Python's, and takes about as long as reading and writing do.
+    with ThreadPoolExecutor(config.workers()) as pool, TokenStoreWriter(folder) as writer:
+        for tokens in ordered_map(pool, tokenize, _chunks(config), ahead=2 * config.workers()):
+            _write(writer, tokens)
+            report(tokens.num_bytes)
+        writer.end_document()
+        if writer.num_documents == 0:
+            names = ", ".join(str(path) for path in config.paths()[:5])
+            raise ValueError(f"there is no text in {names}")
+
+
+def _chunks(config: PretrainingDataConfig) -> Iterator[_Chunk]:
+    sentences: list[str] = []
+    ends: list[int] = []
+    size = 0
+    for sentence in _sentences(config):
+        if sentence is None:
+            ends.append(len(sentences))
+            continue
+        if size >= _CHUNK_BYTES:
+            yield _Chunk(sentences, ends, size)
+            sentences, ends, size = [], [], 0
+        sentences.append(sentence)
+        size += len(sentence.encode()) + 1
+    yield _Chunk(sentences, ends, size)
+
+
+def _sentences(config: PretrainingDataConfig) -> Iterator[str | None]:
+    return itertools.chain.from_iterable(
+        read_corpus(
+            path,
+            config.format,
+            document_ends=config.document_ends,
+            field=config.field,
+            language=config.language,
+        )
+        for path in config.paths()
+    )
+
+
+def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
+    tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
+    if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
+        raise ValueError(
+            f"kind is {config.kind!r}, whose pairs have one separator between them, and a "
+            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
+            "full_sentences or document_sentences"
+        )
+    in_graph = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
+
+    def tokenize(chunk: _Chunk) -> _Tokens:
+        ragged = in_graph(tf.constant(chunk.sentences, tf.string))
+        ids, lengths = ragged.flat_values.numpy(), ragged.row_lengths().numpy()
+        return _Tokens(ids, lengths, chunk.document_ends, chunk.num_bytes)
+
+    return tokenize
+
+
+def _write(writer: TokenStoreWriter, tokens: _Tokens) -> None:
+    sentences = np.split(tokens.ids, np.cumsum(tokens.lengths)[:-1])
+    start = 0
+    for end in tokens.document_ends:
+        writer.add_sentences(sentences[start:end])
+        writer.end_document()
+        start = end
+    writer.add_sentences(sentences[start : len(tokens.lengths)])

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts with choices from the files of SWAG and CODAH, and from JSON Lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from training.readers.text_rows import (
+    check_single,
+    excerpt,
+    format_of,
+    read_cells,
+    read_objects,
+    row_error,
+)
+
+FORMATS = ("auto", "swag", "codah", "jsonl")
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceRows:
+    """Texts, the choices of each, and which one is right.
+
+    Args:
+        texts: The texts.
+        choices: Those of each text; rows may differ in number.
+        labels: The place of the right one, from 0, int32 `(rows,)`; `None` for unlabelled files.
+        path: The file.
+    """
+
+    texts: list[str]
+    choices: list[list[str]]
+    labels: np.ndarray | None
+    path: str
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def inputs(self) -> tuple[list[str], list[list[str]]]:
+        """What `MultipleChoice` takes."""
+        return self.texts, self.choices
+
+    @property
+    def strata(self) -> list[int]:
+        """What a sample should hold in the same shares: the indices of the right choices."""
+        return [0] * len(self) if self.labels is None else self.labels.tolist()
+
+    def counts(self) -> dict[str, int | str]:
+        """The number of rows, and how often each choice is the right one."""
+        by_label = [] if self.labels is None else np.bincount(self.labels).tolist()
+        return {"rows": len(self)} | {
+            f"choice {index} is right": count for index, count in enumerate(by_label)
+        }
+
+    def rows(self, indices: Sequence[int]) -> ChoiceRows:
+        """Some of the rows."""
+        return ChoiceRows(
+            [self.texts[index] for index in indices],
+            [self.choices[index] for index in indices],
+            None if self.labels is None else self.labels[list(indices)],
+            self.path,
+        )
+
+
+class _Row(NamedTuple):
+    line: int
+    text: str
+    choices: list[str]
+    label: str | None
+
+
+def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
+    """Reads one file, in UTF-8.
+
+    Args:
+        path: The file; a last suffix `.gz` says that it is compressed.
+        format: `swag`: CSV whose header names `sent1`, `sent2`, `ending0`, `ending1` … and, unless
+            it is a test file, `label`; a choice is `sent2` and an ending. `codah`: TSV without a
+            header, a row its category, the text, the choices and the label. `jsonl`: objects with
+            `text`, `choices` and `label`, a line each or in an array. `auto` tells CSV, TSV and
+            JSON by the suffix.
+
+    Raises:
+        ValueError: If the file is not as described; the message names file, line and field.
+    """
+    kinds = {"csv": "swag", "tsv": "codah", "jsonl": "jsonl"}
+    kind = kinds[format_of(path)] if format == "auto" else format
+    if kind not in _READERS:
+        raise ValueError(f"format is {kind!r}, expected one of {', '.join(FORMATS)}")
+    rows = list(_READERS[kind](path))
+    if not rows:
+        raise ValueError(f"{path}: no rows")
+    for row in rows:
+        _check(path, row)
+    labelled = [row for row in rows if row.label is not None]
+    if labelled and len(labelled) < len(rows):
+        missing = next(row for row in rows if row.label is None)
+        raise row_error(path, missing.line, "label is missing, and other rows have one")
+    labels = [_label(path, row) for row in labelled]
+    return ChoiceRows(
+        texts=[row.text for row in rows],
+        choices=[row.choices for row in rows],
+        labels=np.array(labels, "int32") if labels else None,
+        path=str(path),
+    )
+
+
+def _swag(path: Path) -> Iterator[_Row]:
+    table = read_cells(path, "csv")
+    line, header = next(table, (1, []))
+    names = [name.strip() for name in header]
+    columns = {name: index for index, name in enumerate(names)}
+    endings = sorted(
+        (name for name in columns if re.fullmatch(r"ending\d+", name)), key=lambda n: int(n[6:])
+    )
+    missing = [name for name in ("sent1", "sent2") if name not in columns]
+    missing += [] if endings else ["ending0"]
+    if missing:
+        raise row_error(
+            path, line, f"no column {', '.join(missing)}; the first row is {excerpt(header, 300)}"
+        )
+    for name in ("sent1", "sent2", *endings, "label"):
+        check_single(path, line, name, names)
+    for line, cells in table:
+        if len(cells) != len(header):
+            raise row_error(path, line, f"{len(cells)} columns, expected {len(header)}")
+        start = cells[columns["sent2"]].strip()
+        # Rows with fewer endings than others leave the last columns empty.
+        own = [cells[columns[name]].strip() for name in endings]
+        own = own[: max((n for n, ending in enumerate(own, 1) if ending), default=0)]
+        empty = [name for name, ending in zip(endings, own, strict=False) if not ending]
+        if empty:
+            raise row_error(path, line, f"{empty[0]} is empty, and another ending follows it")
+        label = cells[columns["label"]].strip() if "label" in columns else None
+        yield _Row(
+            line,
+            cells[columns["sent1"]].strip(),
+            [f"{start} {ending}".strip() for ending in own],
+            label,
+        )
+
+
+def _codah(path: Path) -> Iterator[_Row]:
+    for line, cells in read_cells(path, "tsv"):
+        if len(cells) < 5:
+            raise row_error(
+                path,
+                line,
+                f"{len(cells)} columns, expected a category, a text, two choices or more and a "
+                "label",
+            )
+        _, text, *choices, label = (cell.strip() for cell in cells)
+        yield _Row(line, text, choices, label)
+
+
+def _json_lines(path: Path) -> Iterator[_Row]:
+    for line, record in read_objects(path):
+        for name, kind in {"text": str, "choices": list}.items():
+            if not isinstance(record.get(name), kind):
+                raise row_error(
+                    path, line, f"{name} is {excerpt(record.get(name))}, expected a {kind.__name__}"
+                )
+        wrong = [choice for choice in record["choices"] if not isinstance(choice, str)]
+        if wrong:
+            raise row_error(path, line, f"choices holds {excerpt(wrong[0])}, expected strings")
+        label = record.get("label")
+        yield _Row(
+            line,
+            record["text"].strip(),
+            [choice.strip() for choice in record["choices"]],
+            None if label is None else str(label),
+        )
+
+
+_READERS: dict[str, Callable[[Path], Iterator[_Row]]] = {
+    "swag": _swag,
+    "codah": _codah,
+    "jsonl": _json_lines,
+}
+
+
+def _check(path: Path, row: _Row) -> None:
+    if not row.text:
+        raise row_error(path, row.line, "the text is empty")
+    if len(row.choices) < 2:
+        raise row_error(path, row.line, f"{len(row.choices)} choices, expected two or more")
+    if not all(row.choices):
+        place = row.choices.index("")
+        raise row_error(path, row.line, f"choice {place} is empty")
+
+
+def _label(path: Path, row: _Row) -> int:
+    places = [str(place) for place in range(len(row.choices))]
+    if row.label not in places:
+        raise row_error(
+            path, row.line, f"label is {excerpt(row.label)}, expected one of {', '.join(places)}"
+        )
+    return int(row.label)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model must beat: answers that need no model, and bags of words.
+
+They are scored by the metrics that the model is scored by, and written beside its scores: the
+`baselines` of `results.json`. They are to cost seconds where training costs minutes, so that the
+bag of words learns from a sample of a large file, and reads the beginning of a long text.
+
+Needs scikit-learn: the extra `training`.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from keras_bert.data.conll import TaggedText
+from keras_bert.data.squad import QuestionExample
+from training.engine import run_report
+from training.readers.choice_files import ChoiceRows
+from training.readers.data_splits import stratified_sample
+from training.readers.labelled_text import LabelledText
+from training.scores.classifier_scores import classifier_scores, entity_scores, squad_scores
+
+# By the name of a baseline, its scores by the name of the metric.
+Baselines = dict[str, dict[str, float]]
+
+MAX_TRAINING_ROWS = 50_000
+MAX_CHARACTERS = 2_000
+_MAX_FEATURES = 100_000
+# Of the sliding window: words around an answer in which the question's words count, and the most
+# words of an answer.
+_WINDOW_WORDS = 10
+_ANSWER_WORDS = 4
+
+
+def show(found: Mapping[str, Baselines]) -> None:
+    """Prints the baselines of each dev set."""
+    for dev_name, rows in found.items():
+        print(run_report.table(f"{dev_name}, to beat", rows), flush=True)
+
+
+def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str]) -> Baselines:
+    """The same answer always, and a bag of words.
+
+    The bag of words is TF-IDF over words and pairs of words, with logistic regression, or ridge
+    regression for scores. For pairs its features are those of both texts, the products and the
+    differences of the two, and their cosine. It learns from at most 50,000 rows, drawn with a
+    fixed seed, of at most 2,000 characters each, and knows at most 100,000 words and pairs.
+
+    Args:
+        train: What the baselines learn from.
+        dev: What they are scored on.
+        metric_names: As `training.scores.classifier_scores` calls them.
+
+    Returns:
+        `{"majority": scores, "bag_of_words": scores}`; for regression `"mean"` in place of
+        `"majority"`. There is no bag of words if no text has a word that scikit-learn sees.
+
+    Raises:
+        ValueError: If one of them has no labels.
+    """
+    labels = _labels(dev)
+    is_regression = train.class_names is None
+    constant: Any = DummyRegressor() if is_regression else DummyClassifier(strategy="most_frequent")
+    constant.fit(np.zeros((len(train), 1)), _labels(train))
+    answers = constant.predict(np.zeros((len(dev), 1)))
+    found = {
+        "mean" if is_regression else "majority": classifier_scores.score(
+            metric_names, answers, labels
+        )
+    }
+    if len(train) > MAX_TRAINING_ROWS:
+        train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
+    learned = _bag_of_words(train, dev)
+    if learned is not None:
+        found["bag_of_words"] = classifier_scores.score(metric_names, learned, labels)
+    return found
+
+
+def _bag_of_words(train: LabelledText, dev: LabelledText) -> np.ndarray | None:
+    """The answers to `dev`; None where there are no words, or only one class, to learn from."""
+    labels = _labels(train)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=_MAX_FEATURES)
+    try:
+        words.fit([*_cut(train.texts), *_cut(train.text_pairs or [])])
+    except ValueError:  # "empty vocabulary", which texts without a word of two letters have
+        return None
+    if train.class_names is not None and len(np.unique(labels)) < 2:
+        return None
+    linear: Any = (
+        Ridge() if train.class_names is None else LogisticRegression(C=3.0, tol=1e-3, max_iter=1000)
+    )
+    linear.fit(_features(words, train), labels)
+    return np.asarray(linear.predict(_features(words, dev)))
+
+
+def _features(words: TfidfVectorizer, data: LabelledText) -> Any:
+    first = words.transform(_cut(data.texts))
+    if data.text_pairs is None:
+        return first
+    second = words.transform(_cut(data.text_pairs))
+    products = first.multiply(second)
+    cosine = scipy.sparse.csr_matrix(products.sum(axis=1))
+    return scipy.sparse.hstack([first, second, products, abs(first - second), cosine], "csr")
+
+
+def _cut(texts: Sequence[str]) -> list[str]:
+    return [text[:MAX_CHARACTERS] for text in texts]
+
+
+def _labels(data: LabelledText) -> np.ndarray:
+    if data.labels is None:
+        raise ValueError(f"{data.path} has no labels, which the baselines need")
+    return data.labels
+
+
+def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
+    """The commonest tag always, and the commonest tag of each word.
+
+    Args:
+        train: What is counted.
+        dev: What they are scored on; words that `train` has not get its commonest tag.
+
+    Returns:
+        `{"majority": scores, "word_majority": scores}`, by the names of
+        `entity_scores.tagging_scores`.
+    """
+    by_word: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    counts: collections.Counter[str] = collections.Counter()
+    for words, tags in zip(train.words, train.labels or (), strict=True):
+        counts.update(tags)
+        for word, tag in zip(words, tags, strict=True):
+            by_word[word][tag] += 1
+    commonest = counts.most_common(1)[0][0]
+    tag_of = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
+    answers = {
+        "majority": [[commonest] * len(words) for words in dev.words],
+        "word_majority": [[tag_of.get(word, commonest) for word in words] for words in dev.words],
+    }
+    gold = dev.labels or []
+    return {name: entity_scores.tagging_scores(tags, gold) for name, tags in answers.items()}
+
+
+def of_choices(dev: ChoiceRows) -> Baselines:
+    """Choosing at random, by expectation, and choosing the longest.
+
+    Args:
+        dev: What they are scored on.
+
+    Returns:
+        `{"random": {"accuracy": ...}, "longest": {"accuracy": ...}}`.
+
+    Raises:
+        ValueError: If it has no labels.
+    """
+    if dev.labels is None:
+        raise ValueError(f"{dev.path} has no labels, which the baselines need")
+    longest = [int(np.argmax([len(choice) for choice in choices])) for choices in dev.choices]
+    chance = 100 * math.fsum(1 / len(choices) for choices in dev.choices) / len(dev)
+    return {
+        "random": {"accuracy": chance},
+        "longest": classifier_scores.score(("accuracy",), longest, dev.labels),
+    }
+
+
+def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) -> Baselines:
+    """No answer to any question, where that may be right, and a sliding window.
+
+    The window's answer is the run of words of the passage, at most 4 between punctuation and words
+    of the question, that has the most of the question's words within 10 words of it, each
+    weighted by how few passages have it ([Richardson et al., 2013](
+    https://aclanthology.org/D13-1020/) choose among given answers so).
+
+    Args:
+        examples: The questions with their answers.
+        has_unanswerable: Whether some have none, so that they are scored as in SQuAD 2.0.
+
+    Returns:
+        By the name of the baseline, the scores that `finetune_squad` has.
+    """
+    golds = [
+        squad_scores.GoldQuestion(one.id, tuple(answer.text for answer in one.answers or ()))
+        for one in examples
+    ]
+    contexts = {one.context for one in examples}
+    frequencies = collections.Counter(
+        word for context in contexts for word in {word for _, _, word in _words(context)}
+    )
+    weights = {word: math.log(1 + len(contexts) / count) for word, count in frequencies.items()}
+    answers = {"sliding_window": {one.id: _window_answer(one, weights) for one in examples}}
+    if has_unanswerable:
+        answers = {"no_answer": {one.id: "" for one in examples}, **answers}
+    return {
+        name: squad_scores.dev_scores(golds, texts, has_unanswerable)
+        for name, texts in answers.items()
+    }
+
+
+def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> str:
+    words = list(_words(example.context))
+    asked = {word for _, _, word in _words(example.question)}
+    found = np.array([weights[word] if word in asked else 0.0 for _, _, word in words])
+    sums = np.concatenate([[0.0], np.cumsum(found)])
+    best, answer = -1.0, ""
+    for first, last in _runs(example.context, words, asked):
+        score = sums[min(last + _WINDOW_WORDS, len(words))] - sums[max(first - _WINDOW_WORDS, 0)]
+        if score > best:
+            best, answer = score, example.context[words[first][0] : words[last - 1][1]]
+    return answer
+
+
+def _words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Start, end and lower-case form of each word."""
+    for match in re.finditer(r"\w+", text):
+        yield match.start(), match.end(), match[0].lower()
+
+
+def _runs(
+    context: str, words: Sequence[tuple[int, int, str]], asked: set[str]
+) -> Iterator[tuple[int, int]]:
+    """First word, and the one after the last, of each run that could answer."""
+    first = 0
+    for index, (start, _, word) in enumerate(words):
+        is_after_gap = index > 0 and context[words[index - 1][1] : start] != " "
+        if is_after_gap or word in asked or index - first == _ANSWER_WORDS:
+            if index > first:
+                yield first, index
+            first = index + (word in asked)
+    if first < len(words):
+        yield first, len(words)

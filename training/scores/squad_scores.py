@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD's scores, of versions 1.1 and 2.0, for a file of predictions:
+
+    python -m training.scores.squad_scores --data_file=dev-v2.0.json --predictions_file=predictions.json \\
+        --null_odds_file=null_odds.json
+
+Exact match and F1 over words, as the official scorers count them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import json
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import app, flags
+
+from training.engine import program
+from training.readers.text_rows import excerpt
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclasses.dataclass(frozen=True)
+class GoldQuestion:
+    """The answers that people gave to a question.
+
+    Args:
+        id: what predictions are filed under.
+        texts: the answers; none where the passage holds none.
+    """
+
+    id: str
+    texts: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=200_000)
+def normalised(text: str) -> str:
+    """A text without case, ASCII punctuation and English articles, its words with a space between.
+
+    Example:
+
+    >>> normalised("The U.S. president,  a  man")
+    'us president man'
+    """
+    text = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """1 if both are the same but for what `normalised` takes away, otherwise 0."""
+    return float(normalised(prediction) == normalised(gold))
+
+
+def f1(prediction: str, gold: str, *, both_empty: float = 1.0) -> float:
+    """The harmonic mean of precision and recall of the words that both have.
+
+    Args:
+        prediction: the model's answer.
+        gold: a person's.
+        both_empty: the score where neither has a word; SQuAD 1.1's scorer counts 0.
+    """
+    predicted, true = normalised(prediction).split(), normalised(gold).split()
+    if not predicted or not true:
+        return both_empty if predicted == true else 0.0
+    common = sum((collections.Counter(predicted) & collections.Counter(true)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(true)
+    return 2 * precision * recall / (precision + recall)
+
+
+def score_squad_v1(
+    golds: Sequence[GoldQuestion], predictions: Mapping[str, str]
+) -> dict[str, float]:
+    """The scores of SQuAD 1.1, times 100; a question without a prediction counts 0.
+
+    Args:
+        golds: the questions, each with an answer or more.
+        predictions: answers by the questions' ids; others are not looked at.
+
+    Returns:
+        `exact_match` and `f1`.
+
+    Raises:
+        ValueError: if there is no question, or a question has no answer.
+    """
+    _check(golds)
+    exact_sum = f1_sum = 0.0
+    for gold in golds:
+        if not gold.texts:
+            raise ValueError(f"question {gold.id!r} has no answers, as only SQuAD 2.0 allows")
+        prediction = predictions.get(gold.id)
+        if prediction is not None:
+            exact_sum += max(exact_match(prediction, text) for text in gold.texts)
+            f1_sum += max(f1(prediction, text, both_empty=0.0) for text in gold.texts)
+    return {"exact_match": 100 * exact_sum / len(golds), "f1": 100 * f1_sum / len(golds)}
+
+
+def score_squad_v2(
+    golds: Sequence[GoldQuestion],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """The scores of SQuAD 2.0, times 100.
+
+    Questions without a prediction are left out of all numbers, as the official scorer leaves them
+    out of its total; `missing` says how many there are.
+
+    Args:
+        golds: the questions.
+        predictions: answers by the questions' ids, empty for none.
+        null_odds: how likely it is that there is no answer, in any unit; `None` is 0 for all.
+        threshold: above which of them a prediction is taken for empty.
+
+    Returns:
+        `exact`, `f1` and `total`; the same with `HasAns_` of the answerable questions and with
+        `NoAns_` of the others, where there are any; with `null_odds` also `best_exact` and
+        `best_f1`, and `best_exact_thresh` and `best_f1_thresh`, the thresholds that give them;
+        and `missing`, if any are.
+
+    Raises:
+        ValueError: if there is no question, no prediction, or null odds are missing.
+    """
+    _check(golds)
+    questions = {gold.id: gold for gold in golds}
+    scored = [gold for gold in questions.values() if gold.id in predictions]
+    if not scored:
+        raise ValueError(f"there is no prediction for any of the {len(golds)} questions")
+    raw = {
+        name: np.array([_best(score, predictions[gold.id], gold) for gold in scored])
+        for name, score in (("exact", exact_match), ("f1", f1))
+    }
+    has_answer = np.array([bool(gold.texts) for gold in scored])
+    odds = np.zeros(len(scored)) if null_odds is None else _odds_of(scored, null_odds)
+    final = {name: np.where(odds > threshold, ~has_answer, values) for name, values in raw.items()}
+    results: dict[str, float] = {}
+    for prefix, chosen in (
+        ("", has_answer | True),
+        ("HasAns_", has_answer),
+        ("NoAns_", ~has_answer),
+    ):
+        if chosen.any():
+            for name, values in final.items():
+                # In the order of the file, which decides the last digit
+                results[prefix + name] = 100 * sum(values[chosen].tolist()) / int(chosen.sum())
+            results[f"{prefix}total"] = int(chosen.sum())
+    if null_odds is not None:
+        results |= _official_thresholds(scored, predictions, raw, null_odds, questions)
+    missing = len(questions) - len(scored)
+    return results | ({"missing": missing} if missing else {})
+
+
+def dev_scores(
+    golds: Sequence[GoldQuestion], predictions: Mapping[str, str], has_unanswerable: bool
+) -> dict[str, float]:
+    """The scores of version 2.0 without its totals where there may be no answer, else of 1.1.
+
+    Args:
+        golds: the questions.
+        predictions: answers by the questions' ids, empty for none.
+        has_unanswerable: whether questions may have no answer.
+    """
+    if not has_unanswerable:
+        return score_squad_v1(golds, predictions)
+    scores = score_squad_v2(golds, predictions)
+    return {name: value for name, value in scores.items() if not name.endswith("total")}
+
+
+def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
+    """SQuAD 2.0's F1 of one answer to each question, `(questions,)`, at most 1."""
+    return np.array([_best(f1, text, gold) for gold, text in zip(golds, texts, strict=True)])
+
+
+def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray) -> float:
+    """The threshold on the odds of no answer that gives the largest sum of scores.
+
+    Every distinct value is tried, and none at all; of equals the smallest is taken.
+
+    Args:
+        scores: of each question's best answer, `(questions,)`.
+        null_scores: of no answer.
+        odds: no answer is given where they are above the threshold.
+    """
+    order = np.argsort(odds, kind="stable")
+    gains = np.concatenate([[0.0], np.cumsum((scores - null_scores)[order])])
+    # Only behind the last of equal odds: a threshold cannot part them.
+    is_cut = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
+    best = int(np.argmax(np.where(is_cut, gains, -np.inf)))
+    return float(odds[order][best - 1]) if best else float(odds[order][0]) - 1.0
+
+
+def _official_thresholds(
+    scored: Sequence[GoldQuestion],
+    predictions: Mapping[str, str],
+    raw: Mapping[str, np.ndarray],
+    null_odds: Mapping[str, float],
+    questions: Mapping[str, GoldQuestion],
+) -> dict[str, float]:
+    """The best scores over thresholds, found one question after the other as officially.
+
+    There, questions of the same odds may fall on both sides of a threshold.
+    """
+    place = {gold.id: index for index, gold in enumerate(scored)}
+    order = [place[name] for name in sorted(null_odds, key=null_odds.__getitem__) if name in place]
+    num_unanswerable = sum(not gold.texts for gold in questions.values())
+    results = {}
+    for name, values in raw.items():
+        gains = np.array(
+            [
+                values[i] if scored[i].texts else -float(bool(predictions[scored[i].id]))
+                for i in order
+            ]
+        )
+        sums = np.cumsum([num_unanswerable, *gains])[1:]
+        best = int(np.argmax(sums))
+        found = sums[best] > num_unanswerable
+        results[f"best_{name}"] = 100 * float(max(sums[best], num_unanswerable)) / len(scored)
+        results[f"best_{name}_thresh"] = float(null_odds[scored[order[best]].id]) if found else 0.0
+    return results
+
+
+def _best(score: Any, prediction: str, gold: GoldQuestion) -> float:
+    texts = [text for text in gold.texts if normalised(text)] or [""]
+    return float(max(score(prediction, text) for text in texts))
+
+
+def _odds_of(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> np.ndarray:
+    missing = [gold.id for gold in scored if gold.id not in null_odds]
+    if missing:
+        raise ValueError(f"there are no null odds for question {missing[0]!r}")
+    return np.array([null_odds[gold.id] for gold in scored], "float64")
+
+
+def _check(golds: Sequence[GoldQuestion]) -> None:
+    if not golds:
+        raise ValueError("expected one question or more, received none")
+
+
+def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
+    """The questions of a file in SQuAD's JSON, and whether it is of version 2.0.
+
+    Where the answers lie is not looked at. A file is of version 2.0 if it says of any question
+    whether it is answerable.
+
+    Raises:
+        ValueError: if the file has another form.
+    """
+    from keras_bert.data.squad import load_json
+
+    content = load_json(path)
+    try:
+        questions = [
+            question
+            for article in content["data"]
+            for paragraph in article["paragraphs"]
+            for question in paragraph["qas"]
+        ]
+        golds = [
+            GoldQuestion(question["id"], tuple(answer["text"] for answer in question["answers"]))
+            for question in questions
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no file of SQuAD's form: {excerpt(error)} (evaluate reads other files with "
+            "--kind)"
+        ) from error
+    return golds, any("is_impossible" in question for question in questions)
+
+
+def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
+    from keras_bert.data.squad import load_json
+
+    values = load_json(path)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds {type(values).__name__}, expected an object by question id")
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise ValueError(f"{path}: {excerpt(name)} has {excerpt(value)}, expected {what}")
+    return values
+
+
+def score_files(
+    data_file: str, predictions_file: str, null_odds_file: str = "", threshold: float = 1.0
+) -> dict[str, float]:
+    """The scores of a file of predictions, by the version that the data are of.
+
+    Raises:
+        ValueError: if a file is malformed.
+    """
+    golds, is_version_2 = read_gold(data_file)
+    predictions = _read_by_id(predictions_file, str, "a string")
+    if not is_version_2:
+        return score_squad_v1(golds, predictions)
+    odds = _read_by_id(null_odds_file, (int, float), "a number") if null_odds_file else None
+    return score_squad_v2(golds, predictions, odds, threshold)
+
+
+def main(arguments: list[str]) -> None:
+    values = flags.FLAGS
+    if len(arguments) > 1 or not (values.data_file and values.predictions_file):
+        raise app.UsageError("expected --data_file and --predictions_file, and no other arguments")
+    results = score_files(
+        values.data_file, values.predictions_file, values.null_odds_file, values.threshold
+    )
+    print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("data_file", "", "questions with answers, in SQuAD's JSON")
+    flags.DEFINE_string("predictions_file", "", "answers by question id, JSON")
+    flags.DEFINE_string("null_odds_file", "", "odds of no answer by question id, JSON; for 2.0")
+    flags.DEFINE_float("threshold", 1.0, "above which odds a prediction is taken for empty")
+    program.run(main)
