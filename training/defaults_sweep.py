@@ -226,7 +226,7 @@ def format_table(records: list[dict[str, Any]]) -> str:
 
     The score is the mean of a task's metrics, as `classifier_scores.selection_score` has it.
     """
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     found: dict[tuple[str, int, str], list[float]] = collections.defaultdict(list)
     for record in records:

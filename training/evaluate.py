@@ -43,7 +43,7 @@ from training.readers.text_rows import (
     read_records,
     row_error,
 )
-from training.scores.classifier_scores import classifier_scores, entity_scores, squad_scores
+from training.scores import classifier_scores, entity_scores, squad_scores
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
 _SUFFIXES = {

@@ -24,7 +24,7 @@ from training.engine.run_report import Stopwatch
 from training.jobs import tagging_reports
 from training.jobs.feature_tagging import FeatureTaggingConfig
 from training.jobs.tagging import TaggingData, model_inputs, read_data
-from training.scores.classifier_scores import entity_scores
+from training.scores import entity_scores
 
 if TYPE_CHECKING:
     import keras
@@ -52,7 +52,7 @@ def train_all(config: FeatureTaggingConfig, data: TaggingData) -> dict[str, Any]
 
     from training.engine import finetuning
     from training.jobs.word_features import WordFeatures
-    from training.scores.classifier_scores import baselines
+    from training.scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)

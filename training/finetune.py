@@ -53,7 +53,7 @@ def finetune(config: FinetuneConfig, data: FinetuneData) -> dict[str, Any]:
         over the seeds of the last epoch's score, with half the width of its 95 % interval.
     """
     from training.engine import finetuning, finetuning_defaults
-    from training.scores.classifier_scores import baselines, classifier_scores
+    from training.scores import baselines, classifier_scores
 
     preset = preset_or_minilm(config.preset)
     config = finetuning_defaults.complete(config, len(data.train), preset)
@@ -85,7 +85,7 @@ def _finish(
     """What is done once, with the best model of all seeds; adds to the results."""
     from keras_bert import load_model
     from training.engine import finetuning
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     watch = Stopwatch(results["seconds"])
     classifier = load_model(results["kept"]["model"])

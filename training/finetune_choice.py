@@ -52,7 +52,7 @@ def finetune(config: ChoiceConfig, data: ChoiceData) -> dict[str, Any]:
         its 95 % interval.
     """
     from training.engine import finetuning
-    from training.scores.classifier_scores import baselines
+    from training.scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)
@@ -104,7 +104,7 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
     """The accuracy on labelled rows, times 100."""
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     logits = task.predict(data.inputs, batch_size=64, verbose=0)
     return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)

@@ -117,7 +117,7 @@ def _mean(by_metric: dict[str, list[float]]) -> float:
 
 
 def _selection_score(run: dict[str, Any]) -> float:
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     return classifier_scores.selection_score(next(iter(run["best"].values())))
 
@@ -197,7 +197,7 @@ def _write_answers(path: Path, task: GlueTask, answers: Sequence[Any]) -> None:
 
 def format_table(results: dict[str, TaskResult]) -> str:
     """A Markdown table: each metric's mean, spread and best over the seeds, and the average."""
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     lines = [
         "| task | metric | mean | 95 % ± | best | rate, batch |",

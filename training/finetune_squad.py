@@ -28,7 +28,7 @@ from training.engine import config_flags, program
 from training.engine.pretrained import preset_or_minilm
 from training.engine.run_report import Stopwatch
 from training.jobs.question_answering import SquadConfig, SquadData, read_data
-from training.scores.classifier_scores import squad_scores
+from training.scores import squad_scores
 from training.scores.squad_scores import GoldQuestion
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def finetune(config: SquadConfig, data: SquadData) -> dict[str, Any]:
         for each score the mean over the seeds of the last epoch, with its interval.
     """
     from training.engine import finetuning
-    from training.scores.classifier_scores import baselines
+    from training.scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)

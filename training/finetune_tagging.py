@@ -28,7 +28,7 @@ from training.engine.pretrained import preset_or_minilm
 from training.engine.run_report import Stopwatch
 from training.jobs import tagging_reports
 from training.jobs.tagging import TaggingConfig, TaggingData, model_inputs, read_data
-from training.scores.classifier_scores import entity_scores
+from training.scores import entity_scores
 
 if TYPE_CHECKING:
     from keras_bert import TokenClassifier
@@ -53,7 +53,7 @@ def finetune(config: TaggingConfig, data: TaggingData) -> dict[str, Any]:
         seeds of the last epoch's score, with half the width of its 95 % interval.
     """
     from training.engine import finetuning
-    from training.scores.classifier_scores import baselines
+    from training.scores import baselines
 
     preset = preset_or_minilm(config.preset)
     folder = Path(config.output_dir)

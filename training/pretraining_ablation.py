@@ -193,7 +193,7 @@ def _finetuning_flags(config: AblationConfig, variant: Variant) -> list[str]:
 
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
     """The scores as a Markdown table: mean, 95 % interval, and the paper's."""
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     rows = variants(config)
     columns = tasks(config)

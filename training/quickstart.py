@@ -84,7 +84,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     """Trains, scores, exports and asks the export, and tells of each step."""
     from keras_bert import load_model
     from training.engine import finetuning
-    from training.scores.classifier_scores import classifier_scores
+    from training.scores import classifier_scores
 
     train, test = docstrings.train, docstrings.test
     classes = ", ".join(train.class_names or ())
@@ -133,7 +133,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """The test scores as a table, the baselines first."""
     from training.engine import run_report
-    from training.scores.classifier_scores import baselines
+    from training.scores import baselines
 
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")

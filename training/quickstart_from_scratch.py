@@ -17,7 +17,7 @@ from training.jobs.classification import FinetuneConfig, FinetuneData
 from training.pretrain import pretrain
 from training.pretraining.config import PretrainConfig
 from training.readers.docstrings import DocstringData, raw_sentences
-from training.scores.classifier_scores import classifier_scores
+from training.scores import classifier_scores
 
 TO_FILL = ("Returns the [MASK] of an array.", "If True, the file is [MASK].")
 # Some two minutes on two cores

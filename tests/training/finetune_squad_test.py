@@ -17,7 +17,7 @@ from keras_bert.data.question_rows import question_rows  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import finetune_squad, recipes  # noqa: E402
 from training.jobs.question_answering import SquadConfig, read_data  # noqa: E402
-from training.scores.classifier_scores import squad_scores  # noqa: E402
+from training.scores import squad_scores  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "and", "then"]
 

@@ -29,8 +29,8 @@ from training.engine.seed_runs import FitEpoch, SeedRun, run_fingerprint
 from training.jobs.classification import FinetuneConfig, FinetuneData
 from training.plots import curves
 from training.readers.labelled_text import LabelledText
+from training.scores import classifier_scores
 from training.scores.baselines import Baselines
-from training.scores.classifier_scores import classifier_scores
 
 
 class TrainingOptions(Protocol):

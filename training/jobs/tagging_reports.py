@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 
 from keras_bert.data.conll import TaggedText, write_conll
-from training.scores.classifier_scores import entity_scores
+from training.scores import entity_scores
 
 
 def write_report(

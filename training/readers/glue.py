@@ -21,7 +21,7 @@ class GlueTask:
         name: Its name here.
         folder: Its folder in the download.
         text: The column of the text, by name, or by number in a file without a header.
-        metrics: The official ones, as `training.scores.classifier_scores` calls them; the mean of them is what
+        metrics: The official ones, as `classifier_scores` calls them; the mean of them is what
             the benchmark averages over tasks.
         text_pair: The column of the second text; `None` for single sentences.
         label: The column of the label. Test files have none.

@@ -28,7 +28,7 @@ from training.engine import run_report
 from training.readers.choice_files import ChoiceRows
 from training.readers.data_splits import stratified_sample
 from training.readers.labelled_text import LabelledText
-from training.scores.classifier_scores import classifier_scores, entity_scores, squad_scores
+from training.scores import classifier_scores, entity_scores, squad_scores
 
 # By the name of a baseline, its scores by the name of the metric.
 Baselines = dict[str, dict[str, float]]

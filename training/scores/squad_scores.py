@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQuAD's scores, of versions 1.1 and 2.0, for a file of predictions:
 
-    python -m training.scores.squad_scores --data_file=dev-v2.0.json --predictions_file=predictions.json \\
-        --null_odds_file=null_odds.json
+    python -m training.scores.squad_scores --data_file=dev-v2.0.json \\
+        --predictions_file=predictions.json --null_odds_file=null_odds.json
 
 Exact match and F1 over words, as the official scorers count them.
 """

@@ -8,7 +8,7 @@ from keras_bert.data.conll import TaggedText
 from keras_bert.data.squad import QuestionExample, SpanAnswer
 from training.readers.choice_files import ChoiceRows
 from training.readers.labelled_text import LabelledText
-from training.scores.classifier_scores import baselines
+from training.scores import baselines
 
 pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
 
