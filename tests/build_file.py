@@ -24,10 +24,6 @@ DISTRIBUTIONS = {
     "tensorflow_text": "tensorflow-text",
 }
 
-# Bazel allows no cycle. Who calls `Backbone.from_preset` depends on `:checkpoints` or on
-# `:keras_bert`, either of which brings both.
-BROKEN_CYCLES = {(":models", ":checkpoints")}
-
 
 @dataclass(frozen=True)
 class Target:
@@ -115,8 +111,7 @@ def expected_deps(target: Target, owners: dict[str, str]) -> tuple[str, ...]:
                 wanted |= _label(imported.module, owners)
     if target.rule == "py_test":
         wanted |= _brought_by_pytest(target.srcs[0], owners)
-    own = f":{target.name}"
-    wanted -= {own} | {other for room, other in BROKEN_CYCLES if room == own}
+    wanted.discard(f":{target.name}")
     return tuple(sorted(wanted, key=lambda label: (not label.startswith(":"), label)))
 
 

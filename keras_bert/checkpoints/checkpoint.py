@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import keras
 import numpy as np
 
 from keras_bert.checkpoints import layouts, weights
@@ -17,11 +18,22 @@ from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource
 from keras_bert.checkpoints.tokenizer_files import tokens_of
-from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Head
+from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
-from keras_bert.models import Backbone
 
-BackboneT = TypeVar("BackboneT", bound=Backbone)
+EncoderT = TypeVar("EncoderT", bound=Encoder)
+
+
+def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
+    """A `keras_bert.Backbone`, which Keras' registry has once `keras_bert.models` is imported.
+
+    Raises:
+        TypeError: If it is not imported yet.
+    """
+    cls = keras.saving.get_registered_object("keras_bert>Backbone")
+    if cls is None:
+        raise TypeError("Give the class of the encoder: cls=keras_bert.Backbone.")
+    return cls(config, **arguments)
 
 
 @dataclasses.dataclass(eq=False)
@@ -145,15 +157,15 @@ class Checkpoint:
         self,
         config: BertConfig | None = None,
         *,
-        cls: type[BackboneT] = Backbone,
+        cls: Callable[..., EncoderT] = registered_backbone,
         weights_fit: bool = True,
         **arguments: Any,
-    ) -> BackboneT:
+    ) -> EncoderT:
         """An encoder of this architecture, whose weights are fresh.
 
         Args:
             config: The architecture with changes that concern no weight; `None` takes `config`.
-            cls: `Backbone` or a subclass.
+            cls: The encoder's class, by default `keras_bert.Backbone`.
             weights_fit: Whether the stored tensors are first compared with what the configuration
                 asks for, so that no memory is taken for what does not fit; `False` where the
                 weights are not wanted.
@@ -182,7 +194,7 @@ class Checkpoint:
         pooler = _names({name: layout[name] for name in POOLER_WEIGHTS if name in layout})
         return pooler.isdisjoint(self._tensors.names())
 
-    def load_into(self, backbone: Backbone, *, pooler_is_used: bool = True) -> None:
+    def load_into(self, backbone: Encoder, *, pooler_is_used: bool = True) -> None:
         """Sets every weight of an encoder.
 
         A checkpoint without a pooler leaves the encoder's own and warns: models that were only

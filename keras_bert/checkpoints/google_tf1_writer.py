@@ -25,7 +25,6 @@ from keras_bert.checkpoints.layouts import Layout, disassemble
 from keras_bert.checkpoints.tokenizer_files import WORDPIECE
 from keras_bert.checkpoints.wordpiece_files import VOCABULARY_FILE, write_vocabulary
 from keras_bert.config import BertConfig
-from keras_bert.models import Backbone
 
 _TOKENIZER_FILES = (VOCABULARY_FILE, sentence_piece_files.RELEASED_FILE)
 
@@ -135,7 +134,7 @@ def _check_no_other(folder: Path, release: Release) -> None:
 
 
 def _tensors_of(
-    release: Release, backbone: Backbone, heads: Mapping[str, weights.Head] | None
+    release: Release, backbone: weights.Encoder, heads: Mapping[str, weights.Head] | None
 ) -> dict[str, np.ndarray[Any, Any]]:
     unknown = sorted(set(heads or {}) - set(release.heads))
     if unknown:

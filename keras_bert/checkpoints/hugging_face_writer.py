@@ -25,7 +25,6 @@ from keras_bert.checkpoints.layouts import Stored, disassemble
 from keras_bert.checkpoints.tensors import write_safetensors
 from keras_bert.checkpoints.tokenizer_files import ALL_FILES, write_tokenizer
 from keras_bert.config import BertConfig
-from keras_bert.models import Backbone
 
 _WORDS = {
     "gelu_erf": "gelu",
@@ -127,7 +126,7 @@ def _class_of(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
 
 def _tensors_of(
     family: Family,
-    backbone: Backbone,
+    backbone: weights.Encoder,
     heads: Mapping[str, weights.Head] | None,
     ending: str,
 ) -> dict[str, np.ndarray[Any, Any]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import google_tf1, hub, hugging_face, keras_hub, preset
-from keras_bert.checkpoints.checkpoint import BackboneT, Checkpoint
+from keras_bert.checkpoints.checkpoint import Checkpoint, EncoderT, registered_backbone
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
-from keras_bert.models import Backbone
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
@@ -71,19 +71,19 @@ def open_folder(folder: Path) -> Checkpoint:
 
 def load_backbone(
     source: str | os.PathLike[str],
-    cls: type[BackboneT] = Backbone,
+    cls: Callable[..., EncoderT] = registered_backbone,
     load_weights: bool = True,
     packed: bool = False,
     dtype: Any = None,
     **arguments: Any,
-) -> BackboneT:
+) -> EncoderT:
     """An encoder with the weights of a checkpoint.
 
     Warns with the names of weights that were not found (a pooler) or not used (heads).
 
     Args:
         source: What `open_checkpoint` takes.
-        cls: `Backbone` or a subclass.
+        cls: The encoder's class, by default `keras_bert.Backbone`.
         load_weights: `False` gives the architecture with fresh weights.
         packed: Whether the encoder also takes packed rows.
         dtype: A Keras dtype policy or its name.

@@ -26,7 +26,6 @@ from keras_bert.checkpoints.tokenizer_files import (
     write_tokenizer,
 )
 from keras_bert.config import BertConfig, ConfigError
-from keras_bert.models import Backbone
 
 FORMAT = "keras_bert"
 FORMAT_VERSION = 1
@@ -48,7 +47,7 @@ HEAD_OPTIONS = ("bilstm_units", "bilstm_layers")
 
 
 def save_preset(
-    backbone: Backbone,
+    backbone: weights.Encoder,
     folder: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,

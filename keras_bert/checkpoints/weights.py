@@ -9,24 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import keras
 import numpy as np
 
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.config import BertConfig
-from keras_bert.layers import (
-    ClassificationHead,
-    MaskedLMTransform,
-    Pooler,
-    ReplacedTokenHead,
-    VocabularyBias,
-)
-from keras_bert.models import Backbone
 
 # One layer, or the layers that make a head up.
 Head: TypeAlias = "keras.layers.Layer | Sequence[keras.layers.Layer]"
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """What checkpoints need of an encoder; `keras_bert.Backbone` has it."""
+
+    @property
+    def config(self) -> BertConfig: ...
+
+    @property
+    def blocks(self) -> Sequence[Any]: ...
+
+    @property
+    def pooler(self) -> Any: ...
+
 
 _EMBEDDING_WEIGHTS = (
     "token_embedding.embeddings",
@@ -54,24 +61,25 @@ FEED_FORWARD_WEIGHTS = (
 )
 POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
 
-# Of each layer that heads are made of: the name of a weight, and the attributes that lead to it.
-_HEAD_WEIGHTS: dict[type[Any], dict[str, str]] = {
-    ClassificationHead: {"kernel": "dense.kernel", "bias": "dense.bias"},
-    Pooler: {"kernel": "dense.kernel", "bias": "dense.bias"},
-    ReplacedTokenHead: {
+# Of each layer that heads are made of, by its name in Keras' registry: the name of a weight, and
+# the attributes that lead to it.
+_HEAD_WEIGHTS = {
+    "keras_bert>ClassificationHead": {"kernel": "dense.kernel", "bias": "dense.bias"},
+    "keras_bert>Pooler": {"kernel": "dense.kernel", "bias": "dense.bias"},
+    "keras_bert>ReplacedTokenHead": {
         "dense.kernel": "dense.kernel",
         "dense.bias": "dense.bias",
         "kernel": "prediction.kernel",
         "bias": "prediction.bias",
     },
-    MaskedLMTransform: {
+    "keras_bert>MaskedLMTransform": {
         "dense.kernel": "dense.kernel",
         "dense.bias": "dense.bias",
         "gamma": "gamma",
         "beta": "beta",
     },
-    VocabularyBias: {"output_bias": "bias"},
-    keras.layers.Bidirectional: {
+    "keras_bert>VocabularyBias": {"output_bias": "bias"},
+    "Bidirectional": {
         f"{direction}.{name}": f"{direction}_layer.cell.{name}"
         for direction in ("forward", "backward")
         for name in ("kernel", "recurrent_kernel", "bias")
@@ -134,7 +142,7 @@ def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
     ]
 
 
-def backbone_weights(backbone: Backbone) -> dict[str, Any]:
+def backbone_weights(backbone: Encoder) -> dict[str, Any]:
     """An encoder's weights by name.
 
     With LoRA, the kernel of a product is the tensor with its update added.
@@ -146,7 +154,7 @@ def backbone_weights(backbone: Backbone) -> dict[str, Any]:
     return {name: _find(backbone, name) for name in backbone_weight_names(backbone.config)}
 
 
-def _find(backbone: Backbone, name: str) -> Any:
+def _find(backbone: Encoder, name: str) -> Any:
     if not name.startswith("blocks."):
         return attrgetter(name)(backbone)
     _, index, rest = name.split(".", 2)
@@ -167,10 +175,10 @@ def head_weights(head: Head) -> dict[str, Any]:
     """
     weights: dict[str, Any] = {}
     for layer in head if isinstance(head, Sequence) else (head,):
-        names = _HEAD_WEIGHTS.get(type(layer))
+        names = _HEAD_WEIGHTS.get(keras.saving.get_registered_name(type(layer)))
         if names is None:
             raise TypeError(
-                f"A head is made of {', '.join(kind.__name__ for kind in _HEAD_WEIGHTS)}; "
+                f"A head is made of {', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}; "
                 f"received {type(layer).__name__}."
             )
         weights |= {name: attrgetter(path)(layer) for name, path in names.items()}
@@ -187,7 +195,7 @@ def parts_of(
     heads: Mapping[str, Head] | None,
     tokenizer: Mapping[str, Any] | None,
     class_names: Sequence[str] | None = None,
-) -> tuple[Backbone, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
+) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
     """What there is to write of a model: its encoder, heads, tokenizer and class names.
 
     Args:
@@ -197,10 +205,10 @@ def parts_of(
     Raises:
         TypeError: If the model is neither.
     """
-    if isinstance(model, Backbone):
+    if isinstance(model, Encoder):
         return model, heads or {}, tokenizer, class_names
     task = getattr(model, "student_task", model)
-    if not isinstance(getattr(task, "backbone", None), Backbone):
+    if not isinstance(getattr(task, "backbone", None), Encoder):
         raise TypeError(f"Expected a Backbone or a task, received {type(model).__name__}.")
     return (
         task.backbone,
@@ -230,8 +238,8 @@ def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
     weight.assign(value)
 
 
-def _refuse_quantized(backbone: Backbone) -> None:
-    layers = backbone._flatten_layers(include_self=False)
+def _refuse_quantized(backbone: Encoder) -> None:
+    layers: list[Any] = backbone._flatten_layers(include_self=False)  # type: ignore[attr-defined]
     quantized = [layer.path for layer in layers if getattr(layer, "quantization_mode", None)]
     if quantized:
         raise CheckpointError(

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.config import BertConfig
 from keras_bert.ops import dropout, layer_norm, token_logits
 
 
@@ -286,3 +287,32 @@ def check_same_shape(name: str, received: Any, expected: Any) -> None:
         raise ValueError(
             f"`{name}` has shape {received}; it must have the shape of token_ids, {expected}."
         )
+
+
+def new_embeddings(
+    config: BertConfig, policy: Any
+) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
+    """The embeddings of an encoder, with fresh weights: the token table, and the others.
+
+    Args:
+        config: The architecture.
+        policy: A Keras dtype policy.
+    """
+    token_embedding = TokenEmbedding(
+        config.vocabulary_size,
+        config.embedding_width,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="token_embedding",
+    )
+    others = EmbeddingPostprocessor(
+        config.max_sequence_length,
+        config.num_segments,
+        position_offset=config.position_offset,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        dropout=config.dropout,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="embeddings",
+    )
+    return token_embedding, others

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.config import BertConfig
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.products import Dense
 from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm, tokens_at
@@ -291,3 +292,44 @@ class TransformerBlock(keras.layers.Layer):
             "causal": self.causal,
             "return_scores": self.return_scores,
         }
+
+
+def new_blocks(config: BertConfig, policy: Any) -> list[TransformerBlock]:
+    """The blocks of an encoder, built, with fresh weights.
+
+    Args:
+        config: The architecture, which says which blocks share their weights.
+        policy: A Keras dtype policy.
+
+    Returns:
+        A block for each depth: the same one again where all of its weights are shared, or a new
+        one with the attention or the feed-forward layers of an earlier one.
+    """
+    blocks: list[TransformerBlock] = []
+    for index in range(config.num_layers):
+        owners = {
+            "attention": config.attention_owners[index],
+            "feed_forward": config.feed_forward_owners[index],
+        }
+        if index not in owners.values():
+            blocks.append(blocks[owners["attention"]])
+            continue
+        block = TransformerBlock(
+            config.num_heads,
+            config.intermediate_dim,
+            activation=config.activation,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            initializer_range=config.initializer_range,
+            causal=config.causal,
+            return_scores=config.output_attention_scores,
+            dtype=policy,
+            name=f"layer_{index}",
+        )
+        for part, owner in owners.items():
+            if owner < index:
+                block.share(blocks[owner], part)
+        block.build((None, None, config.hidden_dim))
+        blocks.append(block)
+    return blocks

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.config import BertConfig
 from keras_bert.layers.products import Dense
 from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
 
@@ -102,10 +103,28 @@ class Pooler(keras.layers.Layer):
 
 def _last_real(inputs: Any, is_real: Any) -> Any:
     """The last vector `(batch, hidden)` where `is_real`; the first of a row that has none."""
-    places = ops.arange(ops.shape(inputs)[1], dtype="int32")
-    last = ops.max(ops.where(ops.cast(is_real, "bool"), places, 0), axis=1)
+    positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+    last = ops.max(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
     return tokens_at(inputs, last[:, None])[:, 0]
+
+
+def new_pooler(config: BertConfig, policy: Any, name: str = "pooler") -> Pooler:
+    """A pooler with fresh weights, for an encoder or for a task on one that has none.
+
+    Args:
+        config: The encoder's architecture.
+        policy: A Keras dtype policy.
+        name: The layer's name.
+    """
+    return Pooler(
+        config.pooler_activation,
+        dropout=config.pooler_dropout,
+        initializer_range=config.initializer_range,
+        last_token=config.causal,
+        dtype=policy,
+        name=name,
+    )
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

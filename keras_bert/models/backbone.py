@@ -3,16 +3,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, Self
 
 import keras
 
+from keras_bert import checkpoints
 from keras_bert.config import BertConfig
-from keras_bert.layers import EmbeddingPostprocessor, TokenEmbedding, TransformerBlock
-from keras_bert.models.encoder_graph import encoder_outputs, new_layers
-from keras_bert.models.inputs import TokenModel, token_inputs
-from keras_bert.models.layer_states import STATES, layer_states, restore_layer_states
+from keras_bert.layers import (
+    CountedPositions,
+    Dense,
+    EmbeddingPostprocessor,
+    Pooler,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_bert.layers.embeddings import new_embeddings
+from keras_bert.layers.encoder import new_blocks
+from keras_bert.layers.heads import new_pooler
+from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
+from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
+
+_EMBEDDING_FIELDS = (
+    "vocabulary_size", "embedding_width", "max_sequence_length", "num_segments", "position_offset",
+)  # fmt: skip
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -22,42 +37,39 @@ class Backbone(TokenModel):
     Args:
         config: The architecture.
         output_hidden_states: Whether to return the hidden states of every block too; `None`
-            leaves it to the config.
+            takes the config's.
         output_attention_scores: Whether to return every block's attention probabilities too
-            (which gives up the fused attention); `None` leaves it to the config.
-        packed: Whether the model also takes rows in which several sequences are packed. It changes
-            the inputs and no weight.
-        embeddings_of: Another encoder, of the same vocabulary, positions, segments and width of
-            embeddings, whose embeddings this one takes for its own (their projection aside);
-            `None` makes new ones.
+            (which gives up the fused attention); `None` takes the config's.
+        packed: Whether the model also takes rows of several packed sequences. It changes the
+            inputs and no weight.
+        embeddings_of: Another encoder of the same vocabulary, positions, segments and embedding
+            width, whose embeddings (not their projection) this one shares; `None` makes new ones.
         dtype: A Keras dtype policy or its name: `float32`, `bfloat16`, `mixed_bfloat16`,
             `mixed_float16`. `None` takes Keras' global policy.
         name: The model's name.
 
     Call arguments:
-        inputs: A dict of
+        inputs: Token ids, or a dict in which all but `token_ids` may be left out or `None`:
             `token_ids`: int `(batch, length)`;
-            `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for B; may be left out
-            or `None` (all zeros);
-            `padding_mask`: bool or int `(batch, length)`, 0 at padding; may be left out or
-            `None` for a batch without padding, which is faster.
+            `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for B, by default all 0;
+            `padding_mask`: bool or int `(batch, length)`, 0 at padding; without padding, leaving
+            it out is faster;
             and if the model is `packed`
             `sequence_ids`: int `(batch, length)`, which of the row's sequences a token belongs to,
-            0 at padding (so no `padding_mask` is needed): a token looks at those of its own
-            sequence alone. May be left out or `None` for one sequence in a row;
-            `position_ids`: int `(batch, length)`, each token's place in its sequence, from 0; may
-            be left out or `None` where they count from the row's first token. With them, a row may
-            be longer than `config.max_sequence_length`.
-            Token ids alone may be given instead of a dict.
+            0 at padding (so no `padding_mask` is needed): a token attends to its own sequence
+            alone. By default the row is one sequence;
+            `position_ids`: int `(batch, length)`, each token's position in its sequence, from 0;
+            by default the position in the row. With them, a row may be longer than
+            `config.max_sequence_length`.
 
     Returns:
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
-        `pooled_output`, where the config has a pooler:
-        `(batch, hidden)`, of the row's first token, whose sequence is the first;
-        of a causal model, of the row's last real token: no other has seen all of its sequence;
+        `pooled_output`, where the config has a pooler: `(batch, hidden)`, of the row's first token
+        (of the first sequence), or in a causal model of its last real token, the only one that
+        attends to the whole sequence;
         `hidden_states`, where asked for: a tuple of num_layers + 1 tensors
-        `(batch, length, hidden)`, the first one behind the embeddings;
+        `(batch, length, hidden)`, the first one after the embeddings;
         `attention_scores`, where asked for: a tuple of num_layers tensors
         `(batch, heads, length, length)`.
 
@@ -69,8 +81,7 @@ class Backbone(TokenModel):
     Example:
 
     >>> config = BertConfig(num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=32)
-    >>> backbone = Backbone(config)
-    >>> outputs = backbone({"token_ids": np.array([[101, 2023, 102]])})
+    >>> outputs = Backbone(config)({"token_ids": np.array([[101, 2023, 102]])})
     >>> tuple(outputs["sequence_output"].shape), tuple(outputs["pooled_output"].shape)
     ((1, 3, 8), (1, 8))
 
@@ -90,21 +101,20 @@ class Backbone(TokenModel):
         name: str = "backbone",
         **kwargs: Any,
     ) -> None:
-        changes = {
-            "output_hidden_states": output_hidden_states,
-            "output_attention_scores": output_attention_scores,
-        }
         if not isinstance(config, BertConfig):
             raise TypeError(
                 f"config must be a BertConfig, received {config!r}. "
                 "`BertConfig.from_name` knows the released sizes."
             )
-        config = config.replace(**{k: v for k, v in changes.items() if v is not None})
+        if output_hidden_states is not None:
+            config = config.replace(output_hidden_states=output_hidden_states)
+        if output_attention_scores is not None:
+            config = config.replace(output_attention_scores=output_attention_scores)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
-        layers = new_layers(config, policy, embeddings_of)
+        layers = _new_layers(config, policy, embeddings_of)
         inputs = token_inputs(packed)
-        outputs = encoder_outputs(config, layers, inputs)
+        outputs = _outputs(config, layers, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
         self.config: BertConfig = config
@@ -122,14 +132,12 @@ class Backbone(TokenModel):
         return self.token_embedding.embeddings
 
     def encode(self, inputs: dict[str, Any], output_positions: Any = None) -> dict[str, Any]:
-        """The encoder as a part of a larger functional model that may look at some tokens alone.
-
-        What nobody looks at is not computed: the last block works on the tokens asked for.
+        """The encoder as a part of a larger functional model, perhaps at some tokens alone.
 
         Args:
             inputs: Symbolic inputs by name, the encoder's and any others.
-            output_positions: Symbolic, int `(batch, slots)`, the tokens whose outputs are wanted;
-                `None` for all of them.
+            output_positions: Symbolic, int `(batch, slots)`: the last block computes the outputs
+                of the tokens at these positions only. `None` for all of them.
 
         Returns:
             What a call returns, symbolic. With `output_positions`, `sequence_output` (and the last
@@ -137,7 +145,7 @@ class Backbone(TokenModel):
             slot.
 
         Raises:
-            ValueError: If a causal encoder is asked for some tokens: its pooler looks for the last.
+            ValueError: If a causal encoder gets positions: its pooler needs the last token.
 
         Example:
 
@@ -152,27 +160,42 @@ class Backbone(TokenModel):
             return dict(self(inputs))
         if self.config.causal:
             raise ValueError(
-                "A causal encoder gives the outputs of all tokens; leave positions out."
+                "A causal encoder gives the outputs of all tokens; leave output_positions out."
             )
-        model_inputs = {
-            **token_inputs(self.packed),
-            "output_positions": keras.Input((None,), dtype="int32", name="output_positions"),
-        }
+        positions = keras.Input((None,), dtype="int32", name="output_positions")
+        model_inputs = {**token_inputs(self.packed), "output_positions": positions}
         # A plain TokenModel: files of weights have the name of its class in their paths.
         model = TokenModel(
             inputs=model_inputs,
-            outputs=encoder_outputs(self.config, self, model_inputs),
+            outputs=_outputs(self.config, self, model_inputs),
             name=f"{self.name}_at_positions",
         )
         model.config = self.config
         return dict(model({**inputs, "output_positions": output_positions}))
 
-    def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
-        """Freezes the encoder and adds low-rank updates to the Q, K, V product of every block.
+    def pool(
+        self, inputs: dict[str, Any], pooler: Pooler | None = None, encoded: Any = None
+    ) -> Any:
+        """The pooled output alone, symbolic `(batch, hidden)`.
 
-        A `.keras` file keeps the updates apart, so that training goes on from it as it was; a
-        preset has them merged into the kernels: what `from_preset` loads is an ordinary encoder,
-        all of it trainable.
+        Args:
+            inputs: Symbolic inputs by name.
+            pooler: What `task_pooler` returned for this encoder.
+            encoded: What `encode` returned for the inputs; `None` calls it.
+        """
+        if encoded is None:
+            positions = None if self.config.causal else first_positions(inputs["token_ids"])
+            encoded = self.encode(inputs, positions)
+        if pooler is None:
+            return encoded["pooled_output"]
+        mask = {"padding_mask": inputs["padding_mask"]} if pooler.last_token else {}
+        return pooler(encoded["sequence_output"], **mask)
+
+    def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
+        """Freezes the encoder and adds low-rank updates to every block's Q, K, V product.
+
+        A `.keras` file keeps the updates, so that training can go on from it. A preset has them
+        merged into the kernels: `from_preset` loads an ordinary encoder, all of it trainable.
 
         Args:
             rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
@@ -204,14 +227,7 @@ class Backbone(TokenModel):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
-        states = {name: config.pop(name) for name in STATES if name in config}
-        dtype = keras.dtype_policies.get(config.get("dtype"))
-        if isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
-            # Files from before there was a field for them have quantized layers here.
-            config["dtype"] = dtype.default_policy
-            states["quantized"] = {
-                path: keras.dtype_policies.serialize(policy) for path, policy in dtype.items()
-            }
+        states = pop_layer_states(config)
         architecture = BertConfig.from_dict(config.pop("config"))
         backbone = cls(architecture, **config)
         backbone.trainable = trainable  # reaches into every layer, so it comes first
@@ -242,14 +258,89 @@ class Backbone(TokenModel):
             keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
                 not fit; the message names the file and the tensor.
         """
-        from keras_bert import checkpoints
-
         return checkpoints.load_backbone(
             preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
         )
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
         """Writes the architecture and the weights to a folder that `from_preset` reads."""
-        from keras_bert import checkpoints
-
         checkpoints.save_preset(self, folder)
+
+
+def task_pooler(backbone: Backbone) -> Pooler | None:
+    """A new pooler for a task on an encoder that has none; `None` where the encoder has one."""
+    # Not named as the encoder's: under layer-wise decay it learns at the rate of the head.
+    config, policy = backbone.config, backbone.dtype_policy
+    return None if config.pooler else new_pooler(config, policy, "task_pooler")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layers:
+    """The layers of an encoder that have weights; `blocks` has one for each depth."""
+
+    token_embedding: TokenEmbedding
+    embeddings: EmbeddingPostprocessor
+    embedding_projection: Dense | None
+    blocks: list[TransformerBlock]
+    pooler: Pooler | None
+
+
+def _outputs(
+    config: BertConfig, layers: _Layers | Backbone, inputs: dict[str, Any]
+) -> dict[str, Any]:
+    """From the inputs, perhaps with `output_positions`, to what a call of the model returns."""
+    position_ids = inputs.get("position_ids")
+    if config.position_offset:
+        count = CountedPositions(config.pad_token_id, config.max_sequence_length, name="positions")
+        position_ids = count(inputs["token_ids"], position_ids=position_ids)
+    x = layers.embeddings(
+        layers.token_embedding(inputs["token_ids"]),
+        segment_ids=inputs["segment_ids"],
+        position_ids=position_ids,
+    )
+    if layers.embedding_projection is not None:
+        x = layers.embedding_projection(x)
+    masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
+    hidden_states, attention_scores = [x], []
+    for depth, block in enumerate(layers.blocks, start=1):
+        # The next block attends to every token; after the last one, only some may be wanted.
+        is_last = depth == config.num_layers
+        x = block(x, **masks, output_positions=inputs.get("output_positions") if is_last else None)
+        if config.output_attention_scores:
+            x, scores = x
+            attention_scores.append(scores)
+        hidden_states.append(x)
+    outputs: dict[str, Any] = {"sequence_output": x}
+    if layers.pooler is not None:
+        outputs["pooled_output"] = layers.pooler(x, **masks) if config.causal else layers.pooler(x)
+    if config.output_hidden_states:
+        outputs["hidden_states"] = tuple(hidden_states)
+    if config.output_attention_scores:
+        outputs["attention_scores"] = tuple(attention_scores)
+    return outputs
+
+
+def _new_layers(config: BertConfig, policy: Any, embeddings_of: Backbone | None) -> _Layers:
+    """Layers with fresh weights; the embeddings may be those of another encoder."""
+    if embeddings_of is not None:
+        for name in _EMBEDDING_FIELDS:
+            own, other = getattr(config, name), getattr(embeddings_of.config, name)
+            if own != other:
+                raise ValueError(
+                    f"Encoders that share embeddings must have the same {name}; received {own} "
+                    f"and {other}."
+                )
+        token_embedding, embeddings = embeddings_of.token_embedding, embeddings_of.embeddings
+    else:
+        token_embedding, embeddings = new_embeddings(config, policy)
+    blocks = new_blocks(config, policy)
+    projection = None
+    if config.embedding_dim is not None:
+        projection = Dense(
+            config.hidden_dim,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_range),
+            dtype=policy,
+            name="embedding_projection",
+        )
+    pooler = new_pooler(config, policy, "pooler") if config.pooler else None
+    return _Layers(token_embedding, embeddings, projection, blocks, pooler)

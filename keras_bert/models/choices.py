@@ -10,7 +10,6 @@ import keras
 from keras_bert.layers.choices import FoldChoices, UnfoldChoices
 from keras_bert.layers.heads import Pooler
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.pooling import encode_pooled, pooled_output
 
 
 def choice_inputs() -> dict[str, Any]:
@@ -42,5 +41,5 @@ def choice_logits(
     """
     token_ids, masks = inputs["token_ids"], {"padding_mask": inputs["padding_mask"]}
     rows = FoldChoices(name="fold_choices")(token_ids, segment_ids=inputs["segment_ids"], **masks)
-    scores = head(pooled_output(encode_pooled(backbone, rows), pooler, rows["padding_mask"]))
+    scores = head(backbone.pool(rows, pooler))
     return UnfoldChoices(name="unfold_choices")(scores, token_ids=token_ids, **masks)

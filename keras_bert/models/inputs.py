@@ -110,6 +110,11 @@ def token_inputs(packed: bool = False) -> dict[str, Any]:
     }
 
 
+def first_positions(token_ids: Any) -> Any:
+    """The position of each row's first token, symbolic int `(batch, 1)`."""
+    return keras.ops.zeros_like(token_ids[:, :1])
+
+
 def fill_inputs(inputs: Any, names: Iterable[str] = INPUT_NAMES) -> dict[str, Any]:
     """Names bare token ids, makes arrays of lists, and puts `None` for what was left out.
 
@@ -125,7 +130,7 @@ def fill_inputs(inputs: Any, names: Iterable[str] = INPUT_NAMES) -> dict[str, An
         inputs = {"token_ids": inputs}
     if inputs.get("token_ids") is None:
         raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
-    # Keras would flatten the dict and hand every input behind an unknown one to the wrong place.
+    # Keras would flatten the dict and shift every input that follows an unknown one.
     unknown = sorted(set(inputs) - set(names))
     if unknown:
         raise ValueError(

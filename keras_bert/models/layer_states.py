@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-STATES = ("frozen_layers", "frozen_variables", "quantized", "lora")
+_STATES = ("frozen_layers", "frozen_variables", "quantized", "lora")
 
 
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
@@ -49,6 +49,19 @@ def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[
         "lora": lora,
     }
     return {name: state for name, state in states.items() if state}
+
+
+def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
+    """Takes the fields of `layer_states` out of a model's config, of one from an old file too."""
+    states = {name: config.pop(name) for name in _STATES if name in config}
+    dtype = keras.dtype_policies.get(config.get("dtype"))
+    if isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
+        # Files from before `quantized` was a field have quantized layers here.
+        config["dtype"] = dtype.default_policy
+        states["quantized"] = {
+            path: keras.dtype_policies.serialize(policy) for path, policy in dtype.items()
+        }
+    return states
 
 
 def restore_layer_states(

@@ -10,8 +10,7 @@ from keras import ops
 
 from keras_bert.layers import ClassificationHead, MaskedLMTransform, TokensAt, VocabularyBias
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import token_inputs
-from keras_bert.models.pooling import first_positions
+from keras_bert.models.inputs import first_positions, token_inputs
 
 
 def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
@@ -23,16 +22,16 @@ def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
 def encode_masked(
     backbone: Backbone, inputs: dict[str, Any], *, pooled: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """The encoder's outputs where masked tokens alone are looked at.
+    """The encoder's outputs at the masked tokens, and perhaps at the pooler's.
 
     Args:
         backbone: The encoder.
-        inputs: What `pretraining_inputs` gave.
-        pooled: Whether the pooler's token is looked at too.
+        inputs: What `pretraining_inputs` returns.
+        pooled: Whether the first token is encoded too, for `pooled_output`.
 
     Returns:
-        The masked tokens' hidden states, symbolic `(batch, slots, hidden)`; and the outputs, of
-        which the pooled one, or the first token, counts only if `pooled`.
+        The masked tokens' hidden states, symbolic `(batch, slots, hidden)`; and the outputs, whose
+        first token and `pooled_output` are valid only if `pooled`.
     """
     positions = inputs["mask_positions"]
     if backbone.config.causal:

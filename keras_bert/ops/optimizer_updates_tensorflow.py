@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.ops.optimizer_updates import Coefficients, Rule, Update
+from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update
 
 
 def global_norm(gradients: Sequence[Any]) -> Any:

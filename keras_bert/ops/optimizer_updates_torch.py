@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 
-from keras_bert.ops.optimizer_updates import Update, adam_update, portable_update_variables
+from keras_bert.ops.optimizer_rules import Update, adam_update, portable_update_variables
 
 
 def global_norm(gradients: Sequence[Any]) -> Any:

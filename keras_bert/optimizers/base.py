@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_bert.ops import optimizer_updates
-from keras_bert.ops.optimizer_updates import Coefficients, Rule, Update
+from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, widened
 from keras_bert.optimizers.layer_decay import count_layers, layer_depth
 from keras_bert.optimizers.schedules import BertWarmupDecay, LinearWarmupDecay
 
@@ -24,7 +24,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     replicas; all of them are scaled by `min(1, global_clipnorm / norm of all)`; every weight
     is updated by its rule. Moments and accumulated gradients are float32 or wider. A weight that is
     itself bfloat16 or float16 is rounded after each update, and changes smaller than half its last
-    place are lost: train under a mixed policy instead.
+    digit are lost: train under a mixed policy instead.
 
     Subclasses say which rule applies, whether the moments' bias is corrected, and which schedule
     `num_train_steps` stands for. The methods with a leading underscore that are overridden here
@@ -114,7 +114,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
 
     def rule_for(self, path: str, decayed: bool) -> Rule:
         """How a variable is updated, by its path and whether weight decay applies to it."""
-        return optimizer_updates.adam_update
+        return adam_update
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
         """Refused: Keras would forget what is excluded this way when the model is saved."""
@@ -134,7 +134,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         grads = [None if g is None else optimizer_updates.dense_gradient(g) for g in grads]
         if self.gradient_accumulation_steps:
             self._refuse_replicas()
-            grads = [None if g is None else optimizer_updates.widened(g) for g in grads]
+            grads = [None if g is None else widened(g) for g in grads]
         super().apply(grads, trainable_variables)
 
     def _refuse_replicas(self) -> None:

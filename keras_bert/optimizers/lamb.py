@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.ops import optimizer_updates
+from keras_bert.ops import optimizer_rules
 from keras_bert.optimizers.base import DecoupledDecayOptimizer
 from keras_bert.optimizers.schedules import BertWarmupDecay
 
@@ -67,10 +67,8 @@ class LAMB(DecoupledDecayOptimizer):
             learning_rate, num_train_steps, num_warmup_steps, epsilon=epsilon, name=name, **kwargs
         )
 
-    def rule_for(self, path: str, decayed: bool) -> optimizer_updates.Rule:
+    def rule_for(self, path: str, decayed: bool) -> optimizer_rules.Rule:
         if not decayed:
             return super().rule_for(path, decayed)
         is_fused = path.endswith("query_key_value/kernel")
-        return (
-            optimizer_updates.lamb_update_in_thirds if is_fused else optimizer_updates.lamb_update
-        )
+        return optimizer_rules.lamb_update_in_thirds if is_fused else optimizer_rules.lamb_update

@@ -11,9 +11,8 @@ import keras
 import numpy as np
 
 from keras_bert.layers import ClassificationHead
-from keras_bert.models.backbone import Backbone
+from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choices import choice_inputs, choice_logits
-from keras_bert.models.pooling import task_pooler
 from keras_bert.ops.masked_score import masked_score
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.choice_arguments import (

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_bert.models.backbone import Backbone
-from keras_bert.models.pooling import pooled_output, task_pooler
+from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.pretraining import (
     encode_masked,
     masked_lm_logits,
@@ -81,7 +80,7 @@ class Pretrainer(MaskedTokenTask):
         outputs = {"masked_lm_logits": masked_lm_logits(backbone, hidden)}
         pooler = task_pooler(backbone) if next_sentence else None
         if next_sentence:
-            pooled = pooled_output(encoded, pooler, inputs["padding_mask"])
+            pooled = backbone.pool(inputs, pooler, encoded)
             outputs["next_sentence_logits"] = next_sentence_logits(backbone, pooled)
         super().__init__(
             inputs=inputs,

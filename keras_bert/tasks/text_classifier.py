@@ -11,9 +11,8 @@ import keras
 import numpy as np
 
 from keras_bert.layers import ClassificationHead
-from keras_bert.models.backbone import Backbone
+from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
-from keras_bert.models.pooling import encode_pooled, pooled_output, task_pooler
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.answers import as_given, softmax
 from keras_bert.tasks.class_labels import checked_num_classes, class_ids, finite_scores
@@ -97,8 +96,7 @@ class TextClassifier(Task):
         inputs = token_inputs()
         pooler = None if bilstm_units else task_pooler(backbone)
         if not bilstm_units:
-            encoded = encode_pooled(backbone, inputs)
-            pooled = pooled_output(encoded, pooler, inputs["padding_mask"])
+            pooled = backbone.pool(inputs, pooler)
         else:
             pooled = bidirectional_lstm(
                 backbone(inputs)["sequence_output"],

@@ -12,8 +12,7 @@ import numpy as np
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import token_inputs
-from keras_bert.models.pooling import encode_pooled
+from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.tasks.presets import preprocessor_config
 from keras_bert.tasks.task import Batching, Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text, listed, text_columns
@@ -75,7 +74,8 @@ class TextEmbedder(Task):
             )
         inputs = token_inputs()
         pool = SentencePooling(pooling, normalize, name="sentence_pooling")
-        encoded = encode_pooled(backbone, inputs) if pooling == "cls" else backbone(inputs)
+        positions = first_positions(inputs["token_ids"]) if pooling == "cls" else None
+        encoded = backbone.encode(inputs, positions)
         vectors = pool(encoded["sequence_output"], padding_mask=inputs["padding_mask"])
         super().__init__(
             inputs=inputs,
