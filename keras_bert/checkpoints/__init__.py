@@ -3,10 +3,10 @@
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.google_tf1_writer import save_google_tf1
-from keras_bert.checkpoints.hugging_face_writer import save_hugging_face
+from keras_bert.checkpoints.formats.google_tf1 import save_google_tf1
+from keras_bert.checkpoints.formats.hugging_face import save_hugging_face
+from keras_bert.checkpoints.formats.preset import save_preset
 from keras_bert.checkpoints.loading import load_backbone, open_checkpoint
-from keras_bert.checkpoints.preset import save_preset
 
 __all__ = [
     "Checkpoint",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading small files with errors that name them; writing folders that are never half done."""
+"""Files read with errors that name them, and folders written whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.vocabularies import files
 
 
-def read_text(path: Path) -> str:
-    """A file's text without a byte-order mark, its line ends untouched.
-
-    Raises:
-        CheckpointError: If the file cannot be read or is not UTF-8.
-    """
+@contextlib.contextmanager
+def checkpoint_errors() -> Iterator[None]:
+    """Raises the errors of reading and writing files as `CheckpointError`."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise CheckpointError(f"{path}: the file cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise CheckpointError(
-            f"{path}: the file must be UTF-8; byte {error.start} is not ({error.reason})."
-        ) from error
+        yield
+    except CheckpointError:
+        raise
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -37,15 +33,8 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: If the file cannot be read or holds anything else.
     """
-    try:
-        value = json.loads(read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{path}: the file must hold JSON: {error}.") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(
-            f"{path}: the file must hold a JSON object, received {type(value).__name__}."
-        )
-    return value
+    with checkpoint_errors():
+        return files.read_json(path)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import google_tf1, hub, hugging_face, keras_hub, preset
+from keras_bert.checkpoints import hub
 from keras_bert.checkpoints.checkpoint import Checkpoint, EncoderT, registered_backbone
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:

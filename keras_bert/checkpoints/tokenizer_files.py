@@ -1,44 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer that lies beside the weights, as the config that makes it."""
+"""The tokenizer beside the weights of a checkpoint, as the config from which `text` makes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import byte_pair_files, sentence_piece_files
-from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import read_json, write_json
-from keras_bert.checkpoints.tokenizer_json import TOKENIZER_FILE, TokenizerJson
-from keras_bert.checkpoints.wordpiece_files import (
-    VOCABULARY_FILE,
-    added_tokens_field,
-    check_settings,
-    read_vocabulary,
-    with_added_tokens,
-    wordpiece_config,
-    write_vocabulary,
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
+from keras_bert.vocabularies import vocab_txt
+from keras_bert.vocabularies.byte_pair_files import (
+    MERGES_FILE,
+    TOKENS_FILE,
+    load_merges,
+    load_tokens,
+    save_tokens_and_merges,
 )
-from keras_bert.vocabularies.vocab_txt import check_vocabulary
+from keras_bert.vocabularies.sentence_piece_model import read_pieces
+from keras_bert.vocabularies.tokenizer_json import (
+    TOKENIZER_FILE,
+    TokenizerJson,
+    byte_pair_merges,
+    unigram_json,
+    unigram_model,
+)
 
+VOCABULARY_FILE = "vocab.txt"
+MODEL_FILE = "spiece.model"
+RELEASED_MODEL_FILE = "30k-clean.model"
+"""The SentencePiece model of ALBERT's TF1 release."""
 SETTINGS_FILE = "tokenizer_config.json"
 ADDED_FILE = "added_tokens.json"
 ALL_FILES = (
     VOCABULARY_FILE,
-    byte_pair_files.TOKENS_FILE,
-    byte_pair_files.MERGES_FILE,
-    sentence_piece_files.MODEL_FILE,
+    TOKENS_FILE,
+    MERGES_FILE,
+    MODEL_FILE,
     TOKENIZER_FILE,
     SETTINGS_FILE,
     ADDED_FILE,
 )
 """The names that a tokenizer's files can have; those not written are another tokenizer's."""
 
-WORDPIECE = "wordpiece"
+WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = "wordpiece", "byte_pair", "sentence_piece"
 
-# Ours alone: the transformers library has no such field, and passes it over.
-_SPECIAL_TOKENS = "special_tokens_in_text"
+_WORDPIECE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Classes of the transformers library that compute what BERT's does, and its names for any tokenizer
+# that is wholly in a tokenizer.json
+_CLASSES = {
+    *(
+        f"{family}Tokenizer"
+        for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
+    ),
+    "PreTrainedTokenizer",
+    "TokenizersBackend",
+}
+_BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+_SENTENCE_PIECE_TOKENS = ("[CLS]", "[SEP]", "<pad>", "<unk>")
+# Ours alone: the transformers library ignores the field.
+_SPECIAL_IN_TEXT = "special_tokens_in_text"
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
@@ -61,36 +85,204 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         # Where some folders of the transformers library have it
         name = read_json(folder / "config.json").get("tokenizer_class")
         settings = {**settings, **({"tokenizer_class": name} if name else {})}
-    tokenizer = _read_tokenizer(folder, settings)
-    if tokenizer is not None and _SPECIAL_TOKENS in settings:
-        if not isinstance(settings[_SPECIAL_TOKENS], bool):
+    with checkpoint_errors():
+        tokenizer = _read_tokenizer(folder, settings)
+    if tokenizer is not None and _SPECIAL_IN_TEXT in settings:
+        if not isinstance(settings[_SPECIAL_IN_TEXT], bool):
             raise CheckpointError(
-                f"{settings_path}: {_SPECIAL_TOKENS} is {settings[_SPECIAL_TOKENS]!r}; it must be "
-                "true or false."
+                f"{settings_path}: {_SPECIAL_IN_TEXT} is {settings[_SPECIAL_IN_TEXT]!r}; it must "
+                "be true or false."
             )
-        tokenizer[_SPECIAL_TOKENS] = settings[_SPECIAL_TOKENS]
+        tokenizer[_SPECIAL_IN_TEXT] = settings[_SPECIAL_IN_TEXT]
     return tokenizer
 
 
 def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    tokenizer_path = folder / TOKENIZER_FILE
+    path = folder / TOKENIZER_FILE
     if (folder / VOCABULARY_FILE).exists():
-        file = TokenizerJson(tokenizer_path) if tokenizer_path.exists() else None
-        normalizer = file.part("normalizer") if file else {}
-        check_settings(settings, folder / SETTINGS_FILE)
-        vocabulary = read_vocabulary(folder / VOCABULARY_FILE)
-        config = wordpiece_config(vocabulary, settings, normalizer, folder)
-        return with_added_tokens(config, *_added_tokens(folder, settings, file))
-    for name in (sentence_piece_files.MODEL_FILE, sentence_piece_files.RELEASED_FILE):
+        file = TokenizerJson(path) if path.exists() else None
+        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE)
+        return _wordpiece(vocabulary, folder, settings, file)
+    for name in (MODEL_FILE, RELEASED_MODEL_FILE):
         if (folder / name).exists():
-            return sentence_piece_files.read_sentence_piece(folder / name, settings)
-    tokens, merges = (
-        folder / name for name in (byte_pair_files.TOKENS_FILE, byte_pair_files.MERGES_FILE)
-    )
-    if tokens.exists() and merges.exists():
+            return read_sentence_piece(folder / name, settings)
+    if (folder / TOKENS_FILE).exists() and (folder / MERGES_FILE).exists():
         prefix = bool(settings.get("add_prefix_space", False))
-        return byte_pair_files.read_byte_pair(tokens, merges, prefix)
-    return _convert(TokenizerJson(tokenizer_path), settings) if tokenizer_path.exists() else None
+        return read_byte_pair(folder / TOKENS_FILE, folder / MERGES_FILE, prefix)
+    if not path.exists():
+        return None
+    file = TokenizerJson(path)
+    if file.kind == "BPE":
+        merges, prefix = byte_pair_merges(file)
+        prefix = bool(settings.get("add_prefix_space", prefix))
+        return _byte_pair(file.vocabulary(), merges, prefix, path)
+    if file.kind == "Unigram":
+        model, lowercase, keep_accents = unigram_model(file)
+        return _sentence_piece(model, path, lowercase, keep_accents, albert_rules=True)
+    try:
+        vocab_txt.check_vocabulary(file.vocabulary())
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return _wordpiece(file.vocabulary(), folder, settings, file)
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The tokens of a `vocab.txt`.
+
+    Raises:
+        CheckpointError: If the file is missing or malformed, or lacks a special token.
+    """
+    with checkpoint_errors():
+        return list(vocab_txt.load_vocabulary(path))
+
+
+def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool) -> dict[str, Any]:
+    """The config of a byte-pair tokenizer in two files.
+
+    Raises:
+        CheckpointError: If one is missing or malformed; the message names the file and the line.
+    """
+    with checkpoint_errors():
+        vocabulary = load_tokens(tokens_path)
+        config = _byte_pair(vocabulary, (), add_prefix_space, tokens_path)
+        return {**config, "merges": list(load_merges(merges_path, set(vocabulary)))}
+
+
+def _byte_pair(
+    vocabulary: Sequence[str], merges: Sequence[str], add_prefix_space: bool, path: Path
+) -> dict[str, Any]:
+    missing = [token for token in _BYTE_PAIR_TOKENS if token not in vocabulary]
+    if missing:
+        raise CheckpointError(
+            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(missing)}; "
+            f"RoBERTa's has {', '.join(_BYTE_PAIR_TOKENS)}."
+        )
+    return {
+        "kind": BYTE_PAIR,
+        "vocabulary": list(vocabulary),
+        "merges": list(merges),
+        "add_prefix_space": add_prefix_space,
+    }
+
+
+def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a SentencePiece tokenizer whose model is a file.
+
+    Args:
+        path: The file.
+        settings: The fields of `tokenizer_config.json`.
+
+    Raises:
+        CheckpointError: If the file is missing, or no model with ALBERT's special tokens.
+    """
+    try:
+        model = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: the file cannot be read: {error.strerror}.") from error
+    return _sentence_piece(
+        model,
+        path,
+        lowercase=bool(settings.get("do_lower_case", True)),
+        keep_accents=bool(settings.get("keep_accents", False)),
+        albert_rules=bool(settings.get("albert_rules", True)),
+    )
+
+
+def _sentence_piece(
+    model: bytes, path: Path, lowercase: bool, keep_accents: bool, albert_rules: bool
+) -> dict[str, Any]:
+    try:
+        pieces = {piece.text for piece in read_pieces(model)}
+    except ValueError as error:
+        raise CheckpointError(f"{path}: the file is {error}.") from error
+    missing = [token for token in _SENTENCE_PIECE_TOKENS if token not in pieces]
+    if missing:
+        raise CheckpointError(
+            f"{path}: the model of {len(pieces)} pieces lacks {', '.join(missing)}; ALBERT's has "
+            f"{', '.join(_SENTENCE_PIECE_TOKENS)}."
+        )
+    return {
+        "kind": SENTENCE_PIECE,
+        "model": base64.b64encode(model).decode("ascii"),
+        "lowercase": lowercase,
+        "keep_accents": keep_accents,
+        "albert_rules": albert_rules,
+    }
+
+
+def _wordpiece(
+    vocabulary: Sequence[str],
+    folder: Path,
+    settings: Mapping[str, Any],
+    file: TokenizerJson | None,
+) -> dict[str, Any]:
+    """The config of a WordPiece tokenizer.
+
+    Lowercasing is what `tokenizer_config.json` says, else the normalizer of `tokenizer.json`, else
+    what the vocabulary looks like.
+    """
+    normalizer = file.part("normalizer") if file else {}
+    _check_settings(settings, folder / SETTINGS_FILE)
+    lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
+    if not isinstance(lowercase, bool):
+        lowercase = vocab_txt.looks_uncased(vocabulary)
+    _warn_of_other_normalizing({**normalizer, **settings}, lowercase, folder)
+    config = {"vocabulary": list(vocabulary), "lowercase": lowercase}
+    return _with_added_tokens(config, *_added_tokens(folder, settings, file))
+
+
+def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
+    """Raises if a WordPiece vocabulary belongs to another tokenizer than BERT's.
+
+    Args:
+        settings: The fields of `tokenizer_config.json`.
+        path: The file.
+
+    Raises:
+        CheckpointError: Names the field.
+    """
+    name = settings.get("tokenizer_class")
+    if name is not None and str(name).removesuffix("Fast") not in _CLASSES:
+        raise CheckpointError(
+            f"{path}: tokenizer_class is {name!r}, which is not supported; of tokenizers with a "
+            f"vocabulary of word pieces there are {', '.join(sorted(_CLASSES))}."
+        )
+    others = {
+        "word_tokenizer_type": "basic",
+        "subword_tokenizer_type": "wordpiece",
+        "do_basic_tokenize": True,
+        "do_word_tokenize": True,
+        "do_subword_tokenize": True,
+    }
+    for field, expected in others.items():
+        if settings.get(field, expected) not in (expected, None):
+            raise CheckpointError(
+                f"{path}: {field} is {settings[field]!r}, which is not supported; it must be "
+                f"{expected!r} or absent."
+            )
+    words = [word for word in settings.get("never_split") or () if word not in _WORDPIECE_TOKENS]
+    if words:
+        raise CheckpointError(
+            f"{path}: never_split names {', '.join(map(repr, words[:5]))}, which is not supported; "
+            "it may name special tokens alone."
+        )
+
+
+def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, folder: Path) -> None:
+    strip_accents = settings.get("strip_accents")
+    split_chinese = settings.get("tokenize_chinese_chars", settings.get("handle_chinese_chars"))
+    differs = []
+    if isinstance(strip_accents, bool) and strip_accents != lowercase:
+        differs.append(f"strip_accents={strip_accents} with lowercase={lowercase}")
+    if split_chinese is False:
+        differs.append("tokenize_chinese_chars=False")
+    if differs:
+        warnings.warn(
+            f"{folder}: the tokenizer asks for {' and '.join(differs)}, which the original BERT "
+            "tokenizer does not have: some texts will get other ids than its authors gave them.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
 
 
 def _added_tokens(
@@ -114,6 +306,72 @@ def _added_tokens(
     return added, path
 
 
+def _with_added_tokens(
+    config: dict[str, Any], added: Sequence[Mapping[str, Any]], path: Path
+) -> dict[str, Any]:
+    """The config of a tokenizer with tokens that were added to its vocabulary.
+
+    Args:
+        config: Of the tokenizer without them.
+        added: The tokens, each with its `id` and `content`, and perhaps `single_word`, `special`
+            and `normalized`; those that the vocabulary has as special tokens too.
+        path: The file that has them, for messages.
+
+    Raises:
+        CheckpointError: If the ids do not follow those of the vocabulary, are of other tokens, or
+            a token is only to be found as a whole word.
+    """
+    vocabulary = list(config["vocabulary"])
+    for token in sorted(added, key=lambda token: int(token["id"])):
+        index, content = int(token["id"]), str(token["content"])
+        if index == len(vocabulary):
+            vocabulary.append(content)
+        elif not 0 <= index < len(vocabulary) or vocabulary[index] != content:
+            has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "nothing"
+            raise CheckpointError(
+                f"{path}: the added token {content!r} has id {index}, where the vocabulary of "
+                f"{len(vocabulary)} tokens has {has}."
+            )
+    own = [token for token in added if token["content"] not in _WORDPIECE_TOKENS]
+    whole = [token["content"] for token in own if token.get("single_word")]
+    if whole:
+        raise CheckpointError(
+            f"{path}: the added token {whole[0]!r} has single_word, which is not supported."
+        )
+    folded = [
+        str(token["content"])
+        for token in own
+        if config["lowercase"]
+        and token.get("normalized", not token.get("special", False))
+        and any(character.isalpha() for character in str(token["content"]))
+    ]
+    if folded:
+        warnings.warn(
+            f"{path}: the added tokens {', '.join(map(repr, folded[:5]))} are meant to be found in "
+            "texts whatever their case and accents; here they are found as they are spelled alone.",
+            CheckpointWarning,
+            stacklevel=6,
+        )
+    names = list(dict.fromkeys(str(token["content"]) for token in own))
+    return {**config, "vocabulary": vocabulary, **({"added_tokens": names} if names else {})}
+
+
+def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What `tokenizer_config.json` says of added tokens, in the transformers library's words."""
+    vocabulary = list(config["vocabulary"])
+    return {
+        str(vocabulary.index(token)): {
+            "content": token,
+            "lstrip": False,
+            "rstrip": False,
+            "single_word": False,
+            "normalized": False,
+            "special": True,
+        }
+        for token in config.get("added_tokens", ())
+    }
+
+
 def write_tokenizer(
     folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
@@ -130,24 +388,39 @@ def write_tokenizer(
     if tokenizer is None:
         return
     kind = tokenizer.get("kind", WORDPIECE)
-    if kind == byte_pair_files.KIND:
-        settings = byte_pair_files.write_byte_pair(folder, tokenizer)
-    elif kind == sentence_piece_files.KIND:
-        settings = sentence_piece_files.write_sentence_piece(folder, tokenizer)
+    settings: dict[str, Any]
+    if kind == BYTE_PAIR:
+        save_tokens_and_merges(tokenizer["vocabulary"], tokenizer["merges"], folder)
+        prefix = bool(tokenizer.get("add_prefix_space", False))
+        settings = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": prefix}
+    elif kind == SENTENCE_PIECE:
+        model = model_of(tokenizer)
+        lowercase = bool(tokenizer.get("lowercase", True))
+        keep_accents = bool(tokenizer.get("keep_accents", False))
+        (folder / MODEL_FILE).write_bytes(model)
+        write_json(folder / TOKENIZER_FILE, unigram_json(model, lowercase, keep_accents))
+        settings = {
+            "tokenizer_class": "AlbertTokenizer",
+            "do_lower_case": lowercase,
+            "keep_accents": keep_accents,
+            "remove_space": True,
+            "albert_rules": bool(tokenizer.get("albert_rules", True)),
+        }
     elif kind == WORDPIECE:
-        write_vocabulary(folder / VOCABULARY_FILE, tokenizer["vocabulary"])
+        with checkpoint_errors():
+            vocab_txt.save_vocabulary(tokenizer["vocabulary"], folder / VOCABULARY_FILE)
         lowercase = bool(tokenizer.get("lowercase", True))
         settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase}
         if tokenizer.get("added_tokens"):
-            settings["added_tokens_decoder"] = added_tokens_field(tokenizer)
+            settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
     else:
         raise CheckpointError(
-            f"kind of the tokenizer is {kind!r}; expected one of {WORDPIECE}, "
-            f"{byte_pair_files.KIND}, {sentence_piece_files.KIND}."
+            f"kind of the tokenizer is {kind!r}; expected one of {WORDPIECE}, {BYTE_PAIR}, "
+            f"{SENTENCE_PIECE}."
         )
     settings["model_max_length"] = max_sequence_length
-    if _SPECIAL_TOKENS in tokenizer:
-        settings[_SPECIAL_TOKENS] = bool(tokenizer[_SPECIAL_TOKENS])
+    if _SPECIAL_IN_TEXT in tokenizer:
+        settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
     write_json(folder / SETTINGS_FILE, settings)
 
 
@@ -155,23 +428,20 @@ def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
     """The tokens of a tokenizer's config, a token's id being its index.
 
     Raises:
-        ValueError: If it has a SentencePiece model that is none.
+        ValueError: If it has a SentencePiece model that is malformed.
     """
-    if tokenizer.get("kind") == sentence_piece_files.KIND:
-        return sentence_piece_files.pieces_of(tokenizer)
+    if tokenizer.get("kind") == SENTENCE_PIECE:
+        return [piece.text for piece in read_pieces(model_of(tokenizer))]
     return list(tokenizer["vocabulary"])
 
 
-def _convert(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]:
-    if file.kind == "BPE":
-        return byte_pair_files.convert_byte_pair(file, settings.get("add_prefix_space"))
-    if file.kind == "Unigram":
-        return sentence_piece_files.convert_sentence_piece(file)
-    vocabulary = file.vocabulary()
+def model_of(tokenizer: Mapping[str, Any]) -> bytes:
+    """The SentencePiece model of a tokenizer's config.
+
+    Raises:
+        ValueError: If it is no base64.
+    """
     try:
-        check_vocabulary(vocabulary)
-    except ValueError as error:
-        raise CheckpointError(f"{file.path}: {error}") from error
-    check_settings(settings, file.path.parent / SETTINGS_FILE)
-    config = wordpiece_config(vocabulary, settings, file.part("normalizer"), file.path.parent)
-    return with_added_tokens(config, *_added_tokens(file.path.parent, settings, file))
+        return base64.b64decode(tokenizer["model"], validate=True)
+    except (TypeError, binascii.Error) as error:
+        raise ValueError(f"model of the tokenizer's config is no base64: {error}.") from error

@@ -42,7 +42,7 @@ _EMBEDDING_WEIGHTS = (
     "embeddings.gamma",
     "embeddings.beta",
 )
-_PROJECTION_WEIGHTS = ("embedding_projection.kernel", "embedding_projection.bias")
+PROJECTION_WEIGHTS = ("embedding_projection.kernel", "embedding_projection.bias")
 ATTENTION_WEIGHTS = (
     "attention.query_key_value.kernel",
     "attention.query_key_value.bias",
@@ -92,7 +92,7 @@ def backbone_weight_names(config: BertConfig) -> list[str]:
     embeddings = [
         name for name in _EMBEDDING_WEIGHTS if config.num_segments or "segment" not in name
     ]
-    projection = _PROJECTION_WEIGHTS if config.embedding_dim is not None else ()
+    projection = PROJECTION_WEIGHTS if config.embedding_dim is not None else ()
     blocks = [f"blocks.{i}.{name}" for i, name in block_weight_names(config)]
     return [*embeddings, *projection, *blocks, *(POOLER_WEIGHTS if config.pooler else ())]
 

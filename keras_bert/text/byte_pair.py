@@ -9,15 +9,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.byte_alphabet import SPACE, byte_characters, token_bytes
 from keras_bert.text.byte_merges import PieceMerger
-from keras_bert.text.byte_pair_files import load_merges, load_tokens, save_tokens_and_merges
 from keras_bert.text.byte_words import ByteWords, split_byte_words
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.pieces import Pieces
 from keras_bert.text.shapes import on_any_shape
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.typed_segments import TypedSegments
+from keras_bert.vocabularies.byte_pair_files import (
+    SPACE,
+    byte_characters,
+    check_merge,
+    load_merges,
+    load_tokens,
+    save_tokens_and_merges,
+    token_bytes,
+)
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 
@@ -208,16 +215,7 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
     """Which pairs of ids become which id, the first learned first."""
     merged: dict[tuple[int, int], int] = {}
     for index, merge in enumerate(merges):
-        if not isinstance(merge, str):
-            raise TypeError(f"Merge {index} is {merge!r}; expected a string of two tokens.")
-        left, _, right = merge.partition(" ")
-        missing = [token for token in (left, right, left + right) if token not in ids]
-        if missing or " " in right:
-            what = f"the vocabulary lacks {missing[0]!r}" if missing else "it has two spaces"
-            raise ValueError(
-                f"Merge {index} is {merge!r}: {what}; expected two tokens of the vocabulary with a "
-                "space between, which joined are a third."
-            )
+        left, right = check_merge(merge, ids.keys(), f"Merge {index}")
         merged.setdefault((ids[left], ids[right]), ids[left + right])
     return merged
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_bert.text.byte_alphabet import byte_characters
 from keras_bert.text.byte_words import split_byte_words
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.training_corpus import (
@@ -20,6 +19,7 @@ from keras_bert.text.training_corpus import (
     import_trainer,
     spelled_out,
 )
+from keras_bert.vocabularies.byte_pair_files import byte_characters
 
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 

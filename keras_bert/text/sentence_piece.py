@@ -20,7 +20,8 @@ from keras_bert.text.sentence_cleaning import SentenceCleaner
 from keras_bert.text.sentence_places import moved_places, to_characters, without_spaces
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.typed_segments import TypedSegments
-from keras_bert.vocabularies.vocab_txt import check_vocabulary, write_whole
+from keras_bert.vocabularies.files import write_whole
+from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SPACE = "▁"
 """What stands for the space before a word."""

@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that vocabularies are kept in: one reader and one writer for each format."""
+"""What tokenizers are made of, and its files: one reader and one writer for each format.
+
+`text` makes tokenizers of it, `checkpoints` finds it beside weights. Neither TensorFlow nor Keras
+is needed.
+"""

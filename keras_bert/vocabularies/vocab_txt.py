@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`vocab.txt`, one token a line: reading it, checking it, writing it."""
+"""WordPiece vocabularies: `vocab.txt`, one token a line, and whether its text is lower-cased."""
 
 from __future__ import annotations
 
 import os
-import uuid
+import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from keras_bert.vocabularies.files import write_whole
+
 REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+# The share of tokens that an uncased vocabulary may have and never use
+_MOST_CHANGED = 0.1
+_SPECIAL = re.compile(r"\[.+\]|<.+>")
 
 
 def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -62,7 +69,7 @@ def check_vocabulary(
 
 
 def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> None:
-    """Writes a `vocab.txt`, whole or not at all.
+    """Writes a `vocab.txt` atomically.
 
     Args:
         vocabulary: The tokens.
@@ -82,14 +89,24 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
     write_whole(path, content)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all; an existing one is replaced."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def looks_uncased(vocabulary: Sequence[str]) -> bool:
+    """Whether word pieces are those of lower-cased text without accents.
+
+    Special ones like `[CLS]` and `<S>` aside, none has an uppercase letter, and less than a tenth
+    have what an uncased tokenizer never leaves: Hangul syllables, or marks of category Mn such as
+    vowel signs of Thai and Hindi. For folders that do not say, the TF1 release's above all: of its
+    vocabularies the cased ones have thousands of pieces with uppercase letters, and the uncased
+    ones and the Chinese one have none.
+    """
+    words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
+    if any(word != word.lower() for word in words):
+        return False
+    changed = sum(
+        unicodedata.normalize("NFD", word) != word
+        or any(unicodedata.category(letter) == "Mn" for letter in word)
+        for word in words
+    )
+    return changed < _MOST_CHANGED * max(1, len(words))
 
 
 def _parse_line(line: bytes, where: str) -> str:
@@ -104,22 +121,22 @@ def _parse_line(line: bytes, where: str) -> str:
 
 def _checked(
     tokens: list[str],
-    place: Callable[[int], str],
+    position: Callable[[int], str],
     vocabulary: str,
     required: Sequence[str] = REQUIRED_TOKENS,
 ) -> tuple[str, ...]:
-    places = defaultdict(list)
+    positions = defaultdict(list)
     for index, token in enumerate(tokens):
         if not isinstance(token, str):
-            raise TypeError(f"{vocabulary} has {token!r} at {place(index)}; expected a string.")
+            raise TypeError(f"{vocabulary} has {token!r} at {position(index)}; expected a string.")
         if not token:
-            raise ValueError(f"{vocabulary} has an empty token: {place(index)}.")
-        places[token].append(place(index))
-    twice = [f"{token!r} ({', '.join(at)})" for token, at in places.items() if len(at) > 1]
+            raise ValueError(f"{vocabulary} has an empty token: {position(index)}.")
+        positions[token].append(position(index))
+    twice = [f"{token!r} ({', '.join(at)})" for token, at in positions.items() if len(at) > 1]
     if twice:
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
         raise ValueError(f"{vocabulary} has tokens more than once: {', '.join(twice[:5])}{more}.")
-    missing = [token for token in required if token not in places]
+    missing = [token for token in required if token not in positions]
     if missing:
         raise ValueError(
             f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(missing)}; "

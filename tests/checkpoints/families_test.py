@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError
-from keras_bert.checkpoints.hugging_face_families import FAMILIES
+from keras_bert.checkpoints.families import FAMILIES
 from keras_bert.config import BertConfig
 from keras_bert.layers import ClassificationHead, ReplacedTokenHead
 from keras_bert.models import Backbone

@@ -17,10 +17,10 @@ from safetensors.numpy import load_file, save_file
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.weights import to_numpy
-from keras_bert.checkpoints.wordpiece_files import write_vocabulary
 from keras_bert.models import Backbone
 from keras_bert.ops import activation_function
 from keras_bert.tasks import Pretrainer, TextClassifier
+from keras_bert.vocabularies.vocab_txt import save_vocabulary
 from tests.checkpoints.small_models import (
     VOCABULARY,
     classification_head,
@@ -224,7 +224,7 @@ def test_a_multi_label_head_is_refused_by_name(tmp_path):
         num_labels=3,
         problem_type="multi_label_classification",
     )
-    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     with pytest.raises(CheckpointError, match="says problem_type 'multi_label_classification'"):
         TextClassifier.from_preset(tmp_path)
     with pytest.warns(CheckpointWarning, match="freshly initialised"):
@@ -401,7 +401,7 @@ def test_a_size_that_is_not_the_file_s_takes_no_memory(tmp_path):
 
 def test_a_vocabulary_smaller_than_its_table_is_told_of(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
-    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY[:10])
+    save_vocabulary(VOCABULARY[:10], tmp_path / "vocab.txt")
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     with pytest.warns(CheckpointWarning, match="vocabulary of 10 tokens for 20 vectors"):
         assert checkpoint.vocabulary == VOCABULARY[:10]

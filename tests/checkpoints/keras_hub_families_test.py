@@ -112,7 +112,7 @@ def test_an_epsilon_that_is_not_kept_is_told(tmp_path):
 
 
 def test_every_name_that_keras_hub_knows_is_known():
-    names = checkpoints.keras_hub.known_names()
+    names = checkpoints.formats.keras_hub.known_names()
     assert {
         "bert_base_en",
         "roberta_base_en",

@@ -10,13 +10,12 @@ import pytest
 import transformers
 
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
-from keras_bert.checkpoints.wordpiece_files import (
-    looks_uncased,
+from keras_bert.checkpoints.tokenizer_files import (
+    read_tokenizer,
     read_vocabulary,
-    write_vocabulary,
+    write_tokenizer,
 )
-from keras_bert.vocabularies.vocab_txt import load_vocabulary
+from keras_bert.vocabularies.vocab_txt import load_vocabulary, looks_uncased, save_vocabulary
 
 pytestmark = pytest.mark.backend_independent
 
@@ -89,8 +88,8 @@ def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
     [
         ({"type": "WordLevel", "vocab": {"a": 0}}, "model.type is 'WordLevel'; it must be 'WordP"),
         (None, "model.type is None"),
-        ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no piece has id 1"),
-        ({"type": "WordPiece", "vocab": {}}, "no piece has id 0"),
+        ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no token has id 1"),
+        ({"type": "WordPiece", "vocab": {}}, "no token has id 0"),
         ({"type": "WordPiece", "vocab": {"a": [0]}}, "malformed"),
     ],
 )
@@ -125,14 +124,14 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
     ],
 )
 def test_what_is_no_tokenizer_of_bert_s_is_refused_by_name(settings, message, tmp_path):
-    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {message}"):
         read_tokenizer(tmp_path)
 
 
 def test_the_class_in_config_json_counts_too(tmp_path):
-    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
     with pytest.raises(CheckpointError, match="tokenizer_class is 'BertJapaneseTokenizer'"):
         read_tokenizer(tmp_path)
@@ -147,7 +146,7 @@ def test_the_class_in_config_json_counts_too(tmp_path):
     ],
 )
 def test_added_tokens_that_do_not_fit_are_an_error(added, message, tmp_path):
-    write_vocabulary(tmp_path / "vocab.txt", VOCABULARY)
+    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "added_tokens.json").write_text(json.dumps(added))
     with pytest.raises(CheckpointError, match=rf"added_tokens\.json: .*{message}"):
         read_tokenizer(tmp_path)
@@ -159,7 +158,7 @@ def test_added_tokens_are_found_as_transformers_finds_them(tmp_path):
     from keras_bert.text import tokenizer_from_config
 
     tokens = [*VOCABULARY[:7], "e", "##e", "[", "]", "/"]
-    write_vocabulary(tmp_path / "vocab.txt", tokens)
+    save_vocabulary(tokens, tmp_path / "vocab.txt")
     theirs = transformers.BertTokenizer.from_pretrained(tmp_path, do_lower_case=True)
     theirs.add_special_tokens({"additional_special_tokens": ["[E]", "[/E]", "[E]e"]})
     theirs.save_pretrained(tmp_path / "saved")
@@ -188,7 +187,7 @@ def test_added_tokens_are_found_as_transformers_finds_them(tmp_path):
     ],
 )
 def test_a_folder_that_does_not_say_is_told_by_its_vocabulary(vocabulary, uncased, tmp_path):
-    write_vocabulary(tmp_path / "vocab.txt", [*SPECIAL, *vocabulary])
+    save_vocabulary([*SPECIAL, *vocabulary], tmp_path / "vocab.txt")
     assert read_tokenizer(tmp_path)["lowercase"] is uncased
 
 

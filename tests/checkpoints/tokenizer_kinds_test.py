@@ -13,16 +13,16 @@ pytest.importorskip("sentencepiece")
 
 from keras_bert import checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
-from keras_bert.checkpoints.keras_hub_tokenizers import (  # noqa: E402
+from keras_bert.checkpoints.formats.keras_hub import (  # noqa: E402
     read_tokenizer as read_hub_tokenizer,
 )
-from keras_bert.checkpoints.sentence_piece_model import read_pieces  # noqa: E402
 from keras_bert.checkpoints.tokenizer_files import (  # noqa: E402
     read_tokenizer,
     tokens_of,
     write_tokenizer,
 )
 from keras_bert.text import tokenizer_from_config  # noqa: E402
+from keras_bert.vocabularies.sentence_piece_model import read_pieces  # noqa: E402
 from tests.checkpoints.small_models import small_backbone  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
@@ -159,11 +159,11 @@ def test_keras_hub_s(kind, tmp_path):
         ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
         ("vocab.json", b'{"<s>": 0, "a": "x"}', r"vocab\.json: .* malformed"),
         ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
-        ("merges.txt", b"#version: 0.2\n\xc4\xa0 t\nq z\n", r"merges\.txt, line 3 is 'q z', and"),
+        ("merges.txt", b"#version: 0.2\n\xc4\xa0 t\nq z\n", r"merges\.txt, line 3 is 'q z': the"),
         (
             "merges.txt",
             b"#version: 0.2\nalone\n",
-            r"merges\.txt, line 2 is 'alone', and .* has no 'alone'",
+            r"merges\.txt, line 2 is 'alone'; expected two",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message,
         ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix is '</w>'"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),
         ({"merges": None}, "model.merges is NoneType; it must be a list"),
-        ({"merges": [["q", "zz"]]}, r"model.merges\[0\] is 'q zz', and the vocabulary has no 'zz'"),
+        ({"merges": [["q", "zz"]]}, r"model.merges\[0\] is 'q zz': the vocabulary lacks 'zz'"),
         ({"vocab": []}, "model.vocab is list; it must be a dictionary"),
     ],
 )

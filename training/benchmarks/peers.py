@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_bert.checkpoints.bert_json import config_to_json, misfits
-from keras_bert.checkpoints.hugging_face_families import FAMILIES, Family
-from keras_bert.checkpoints.keras_hub_families import FAMILIES as HUB_FAMILIES
+from keras_bert.checkpoints.families import FAMILIES, Family
 from keras_bert.config import BertConfig
 
 # Of the words that `transformers` has for the tanh form, the one with a kernel of its own
@@ -21,7 +19,7 @@ def family_of(config: BertConfig) -> Family:
         ValueError: If it is none's.
     """
     for family in FAMILIES.values():
-        if not misfits(config, family.json):
+        if not family.config.misfits(config):
             return family
     raise ValueError(f"No family that has peers has this architecture: {config}.")
 
@@ -31,7 +29,7 @@ def transformers_config(config: BertConfig) -> Any:
     import transformers
 
     family = family_of(config)
-    fields = config_to_json(config, _WORDS, family.json)
+    fields = family.config.write(config, _WORDS)
     return getattr(transformers, f"{family.class_prefix}Config")(**fields)
 
 
@@ -46,11 +44,12 @@ def keras_hub_backbone(config: BertConfig) -> Any:
     """KerasHub's encoder of the architecture, with fresh weights."""
     import keras_hub
 
-    family = HUB_FAMILIES[f"{family_of(config).class_prefix}Backbone"]
-    arguments = {theirs: getattr(config, ours) for ours, theirs in family.fields.items()}
+    family = family_of(config)
+    fields = family.keras_hub_config.required
+    arguments = {theirs: getattr(config, ours) for ours, theirs in fields.items()}
     if "embedding_dim" in arguments:
         arguments["embedding_dim"] = config.embedding_width
-    return getattr(keras_hub.models, family.backbone_class)(**arguments)
+    return getattr(keras_hub.models, f"{family.class_prefix}Backbone")(**arguments)
 
 
 def sequence_output(backbone: Any) -> Any:

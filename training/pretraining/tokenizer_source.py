@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
-from keras_bert.checkpoints.wordpiece_files import looks_uncased
 from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.vocabularies.vocab_txt import looks_uncased
 
 # Written beside a tokenizer that is of no encoder yet
 NO_LIMIT = 1_000_000

@@ -1,31 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's tokenizer as a `tokenizer.json`, and a SentencePiece model made of one.
+"""The `tokenizer.json` of the tokenizers library: WordPiece, byte pairs, unigram.
 
-Beside a model, the transformers library (5.23) would cut texts at the pieces that are always ones
-of their own, and begin a word behind each: other ids than SentencePiece's. The file prevents it.
+Beside a SentencePiece model, the transformers library (5.23) would cut texts at the pieces that are
+always tokens of their own, and begin a word after each: other ids than SentencePiece's. The file
+that is written for ALBERT prevents it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.sentence_piece_model import (
+from keras_bert.vocabularies.byte_pair_files import check_merge, tokens_in_order
+from keras_bert.vocabularies.files import read_json
+from keras_bert.vocabularies.sentence_piece_model import (
     Piece,
     PieceType,
     read_characters_map,
     read_pieces,
     write_model,
 )
-from keras_bert.checkpoints.tokenizer_json import TokenizerJson
 
-SPECIAL_TOKENS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+TOKENIZER_FILE = "tokenizer.json"
+
+# Options of the tokenizers library that RoBERTa's tokenizer does not use, and their values when off
+_OFF: dict[str, tuple[Any, ...]] = {
+    "dropout": (None, 0, 0.0),
+    "continuing_subword_prefix": (None, ""),
+    "end_of_word_suffix": (None, ""),
+    "byte_fallback": (None, False),
+    "ignore_merges": (None, False),
+}
+_ALBERT_TOKENS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
 
 
-def to_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
+class TokenizerJson:
+    """The fields of a file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it holds no object.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fields = read_json(path)
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """An object of the file, `{}` where there is none."""
+        value = self._fields.get(name)
+        return value if isinstance(value, dict) else {}
+
+    def steps(self, name: str) -> list[Mapping[str, Any]]:
+        """The steps of a normalizer or a pre-tokenizer, a single one too."""
+        part = self.part(name)
+        if part.get("type") != "Sequence":
+            return [part] if part else []
+        steps = part.get(f"{name}s", part.get("pretokenizers"))
+        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+            raise self.error(f"{name} is a Sequence of {steps!r}; expected a list of objects")
+        return steps
+
+    @property
+    def kind(self) -> str:
+        """The type of the model.
+
+        Raises:
+            ValueError: If it is none that there is a tokenizer for.
+        """
+        kind = self.part("model").get("type")
+        if kind not in ("WordPiece", "BPE", "Unigram"):
+            raise self.error(f"model.type is {kind!r}; it must be 'WordPiece', 'BPE' or 'Unigram'")
+        return str(kind)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """The tokens of a model with ids for tokens, and the added ones."""
+        vocabulary = self.part("model").get("vocab")
+        if not isinstance(vocabulary, dict):
+            raise self.error(
+                f"model.vocab is {type(vocabulary).__name__}; it must be a dictionary of ids"
+            )
+        try:
+            ids = {token["content"]: token["id"] for token in self.added_tokens()}
+        except (KeyError, TypeError) as error:
+            raise self.error(
+                f"added_tokens must hold objects with id and content ({error!r})"
+            ) from error
+        return tokens_in_order({**vocabulary, **ids}, f"{self.path}: model.vocab")
+
+    def added_tokens(self) -> Sequence[Mapping[str, Any]]:
+        """The tokens that are not the model's own, or special."""
+        return self._fields.get("added_tokens") or ()
+
+    def error(self, what: str) -> ValueError:
+        """An error that names the file."""
+        return ValueError(f"{self.path}: {what}.")
+
+
+def byte_pair_merges(tokenizer: TokenizerJson) -> tuple[list[str], bool]:
+    """The merges of a byte-pair tokenizer, and whether it puts a space before a text.
+
+    Raises:
+        ValueError: If the file is malformed, or another kind of tokenizer than RoBERTa's.
+    """
+    model = tokenizer.part("model")
+    for name, off in _OFF.items():
+        if model.get(name) not in off:
+            raise tokenizer.error(f"model.{name} is {model[name]!r}, which is not supported")
+    if tokenizer.steps("normalizer"):
+        raise tokenizer.error("it has a normalizer, which RoBERTa's tokenizer has not")
+    steps = tokenizer.steps("pre_tokenizer")
+    if [step.get("type") for step in steps] != ["ByteLevel"] or not steps[0].get("use_regex", True):
+        types = ", ".join(str(step.get("type")) for step in steps) or "missing"
+        raise tokenizer.error(f"pre_tokenizer is {types}; it must be ByteLevel with its use_regex")
+    merges = model.get("merges")
+    if not isinstance(merges, list):
+        raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
+    merges = [" ".join(map(str, merge)) if isinstance(merge, list) else merge for merge in merges]
+    vocabulary = set(tokenizer.vocabulary())
+    for index, merge in enumerate(merges):
+        check_merge(merge, vocabulary, f"{tokenizer.path}: model.merges[{index}]")
+    return merges, bool(steps[0].get("add_prefix_space", False))
+
+
+def unigram_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
     """The fields of the file.
 
     Args:
@@ -42,7 +148,7 @@ def to_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added_token(token, ids[token]) for token in SPECIAL_TOKENS if token in ids
+            _added_token(token, ids[token]) for token in _ALBERT_TOKENS if token in ids
         ],
         "normalizer": _normalizer(read_characters_map(model), lowercase, keep_accents),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
@@ -57,11 +163,11 @@ def to_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]
     }
 
 
-def to_model(tokenizer: TokenizerJson) -> tuple[bytes, bool, bool]:
+def unigram_model(tokenizer: TokenizerJson) -> tuple[bytes, bool, bool]:
     """A model of a file's pieces, whether text is lower-cased, and whether it keeps its accents.
 
     Raises:
-        CheckpointError: If the file is malformed, or another kind of tokenizer than ALBERT's.
+        ValueError: If the file is malformed, or another kind of tokenizer than ALBERT's.
     """
     lowercase, keep_accents, characters_map = _normalizing(tokenizer)
     _check_pre_tokenizer(tokenizer)
@@ -130,7 +236,7 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
         unknown = pieces[model["unk_id"]]
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(
-            "model.vocab must be a list of pieces with their scores, and model.unk_id the place "
+            "model.vocab must be a list of pieces with their scores, and model.unk_id the index "
             f"of one ({error!r})"
         ) from error
     pieces[model["unk_id"]] = unknown._replace(type=PieceType.UNKNOWN)

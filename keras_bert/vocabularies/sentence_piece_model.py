@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece models as bytes: their pieces read, and models written.
 
-Of the format, Protocol Buffers, this knows what it needs, so that neither the library nor
-TensorFlow is needed where text is not.
+The fields that are needed are read from the protocol buffers here. The classes of the
+`sentencepiece` package cannot be: importing them and those that `transformers` brings into one
+process is an error of protobuf, "duplicate file name sentencepiece_model.proto".
 
 Reference:
     [SentencePiece](https://github.com/google/sentencepiece), `sentencepiece_model.proto`.
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 
 class PieceType(enum.IntEnum):
-    """What a piece is for."""
+    """The type of a piece."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -31,7 +32,7 @@ class Piece(NamedTuple):
     Args:
         text: Its characters, `▁` for the space.
         score: The logarithm of its probability.
-        type: What it is for.
+        type: Its `PieceType`.
     """
 
     text: str
@@ -59,7 +60,7 @@ def read_pieces(model: bytes) -> list[Piece]:
 
 
 def read_characters_map(model: bytes) -> bytes:
-    """What normalizes characters in a model that `read_pieces` reads, precompiled; may be empty."""
+    """The precompiled map that normalizes characters, perhaps empty, of a valid model."""
     for number, normalizer in _fields(model):
         if number == 3 and isinstance(normalizer, bytes):
             value = dict(_fields(normalizer)).get(2, b"")
@@ -72,7 +73,7 @@ def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
 
     Args:
         pieces: The pieces by their ids.
-        characters_map: What normalizes characters, precompiled.
+        characters_map: The precompiled map that normalizes characters.
     """
     parts = [
         _field(
@@ -105,34 +106,34 @@ def _piece(message: object) -> Piece:
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
     """The numbers and values of a message's fields, numbers of eight or four bytes as bytes."""
-    place = 0
-    while place < len(message):
-        tag, place = _read_varint(message, place)
+    position = 0
+    while position < len(message):
+        tag, position = _read_varint(message, position)
         number, wire_type = tag >> 3, tag & 7
         if wire_type == _VARINT:
-            value, place = _read_varint(message, place)
+            value, position = _read_varint(message, position)
             yield number, value
             continue
         if wire_type == _BYTES:
-            length, place = _read_varint(message, place)
+            length, position = _read_varint(message, position)
         elif wire_type in (_EIGHT_BYTES, _FOUR_BYTES):
             length = 8 if wire_type == _EIGHT_BYTES else 4
         else:
-            raise TypeError(f"wire type {wire_type} at byte {place}")
-        if place + length > len(message):
-            raise IndexError(f"a field ends at byte {place + length} of {len(message)}")
-        yield number, message[place : place + length]
-        place += length
+            raise TypeError(f"wire type {wire_type} at byte {position}")
+        if position + length > len(message):
+            raise IndexError(f"a field ends at byte {position + length} of {len(message)}")
+        yield number, message[position : position + length]
+        position += length
 
 
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = message[place]
-        place += 1
+        byte = message[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, position
         shift += 7
 
 

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The families of released models: one record each, for every checkpoint format.
+
+A record has the fields of the family's configuration files, what the family's code fixes, and the
+names of its weights in each format. A new family is a new record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from keras_bert.checkpoints.config_fields import ConfigFields
+from keras_bert.checkpoints.weight_names import (
+    HF_BLOCK,
+    HF_TASK_CLASSES,
+    HUB_BLOCK,
+    HUB_HEADS,
+    HUB_POOLER,
+    HUB_PROJECTION,
+    HUB_TABLES,
+    HUB_TABLES_WITHOUT_SEGMENTS,
+    TF1_BLOCK,
+    TF1_ENDINGS,
+    TF1_HEADS,
+    TORCH_ENDINGS,
+    WeightNames,
+    block_layout,
+    hf_dense,
+    hf_embeddings,
+    hf_masked_lm,
+    hf_task_heads,
+    keras_dense,
+    scoped,
+    tf1_encoder,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TF1Release(WeightNames):
+    """A family's release by Google, as checkpoints of TensorFlow 1.
+
+    Args:
+        config: The fields of its JSON file.
+        config_file: The JSON file; `None` where the variables alone describe the architecture.
+        prefix: The beginning of the names of the checkpoint's files.
+        activations: Our name for each of its activations.
+    """
+
+    config: ConfigFields
+    config_file: str | None
+    prefix: str
+    activations: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One family of released models.
+
+    Args:
+        name: Hugging Face's `model_type`; with a dot, the scope of the encoder's tensors there.
+        class_prefix: The beginning of its classes' names in `transformers` and in KerasHub.
+        config: The fields of its JSON files, Hugging Face's and the TF1 release's.
+        hugging_face: Its tensors in Hugging Face's format, the encoder's without their scope.
+        classes: The heads of each class of `transformers`, by the ending of the class's name.
+        poolers: The tensors of the pooler in classes that keep it in their head, likewise.
+        can_be_causal: Whether `transformers` has its classes with a causal mask.
+        keras_hub: The attributes that lead to its weights in KerasHub's models.
+        keras_hub_config: The arguments of its encoder in KerasHub.
+        keras_hub_masked_lm_activation: The activation of its masked-LM head in KerasHub; `None`
+            where there is none.
+        google_tf1: Its TF1 release; `None` where there is none.
+    """
+
+    name: str
+    class_prefix: str
+    config: ConfigFields
+    hugging_face: WeightNames
+    classes: Mapping[str, tuple[str, ...]]
+    keras_hub: WeightNames
+    keras_hub_config: ConfigFields
+    poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    can_be_causal: bool = False
+    keras_hub_masked_lm_activation: str | None = "gelu_erf"
+    google_tf1: TF1Release | None = None
+
+
+# Fields of config.json and of the TF1 releases' files
+_REQUIRED = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+}
+_OPTIONAL = {
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "classifier_dropout": "classifier_dropout",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_range": "initializer_range",
+    "pad_token_id": "pad_token_id",
+}
+
+# "gelu" is computed by its tanh form, and the exact one has no name.
+_TF1_TANH_GELU = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
+
+_HUB_FIELDS = {
+    name: name
+    for name in (
+        "vocabulary_size",
+        "num_layers",
+        "num_heads",
+        "hidden_dim",
+        "intermediate_dim",
+        "dropout",
+        "max_sequence_length",
+    )
+}
+_HUB_SEGMENT_FIELDS = {**_HUB_FIELDS, "num_segments": "num_segments"}
+_HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
+
+_BERT_CONFIG = ConfigFields(_REQUIRED, _OPTIONAL)
+BERT = Family(
+    name="bert",
+    class_prefix="Bert",
+    config=_BERT_CONFIG,
+    hugging_face=WeightNames(
+        {
+            **hf_embeddings("cls.predictions.decoder"),
+            **scoped("pooler.dense", hf_dense("pooler.dense")),
+        },
+        HF_BLOCK,
+        "encoder.layer.{layer}.",
+        {
+            "masked_lm": hf_masked_lm(
+                "cls.predictions.transform.dense",
+                "cls.predictions.transform.LayerNorm",
+                "cls.predictions.bias",
+                "cls.predictions.decoder.bias",
+            ),
+            "next_sentence": hf_dense("cls.seq_relationship"),
+            **hf_task_heads(),
+        },
+    ),
+    classes={
+        "Model": (),
+        "ForPreTraining": ("masked_lm", "next_sentence"),
+        "ForMaskedLM": ("masked_lm",),
+        "LMHeadModel": ("masked_lm",),
+        "ForNextSentencePrediction": ("next_sentence",),
+        **HF_TASK_CLASSES,
+    },
+    can_be_causal=True,
+    keras_hub=WeightNames(
+        {**HUB_TABLES, **scoped("pooler.dense", HUB_POOLER)},
+        HUB_BLOCK,
+        "transformer_layers.{layer}.",
+        HUB_HEADS,
+    ),
+    keras_hub_config=ConfigFields(_HUB_SEGMENT_FIELDS, fixed=_HUB_TANH_GELU),
+    google_tf1=TF1Release(
+        tf1_encoder("bert"),
+        TF1_BLOCK,
+        "bert/encoder/layer_{layer}/",
+        TF1_HEADS,
+        config=_BERT_CONFIG,
+        config_file="bert_config.json",
+        prefix="bert_model.ckpt",
+        activations=_TF1_TANH_GELU,
+    ),
+)
+
+ROBERTA = Family(
+    name="roberta",
+    class_prefix="Roberta",
+    config=ConfigFields(
+        _REQUIRED,
+        _OPTIONAL,
+        defaults={"pad_token_id": 1},
+        fixed={
+            "masked_lm_activation": "gelu_erf",
+            "pooler_dropout": 0.1,
+            "tokenizer": "byte_pair",
+        },
+        positions_follow_padding=True,
+    ),
+    hugging_face=WeightNames(
+        {
+            **hf_embeddings("lm_head.decoder"),
+            # The first layer of the classifier is the same computation.
+            **scoped("pooler.dense", hf_dense("pooler.dense", "classifier.dense")),
+        },
+        HF_BLOCK,
+        "encoder.layer.{layer}.",
+        {
+            "masked_lm": hf_masked_lm(
+                "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder.bias"
+            ),
+            **hf_task_heads("classifier.out_proj"),
+        },
+    ),
+    classes={
+        "Model": (),
+        "ForMaskedLM": ("masked_lm",),
+        "ForCausalLM": ("masked_lm",),
+        **HF_TASK_CLASSES,
+    },
+    poolers={"ForSequenceClassification": "classifier.dense"},
+    can_be_causal=True,
+    keras_hub=WeightNames(
+        {**HUB_TABLES_WITHOUT_SEGMENTS, **scoped("pooler.dense", HUB_POOLER)},
+        HUB_BLOCK,
+        "transformer_layers.{layer}.",
+        {**HUB_HEADS, "pooler": HUB_POOLER},
+    ),
+    keras_hub_config=ConfigFields(
+        _HUB_FIELDS,
+        # Its positions count padding too, and its segment's vector is part of theirs.
+        fixed={
+            "num_segments": 0,
+            "pad_token_id": 1,
+            "layer_norm_epsilon": 1e-5,
+            "pooler_dropout": 0.1,
+            "tokenizer": "byte_pair",
+        },
+    ),
+)
+
+_ALBERT_CONFIG = ConfigFields(
+    {**_REQUIRED, "embedding_dim": "embedding_size"},
+    {
+        **_OPTIONAL,
+        "classifier_dropout": "classifier_dropout_prob",
+        "num_layer_groups": "num_hidden_groups",
+    },
+    defaults={"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.1},
+    fixed={"layer_sharing": "all", "tokenizer": "sentence_piece"},
+)
+ALBERT = Family(
+    name="albert",
+    class_prefix="Albert",
+    config=_ALBERT_CONFIG,
+    hugging_face=WeightNames(
+        {
+            **hf_embeddings("predictions.decoder", "encoder.embedding_hidden_mapping_in"),
+            **scoped("pooler.dense", hf_dense("pooler")),
+        },
+        block_layout(
+            TORCH_ENDINGS,
+            ("attention.query", "attention.key", "attention.value"),
+            output="attention.dense",
+            norm="attention.LayerNorm",
+            intermediate="ffn",
+            feed_forward_output="ffn_output",
+            feed_forward_norm="full_layer_layer_norm",
+            transposed=True,
+        ),
+        "encoder.albert_layer_groups.{group}.albert_layers.0.",
+        {
+            "masked_lm": hf_masked_lm(
+                "predictions.dense",
+                "predictions.LayerNorm",
+                "predictions.bias",
+                "predictions.decoder.bias",
+            ),
+            "next_sentence": hf_dense("sop_classifier.classifier"),
+            **hf_task_heads(),
+        },
+    ),
+    classes={
+        "Model": (),
+        "ForPreTraining": ("masked_lm", "next_sentence"),
+        "ForMaskedLM": ("masked_lm",),
+        **HF_TASK_CLASSES,
+    },
+    keras_hub=WeightNames(
+        {**HUB_TABLES, **HUB_PROJECTION, **scoped("pooler.dense", HUB_POOLER)},
+        HUB_BLOCK,
+        "transformer_layers.{group}.0.",
+        HUB_HEADS,
+    ),
+    keras_hub_config=ConfigFields(
+        {
+            **_HUB_SEGMENT_FIELDS,
+            "embedding_dim": "embedding_dim",
+            "num_layer_groups": "num_groups",
+        },
+        fixed={
+            **_HUB_TANH_GELU,
+            "layer_sharing": "all",
+            "classifier_dropout": 0.1,
+            "tokenizer": "sentence_piece",
+        },
+    ),
+    keras_hub_masked_lm_activation="gelu_tanh",
+    google_tf1=TF1Release(
+        tf1_encoder("bert", "bert/encoder/embedding_hidden_mapping_in"),
+        block_layout(
+            TF1_ENDINGS,
+            ("attention_1/self/query", "attention_1/self/key", "attention_1/self/value"),
+            output="attention_1/output/dense",
+            norm="LayerNorm",
+            intermediate="ffn_1/intermediate/dense",
+            feed_forward_output="ffn_1/intermediate/output/dense",
+            feed_forward_norm="LayerNorm_1",
+        ),
+        "bert/encoder/transformer/group_{group}/inner_group_0/",
+        TF1_HEADS,
+        config=_ALBERT_CONFIG,
+        config_file="albert_config.json",
+        prefix="model.ckpt-best",
+        activations=_TF1_TANH_GELU,
+    ),
+)
+
+_ELECTRA_CONFIG = ConfigFields(
+    {**_REQUIRED, "embedding_dim": "embedding_size"},
+    _OPTIONAL,
+    fixed={
+        "masked_lm_activation": "gelu_erf",
+        "pooler": False,
+        "pooler_activation": "gelu_erf",
+        "pooler_dropout": 0.1,
+    },
+)
+ELECTRA = Family(
+    name="electra",
+    class_prefix="Electra",
+    config=_ELECTRA_CONFIG,
+    hugging_face=WeightNames(
+        hf_embeddings("generator_lm_head", "embeddings_project"),
+        HF_BLOCK,
+        "encoder.layer.{layer}.",
+        {
+            "masked_lm": hf_masked_lm(
+                "generator_predictions.dense",
+                "generator_predictions.LayerNorm",
+                "generator_lm_head.bias",
+            ),
+            "replaced_token": {
+                **scoped("dense", hf_dense("discriminator_predictions.dense")),
+                **hf_dense("discriminator_predictions.dense_prediction"),
+            },
+            "pooler": hf_dense("classifier.dense", "sequence_summary.summary"),
+            **hf_task_heads("classifier.out_proj"),
+        },
+    ),
+    classes={
+        "Model": (),
+        "ForPreTraining": ("replaced_token",),
+        "ForMaskedLM": ("masked_lm",),
+        "ForCausalLM": ("masked_lm",),
+        **HF_TASK_CLASSES,
+    },
+    poolers={
+        "ForSequenceClassification": "classifier.dense",
+        "ForMultipleChoice": "sequence_summary.summary",
+    },
+    can_be_causal=True,
+    # KerasHub's encoder has a pooler, which the original has not.
+    keras_hub=WeightNames(
+        {**HUB_TABLES, **HUB_PROJECTION, **scoped("pooler.dense", HUB_POOLER)},
+        HUB_BLOCK,
+        "transformer_layers.{layer}.",
+        HUB_HEADS,
+    ),
+    keras_hub_config=ConfigFields(
+        {
+            **_HUB_SEGMENT_FIELDS,
+            "vocabulary_size": "vocab_size",
+            "embedding_dim": "embedding_dim",
+        },
+        fixed=_HUB_TANH_GELU,
+    ),
+    keras_hub_masked_lm_activation=None,
+    google_tf1=TF1Release(
+        tf1_encoder("electra", "electra/embeddings_project", pooler=False),
+        TF1_BLOCK,
+        "electra/encoder/layer_{layer}/",
+        {
+            "replaced_token": {
+                **scoped("dense", keras_dense("discriminator_predictions/dense", "/")),
+                **keras_dense("discriminator_predictions/dense_1", "/"),
+            }
+        },
+        config=_ELECTRA_CONFIG,
+        config_file=None,
+        prefix="electra",
+        activations={"gelu": "gelu_erf"},
+    ),
+)
+
+DISTILBERT = Family(
+    name="distilbert",
+    class_prefix="DistilBert",
+    config=ConfigFields(
+        {
+            "vocabulary_size": "vocab_size",
+            "num_layers": "n_layers",
+            "num_heads": "n_heads",
+            "hidden_dim": "dim",
+            "intermediate_dim": "hidden_dim",
+            "max_sequence_length": "max_position_embeddings",
+        },
+        {
+            "dropout": "dropout",
+            "attention_dropout": "attention_dropout",
+            "classifier_dropout": "seq_classif_dropout",
+            "answer_dropout": "qa_dropout",
+            "initializer_range": "initializer_range",
+            "pad_token_id": "pad_token_id",
+        },
+        defaults={"classifier_dropout": 0.2, "answer_dropout": 0.1},
+        fixed={
+            "num_segments": 0,
+            "pooler": False,
+            "pooler_activation": "relu",
+            "layer_norm_epsilon": 1e-12,
+        },
+        activation="activation",
+    ),
+    hugging_face=WeightNames(
+        hf_embeddings("vocab_projector"),
+        block_layout(
+            TORCH_ENDINGS,
+            ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+            output="attention.out_lin",
+            norm="sa_layer_norm",
+            intermediate="ffn.lin1",
+            feed_forward_output="ffn.lin2",
+            feed_forward_norm="output_layer_norm",
+            transposed=True,
+        ),
+        "transformer.layer.{layer}.",
+        {
+            "masked_lm": hf_masked_lm(
+                "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"
+            ),
+            "pooler": hf_dense("pre_classifier"),
+            **hf_task_heads(),
+        },
+    ),
+    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    poolers={
+        "ForSequenceClassification": "pre_classifier",
+        "ForMultipleChoice": "pre_classifier",
+    },
+    keras_hub=WeightNames(
+        {**HUB_TABLES_WITHOUT_SEGMENTS, **scoped("pooler.dense", HUB_POOLER)},
+        HUB_BLOCK,
+        "transformer_layers.{layer}.",
+        {**HUB_HEADS, "pooler": HUB_POOLER},
+    ),
+    keras_hub_config=ConfigFields(
+        _HUB_FIELDS,
+        fixed={
+            "num_segments": 0,
+            "pooler": False,
+            "pooler_activation": "relu",
+            "layer_norm_epsilon": 1e-12,
+            "classifier_dropout": 0.2,
+            "answer_dropout": 0.1,
+        },
+    ),
+)
+
+FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT)}
+"""The families by their names; the first one that can express an architecture writes it."""
+TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family.google_tf1)
+"""The TF1 releases; the first one that can express an architecture writes it."""

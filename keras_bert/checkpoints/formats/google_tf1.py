@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The format of the TF1 releases: bert_config.json, bert_model.ckpt.*, vocab.txt.
+
+ALBERT's has `albert_config.json` and a SentencePiece model; ELECTRA's has variables and a
+vocabulary alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import weights
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.families import TF1_RELEASES, TF1Release
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files, write_json
+from keras_bert.checkpoints.layouts import Layout, disassemble
+from keras_bert.checkpoints.tokenizer_files import (
+    RELEASED_MODEL_FILE,
+    SENTENCE_PIECE,
+    VOCABULARY_FILE,
+    WORDPIECE,
+    model_of,
+    read_tokenizer,
+)
+from keras_bert.config import BertConfig
+from keras_bert.vocabularies.vocab_txt import save_vocabulary
+
+# Written into the released code, not into its files.
+LAYER_NORM_EPSILON = 1e-12
+_ELECTRA_LAYER = re.compile(r"electra/encoder/layer_(\d+)/intermediate/dense/kernel")
+_OPTIMIZER_STATE = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|global_step|beta[12]_power)$")
+
+_CONFIG_FILES = tuple(release.config_file for release in TF1_RELEASES if release.config_file)
+_ELECTRA_RELEASE = next(release for release in TF1_RELEASES if release.config_file is None)
+_TOKENIZER_FILES = (VOCABULARY_FILE, RELEASED_MODEL_FILE)
+
+_UNKNOWN_TO_TF1 = (
+    "layer_norm_eps",
+    "classifier_dropout",
+    "classifier_dropout_prob",
+    "pad_token_id",
+)
+
+
+def release_of(folder: Path) -> TF1Release | None:
+    """Whose release a folder is, by its files; `None` if it is none."""
+    for release in TF1_RELEASES:
+        if release.config_file and (folder / release.config_file).exists():
+            return release
+    return _ELECTRA_RELEASE if any(folder.glob("*.index")) else None
+
+
+def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
+    """A checkpoint in a release's layout; the files' prefix may be another one."""
+    if release.config_file is None:
+        config = _electra_config(TensorFlowCheckpoint(_find_prefix(folder, release)), folder)
+    else:
+        path = folder / release.config_file
+        fields = {"layer_norm_eps": LAYER_NORM_EPSILON, **read_json(path)}
+        config = release.config.read(fields, path, release.activations)
+    return Checkpoint(
+        format="google_tf1",
+        folder=folder,
+        config=config,
+        backbone_layout=release.backbone_layout(config),
+        head_layouts=release.heads,
+        open_tensors=lambda: TensorFlowCheckpoint(_find_prefix(folder, release)),
+        open_tokenizer=lambda: read_tokenizer(folder),
+    )
+
+
+def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig:
+    """The discriminator's architecture, from the shapes of its variables."""
+    layers = [match for name in variables.names() if (match := _ELECTRA_LAYER.fullmatch(name))]
+    if not layers:
+        raise CheckpointError(
+            f"{folder} holds a TensorFlow checkpoint with neither "
+            f"{' nor '.join(_CONFIG_FILES)} beside it, nor "
+            "ELECTRA's variables (electra/encoder/layer_0/…) in it."
+        )
+    vocabulary_size, embedding_dim = variables.shape("electra/embeddings/word_embeddings")
+    hidden_dim, intermediate_dim = variables.shape(layers[0].string)
+    fields = {
+        "vocab_size": vocabulary_size,
+        "embedding_size": embedding_dim,
+        "hidden_size": hidden_dim,
+        "intermediate_size": intermediate_dim,
+        "num_hidden_layers": 1 + max(int(match[1]) for match in layers),
+        "num_attention_heads": _electra_heads(hidden_dim),
+        "max_position_embeddings": variables.shape("electra/embeddings/position_embeddings")[0],
+        "type_vocab_size": variables.shape("electra/embeddings/token_type_embeddings")[0],
+        "hidden_act": "gelu",
+    }
+    return _ELECTRA_RELEASE.config.read(fields, folder, _ELECTRA_RELEASE.activations)
+
+
+def _find_prefix(folder: Path, release: TF1Release) -> Path:
+    prefixes = sorted(path.with_suffix("") for path in folder.glob("*.index"))
+    if folder / release.prefix in prefixes:
+        return folder / release.prefix
+    if len(prefixes) != 1:
+        found = ", ".join(prefix.name for prefix in prefixes) or "none"
+        raise CheckpointError(
+            f"{folder} must hold {release.prefix}.index, or one checkpoint of another name; "
+            f"found {found}."
+        )
+    return prefixes[0]
+
+
+def save_google_tf1(
+    model: Any,
+    folder: str | os.PathLike[str],
+    *,
+    heads: Mapping[str, weights.Head] | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes the layout of the TF1 release of BERT, ALBERT or ELECTRA, which its code then reads.
+
+    The layout has no place for whether the tokenizer lowercases, and ELECTRA's, which is written
+    for an encoder of its form, none for anything that is not a variable's shape.
+
+    Args:
+        model: The encoder, or a task, whose heads and tokenizer are then written too. Weights are
+            written in float32.
+        folder: Where to write; files of the same names are replaced.
+        heads: Heads to write too: `masked_lm`, `next_sentence`, `classifier`,
+            `question_answerer`, or ELECTRA's `replaced_token`, each with its layer or layers.
+        tokenizer: The tokenizer's config: WordPiece's vocabulary becomes `vocab.txt`, a
+            SentencePiece model `30k-clean.model`.
+
+    Raises:
+        CheckpointError: If TensorFlow is missing, or the released code could not compute this
+            model: it knows GELU in one form (by tanh; ELECTRA's the exact one), an epsilon of
+            1e-12, and no causal attention. Or if the tokenizer is of a kind that no release has,
+            or the folder holds another family's release.
+    """
+    tf = import_tensorflow()
+    backbone, heads, tokenizer, _ = weights.parts_of(model, heads, tokenizer)
+    release = _release_of(backbone.config, "masked_lm" in (heads or {}))
+    config = _config_to_json(backbone.config, release)
+    tensors = _tensors_of(release, backbone, heads)
+    kind = None if tokenizer is None else tokenizer.get("kind", WORDPIECE)
+    if kind not in (None, WORDPIECE, SENTENCE_PIECE):
+        raise CheckpointError(
+            f"kind of the tokenizer is {kind!r}; the TF1 releases have {WORDPIECE} and "
+            f"{SENTENCE_PIECE}."
+        )
+    _check_no_other(Path(folder), release)
+    prefix, config_file = release.prefix, release.config_file
+    checkpoint_files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001")
+    files = (*checkpoint_files, *_TOKENIZER_FILES)
+    with replaced_files(folder, owned=files, last=config_file or files[0]) as temporary:
+        tf.raw_ops.SaveV2(
+            prefix=str(temporary / prefix),
+            tensor_names=list(tensors),
+            shape_and_slices=[""] * len(tensors),
+            tensors=list(tensors.values()),
+        )
+        if config_file:
+            write_json(temporary / config_file, config)
+        if tokenizer is not None and kind == WORDPIECE:
+            with checkpoint_errors():
+                save_vocabulary(tokenizer["vocabulary"], temporary / VOCABULARY_FILE)
+        elif tokenizer is not None:
+            (temporary / RELEASED_MODEL_FILE).write_bytes(model_of(tokenizer))
+
+
+def _release_of(config: BertConfig, masked_lm: bool) -> TF1Release:
+    needs = [release.config.misfits(config, masked_lm) for release in TF1_RELEASES]
+    for release, needed in zip(TF1_RELEASES, needs, strict=True):
+        if not needed:
+            return release
+    wanted = "; ".join(
+        f"{release.config_file or release.prefix} needs {', '.join(needed)}"
+        for release, needed in zip(TF1_RELEASES, needs, strict=True)
+    )
+    raise CheckpointError(f"No TF1 release that is written has this architecture: {wanted}.")
+
+
+def _check_no_other(folder: Path, release: TF1Release) -> None:
+    for name in _CONFIG_FILES:
+        if name != release.config_file and (folder / name).exists():
+            raise CheckpointError(
+                f"{folder} holds {name}, of another family's release; choose another folder."
+            )
+
+
+def _tensors_of(
+    release: TF1Release, backbone: weights.Encoder, heads: Mapping[str, weights.Head] | None
+) -> dict[str, np.ndarray[Any, Any]]:
+    unknown = sorted(set(heads or {}) - set(release.heads))
+    if unknown:
+        raise CheckpointError(
+            f"The TF1 release has no head named {', '.join(unknown)}; "
+            f"it has {', '.join(release.heads)}."
+        )
+    parts: list[tuple[Layout, dict[str, Any]]] = [
+        (release.backbone_layout(backbone.config), weights.backbone_weights(backbone))
+    ]
+    parts += [(release.heads[name], w) for name, w in weights.all_head_weights(heads).items()]
+    return {
+        name: value
+        for layout, values in parts
+        for ours, weight in values.items()
+        for name, value in disassemble(
+            layout[ours], weights.to_numpy(weight).astype(np.float32, copy=False)
+        )
+    }
+
+
+def _config_to_json(config: BertConfig, release: TF1Release) -> dict[str, Any]:
+    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
+        raise CheckpointError(
+            f"layer_norm_epsilon is {config.layer_norm_epsilon}; the released TF1 code has "
+            f"{LAYER_NORM_EPSILON} written into it, so it would compute something else."
+        )
+    if config.causal:
+        raise CheckpointError(
+            "causal is True; in the released TF1 code every token sees all others, so it would "
+            "compute something else."
+        )
+    if release.config_file is None and config.num_heads != _electra_heads(config.hidden_dim):
+        raise CheckpointError(
+            f"num_heads is {config.num_heads}; ELECTRA's release does not say it, and is read "
+            f"with heads of 64, {_electra_heads(config.hidden_dim)} for this width."
+        )
+    words = {ours: word for word, ours in release.activations.items()}
+    fields = release.config.write(config, words)
+    return {key: fields[key] for key in fields if key not in _UNKNOWN_TO_TF1}
+
+
+def _electra_heads(hidden_dim: int) -> int:
+    """How many heads ELECTRA's blocks have: 64 wide in every released size; no file says it."""
+    return max(1, hidden_dim // 64)
+
+
+class TensorFlowCheckpoint:
+    """The variables of a TensorFlow checkpoint, without the optimizer's.
+
+    Args:
+        prefix: The path of the `.index` file, less that ending.
+
+    Raises:
+        CheckpointError: If TensorFlow is missing, or it cannot read the files.
+    """
+
+    def __init__(self, prefix: Path) -> None:
+        tf = import_tensorflow()
+        self._prefix = prefix
+        # What TensorFlow's reader raises depends on what is wrong with the files.
+        self._errors: tuple[type[Exception], ...] = (
+            tf.errors.OpError,
+            IndexError,
+            RuntimeError,
+            ValueError,
+        )
+        try:
+            self._reader = tf.train.load_checkpoint(str(prefix))
+        except self._errors as error:
+            raise CheckpointError(f"{prefix}.index: unreadable checkpoint: {error}.") from error
+        self._shapes = {
+            name: tuple(shape)
+            for name, shape in self._reader.get_variable_to_shape_map().items()
+            if not _OPTIMIZER_STATE.search(name)
+        }
+
+    def names(self) -> Collection[str]:
+        return self._shapes.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._shapes[name]
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        try:
+            return np.asarray(self._reader.get_tensor(name))
+        except self._errors as error:
+            raise CheckpointError(
+                f"{self._prefix}: variable {name!r} cannot be read: {error}."
+            ) from error
+
+    def label(self, name: str) -> str:
+        return name
+
+    def file(self, name: str) -> str:
+        return str(self._prefix)
+
+
+def import_tensorflow() -> Any:
+    """The library, or a `CheckpointError` that says what is missing."""
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise CheckpointError(
+            "TF1 checkpoints are read and written through TensorFlow, which cannot be imported "
+            f"here ({error}). Install it, or convert the checkpoint where it is installed."
+        ) from error
+    return tf

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hugging Face's format: config.json, model.safetensors (one or sharded), the tokenizer's files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import weights
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.families import BERT, FAMILIES, Family
+from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
+from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
+from keras_bert.checkpoints.tensors import (
+    Location,
+    SafetensorsFiles,
+    open_safetensors,
+    write_safetensors,
+)
+from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
+from keras_bert.checkpoints.weight_names import CLASSIFIERS
+from keras_bert.checkpoints.weights import POOLER_WEIGHTS
+from keras_bert.config import BertConfig
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+_ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+# They stand on the pooled output: of the first token there, which sees no other in a causal model.
+_ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
+# Where that makes it another pooler: one that is stored is then not loaded, but named as unused.
+_POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
+_PLACEHOLDER = re.compile(r"LABEL_\d+")
+_WORDS = {
+    "gelu_erf": "gelu",
+    "gelu_tanh": "gelu_new",
+    "relu": "relu",
+    "silu": "silu",
+    "tanh": "tanh",
+}
+# As ours, by what the name of a class ends in
+_WITHOUT_POOLER = (
+    "ForMaskedLM",
+    "LMHeadModel",
+    "ForCausalLM",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
+
+
+def open_folder(folder: Path) -> Checkpoint:
+    """A checkpoint in Hugging Face's layout."""
+    path = folder / CONFIG_FILE
+    fields = read_json(path)
+    family = _family(fields, path)
+    _reject_unsupported(fields, path, family)
+    config = family.config.read(fields, path, _ACTIVATIONS)
+    if fields.get("is_decoder"):
+        config = config.replace(causal=True)
+    layout = family.hugging_face.backbone_layout(config)
+    return Checkpoint(
+        format="hugging_face",
+        folder=folder,
+        config=config,
+        backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
+        head_layouts=_head_layouts(fields, family, config.causal),
+        open_tensors=lambda: SafetensorsFiles(_locations(folder, f"{family.name}.")),
+        open_tokenizer=lambda: read_tokenizer(folder),
+        unsupported_heads=_unsupported_heads(fields),
+        class_names=_class_names(fields, path),
+    )
+
+
+def _family(fields: Mapping[str, Any], path: Path) -> Family:
+    # The miniatures of the TF1 release were published without a model_type.
+    model_type = fields.get("model_type") or BERT.name
+    if model_type not in FAMILIES:
+        raise CheckpointError(
+            f"{path}: model_type is {model_type!r}, which is not supported; it must be "
+            f"{' or '.join(map(repr, FAMILIES))}."
+        )
+    return FAMILIES[model_type]
+
+
+def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -> None:
+    allowed: dict[str, tuple[Any, ...]] = {
+        "position_embedding_type": ("absolute", None),
+        "is_decoder": (False, True, None) if family.can_be_causal else (False, None),
+        "add_cross_attention": (False, None),
+        "pruned_heads": ({}, None),
+        "quantization_config": (None,),
+        "inner_group_num": (1, None),
+        "summary_type": ("first", None),
+        "summary_use_proj": (True, None),
+        "summary_activation": ("gelu", None),
+    }
+    for key, values in allowed.items():
+        if fields.get(key) not in values:
+            expected = " or ".join("absent" if value is None else repr(value) for value in values)
+            raise CheckpointError(
+                f"{path}: {key} is {fields[key]!r}, which is not supported; it must be {expected}."
+            )
+
+
+def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
+    architectures = fields.get("architectures")
+    names = map(str, architectures) if isinstance(architectures, list) else ()
+    # Three classes call their head "classifier".
+    named: tuple[str, ...] = next(
+        filter(None, (family.classes.get(n.removeprefix(family.class_prefix)) for n in names)), ()
+    )
+    absent = set(CLASSIFIERS) - set(named)
+    if absent == set(CLASSIFIERS):
+        absent.remove("classifier")
+    if fields.get("tie_word_embeddings") is False:
+        absent.add("masked_lm")  # its decoder is a table of its own, which our head has not
+    if causal:
+        absent |= set(_ON_POOLED_OUTPUT)
+    return {
+        name: layout for name, layout in family.hugging_face.heads.items() if name not in absent
+    }
+
+
+def _unsupported_heads(fields: Mapping[str, Any]) -> dict[str, str]:
+    problem = fields.get("problem_type")
+    if problem != "multi_label_classification":
+        return {}
+    return {
+        "classifier": f"{CONFIG_FILE} says problem_type {problem!r}: each output of the classifier "
+        "is a yes or no of its own (a sigmoid), where those of a TextClassifier exclude one "
+        "another (a softmax). Load the encoder alone with `Backbone.from_preset`, or give another "
+        "number of classes for a fresh head."
+    }
+
+
+def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
+    names = fields.get("id2label")
+    if not names:
+        return None
+    ids = [str(index) for index in range(len(names))] if isinstance(names, dict) else []
+    if not ids or set(names) != set(ids):
+        raise CheckpointError(
+            f"{path}: id2label is {names!r}; it must name the classes '0', '1', '2' …"
+        )
+    ordered = tuple(str(names[index]) for index in ids)
+    return None if all(map(_PLACEHOLDER.fullmatch, ordered)) else ordered
+
+
+def _locations(folder: Path, scope: str) -> dict[str, Location]:
+    """Where each tensor lies, by its name without prefix and with today's LayerNorm words."""
+    locations: dict[str, Location] = {}
+    for path, promised in _weight_files(folder).items():
+        with open_safetensors(path) as file:
+            stored_names = list(file.keys())
+        absent = sorted(promised - set(stored_names))
+        if absent:
+            raise CheckpointError(
+                f"{folder / INDEX_FILE}: weight_map says that {path.name} holds the tensor "
+                f"{absent[0]!r}, which is not in it"
+                + (f" (nor are {len(absent) - 1} more)." if absent[1:] else ".")
+            )
+        for stored in stored_names:
+            name = stored.removeprefix(scope)
+            name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+            name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+            if name in locations:
+                raise CheckpointError(
+                    f"{path}: tensor {stored!r} is the same weight as {locations[name].name!r} "
+                    f"in {locations[name].path}; expected one of them."
+                )
+            # A buffer that counts 0, 1, 2 …
+            if name != "embeddings.position_ids":
+                locations[name] = Location(path, stored)
+    return locations
+
+
+def _weight_files(folder: Path) -> dict[Path, set[str]]:
+    """The files of weights, each with the tensors that an index says it holds."""
+    if (folder / WEIGHTS_FILE).exists():
+        return {folder / WEIGHTS_FILE: set()}
+    if not (folder / INDEX_FILE).exists():
+        raise CheckpointError(_no_weights(folder))
+    index = folder / INDEX_FILE
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise CheckpointError(f"{index}: weight_map must give the file of each tensor.")
+    tensors: dict[str, set[str]] = {}
+    for tensor, shard in shards.items():
+        tensors.setdefault(str(shard), set()).add(tensor)
+    for name in sorted(tensors):
+        if name != os.path.basename(name) or not name.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{index}: weight_map names the file {name!r}; it must be the plain name of a "
+                ".safetensors file in the same folder."
+            )
+    return {folder / name: tensors[name] for name in sorted(tensors)}
+
+
+def _no_weights(folder: Path) -> str:
+    message = f"{folder} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}."
+    others = sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.suffix in (".bin", ".pt", ".pth", ".h5", ".msgpack")
+    )
+    found = f" Found {', '.join(others)}." if others else ""
+    return (
+        f"{message}{found} Only safetensors are opened: the pickles of PyTorch can execute code "
+        "when they are loaded. Convert a model that you trust once, with the transformers "
+        "library: `AutoModel.from_pretrained(...).save_pretrained(folder)`."
+    )
+
+
+def save_hugging_face(
+    model: Any,
+    folder: str | os.PathLike[str],
+    *,
+    heads: Mapping[str, weights.Head] | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
+    class_names: Sequence[str] | None = None,
+) -> None:
+    """Writes a folder that the `transformers` library reads, names and all.
+
+    The architecture decides the family, of BERT, RoBERTa, ALBERT, ELECTRA and DistilBERT the first
+    that can say it. The heads decide the class: on a BERT none is `BertModel`, `masked_lm` and
+    `next_sentence` are `BertForPreTraining`, `classifier` is `BertForSequenceClassification`. As
+    there, the masked-LM and token classes have no pooler. A causal encoder has `is_decoder`, no
+    pooler in any class (it would look at another token there), and with `masked_lm` it is
+    `BertLMHeadModel`.
+
+    Args:
+        model: The encoder, or a task, whose heads, tokenizer and class names are then written too;
+            of a distiller, its student. Weights are written in the dtype that they have.
+        folder: Where to write; files of the same names are replaced.
+        heads: The heads to write too, each with its layer or layers; `None` takes the task's.
+        tokenizer: The tokenizer's config; `None` takes the task's, if it has a preprocessor.
+        class_names: What a classifier's outputs mean, in their order; `None` takes the task's.
+
+    Raises:
+        TypeError: If the model is neither an encoder nor a task.
+        CheckpointError: If no family has this architecture or no class these heads, or one stands
+            on the pooled output of a causal encoder.
+    """
+    backbone, heads, tokenizer, class_names = weights.parts_of(model, heads, tokenizer, class_names)
+    causal = backbone.config.causal
+    family = _family_of(backbone.config, "masked_lm" in heads)
+    ending = _class_of(family, heads, causal)
+    tensors = _tensors_of(family, backbone, heads, ending)
+    config = {
+        "architectures": [family.class_prefix + ending],
+        "model_type": family.name,
+        **family.config.write(backbone.config, _WORDS),
+        **({"is_decoder": True} if causal else {}),
+        **_labels(heads, class_names),
+    }
+    owned = (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *ALL_FILES)
+    with replaced_files(folder, owned=owned) as temporary:
+        write_json(temporary / CONFIG_FILE, config)
+        write_safetensors(temporary / WEIGHTS_FILE, tensors)
+        length = backbone.config.max_sequence_length
+        write_tokenizer(temporary, tokenizer, length)
+
+
+def _family_of(config: BertConfig, masked_lm: bool) -> Family:
+    needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
+    for name, needed in needs.items():
+        if not needed and (not config.causal or FAMILIES[name].can_be_causal):
+            return FAMILIES[name]
+    wanted = "; ".join(f"{name} needs {', '.join(needed)}" for name, needed in needs.items())
+    raise CheckpointError(
+        f"No family of the transformers library has this architecture: {wanted}. Save it with "
+        "`save_preset`."
+    )
+
+
+def _class_of(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
+    if causal and set(heads) & set(_ON_POOLED_OUTPUT):
+        raise CheckpointError(
+            f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is of "
+            "the last token, and that of the transformers library of the first. Save it with "
+            "`save_preset`."
+        )
+    named = set(heads) - {"pooler"}
+    endings = [ending for ending, names in family.classes.items() if set(names) == named]
+    if not endings:
+        known = "; ".join(", ".join(names) for names in family.classes.values() if names)
+        raise CheckpointError(
+            f"No class of the transformers library has the heads {', '.join(heads)} on a "
+            f"{family.name}; there are: {known}."
+        )
+    # Of two that differ in nothing else, the second one is the causal one's.
+    return endings[-1 if causal else 0]
+
+
+def _tensors_of(
+    family: Family,
+    backbone: weights.Encoder,
+    heads: Mapping[str, weights.Head] | None,
+    ending: str,
+) -> dict[str, np.ndarray[Any, Any]]:
+    scope = "" if ending == "Model" else f"{family.name}."
+    layout = family.hugging_face.backbone_layout(backbone.config)
+    tensors: dict[str, np.ndarray[Any, Any]] = {}
+    for ours, weight in weights.backbone_weights(backbone).items():
+        is_pooler = ours in POOLER_WEIGHTS
+        if is_pooler and (ending in _WITHOUT_POOLER or backbone.config.causal):
+            continue
+        if is_pooler and ending in family.poolers:
+            tensors |= _pooler_tensors(family, ending, {ours.rpartition(".")[2]: weight})
+            continue
+        for name, value in disassemble(layout[ours], weights.to_numpy(weight)):
+            tensors[scope + name] = value
+    for head, values in weights.all_head_weights(heads).items():
+        if head == "pooler":
+            tensors |= _pooler_tensors(family, ending, values)
+            continue
+        for ours, weight in values.items():
+            tensors |= disassemble(family.hugging_face.heads[head][ours], weights.to_numpy(weight))
+    return tensors
+
+
+def _pooler_tensors(
+    family: Family, ending: str, values: Mapping[str, Any]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """A pooler where the class keeps it: in its head."""
+    kinds = {"kernel": "weight", "bias": "bias"}
+    return {
+        name: value
+        for kind, weight in values.items()
+        for name, value in disassemble(
+            Stored((f"{family.poolers[ending]}.{kinds[kind]}",), transposed=kind == "kernel"),
+            weights.to_numpy(weight),
+        )
+    }
+
+
+def _labels(
+    heads: Mapping[str, weights.Head], class_names: Sequence[str] | None
+) -> dict[str, dict[str, Any]]:
+    classifier = next((heads[name] for name in CLASSIFIERS[:2] if name in heads), None)
+    if classifier is None:
+        return {}
+    num_classes = weights.head_weights(classifier)["kernel"].shape[-1]
+    names = list(class_names or (f"LABEL_{index}" for index in range(num_classes)))
+    if len(names) != num_classes:
+        raise CheckpointError(
+            f"class_names has {len(names)} names; the classifier has {num_classes} outputs."
+        )
+    return {
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+    }

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KerasHub's presets: a folder, or a name that KerasHub downloads.
+
+The weights are read through KerasHub's own models.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.families import FAMILIES, Family
+from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.tokenizer_files import (
+    read_byte_pair,
+    read_sentence_piece,
+    read_vocabulary,
+)
+from keras_bert.checkpoints.weight_names import HUB_ATTENTION
+from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.config import BertConfig, ConfigError
+
+CONFIG_FILE = "config.json"
+# Written into KerasHub's masked-LM head
+MASKED_LM_EPSILON = 1e-5
+WEIGHTS_FILE = "model.weights.h5"
+TASK_FILE = "task.json"
+TASK_WEIGHTS_FILE = "task.weights.h5"
+
+# KerasNLP is the name it had before.
+_PACKAGES = ("keras_hub", "keras_nlp")
+TOKENIZER_FILE = "tokenizer.json"
+_FOLDER = "assets/tokenizer"
+_WORDS, _PIECES = f"{_FOLDER}/vocabulary.txt", f"{_FOLDER}/vocabulary.spm"
+_TOKENS, _MERGES = f"{_FOLDER}/vocabulary.json", f"{_FOLDER}/merges.txt"
+ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
+"""The files that the tokenizers of these families can have."""
+
+_WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+# Its tokenizer gives text to the model as it is.
+_PLAIN = {"do_lower_case": False, "keep_accents": True, "albert_rules": False}
+
+
+def is_keras_hub(fields: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a serialized Keras object, as KerasHub's is."""
+    return "registered_name" in fields and "config" in fields
+
+
+def open_folder(folder: Path) -> Checkpoint:
+    """A preset that KerasHub has saved.
+
+    Its files are read as data: the class that they name must be the one we expect, and is never
+    looked up by that name.
+    """
+    path = folder / CONFIG_FILE
+    fields = read_json(path)
+    family = _family(fields, path)
+    config = _config(family, fields, path)
+    if task_class(folder) == f"{family.class_prefix}MaskedLM":
+        config = config.replace(masked_lm_activation=family.keras_hub_masked_lm_activation)
+        _warn_of_epsilon(config, folder)
+    return Checkpoint(
+        format="keras_hub",
+        folder=folder,
+        config=config,
+        backbone_layout=family.keras_hub.backbone_layout(config),
+        head_layouts=family.keras_hub.heads,
+        open_tensors=lambda: KerasHubWeights(folder, family, config),
+        open_tokenizer=lambda: read_tokenizer(folder),
+    )
+
+
+def _family(fields: Mapping[str, Any], path: Path) -> Family:
+    name = str(fields.get("registered_name"))
+    known = {f"{family.class_prefix}Backbone": family for family in FAMILIES.values()}
+    family = known.get(name.rpartition(">")[2])
+    if family is None:
+        raise CheckpointError(
+            f"{path}: registered_name is {name!r}; it must be "
+            f"{' or '.join(repr(f'keras_hub>{backbone}') for backbone in known)}."
+        )
+    return family
+
+
+def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig:
+    arguments = check_class(fields, f"{family.class_prefix}Backbone", path)
+    words = family.keras_hub_config
+    missing = [name for name in words.required.values() if name not in arguments]
+    if missing:
+        raise CheckpointError(f"{path}: the fields {', '.join(missing)} of config are missing.")
+    if arguments.get("num_inner_repetitions", 1) != 1:
+        raise CheckpointError(
+            f"{path}: num_inner_repetitions is {arguments['num_inner_repetitions']!r}, which is "
+            "not supported; it must be 1."
+        )
+    values = {ours: arguments[theirs] for ours, theirs in words.required.items()}
+    if values.get("embedding_dim") == values["hidden_dim"] and "layer_sharing" not in words.fixed:
+        values["embedding_dim"] = None
+    try:
+        return BertConfig(**values, attention_dropout=values["dropout"], **words.fixed)
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
+    if config.layer_norm_epsilon != MASKED_LM_EPSILON:
+        warnings.warn(
+            f"{folder}: KerasHub's masked-LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
+            f"ours that of the encoder, {config.layer_norm_epsilon}: logits differ a little.",
+            CheckpointWarning,
+            stacklevel=4,
+        )
+
+
+def known_names() -> tuple[str, ...]:
+    """The presets of these families that the installed KerasHub knows by name."""
+    models = import_keras_hub().models
+    return tuple(
+        name
+        for family in FAMILIES.values()
+        for name in getattr(models, f"{family.class_prefix}Backbone").presets
+    )
+
+
+def download(name: str, *, weights: bool = True) -> Path:
+    """Fetches a preset's files, or finds them in KerasHub's cache.
+
+    Args:
+        name: One of `known_names`.
+        weights: Whether the weights are wanted too.
+
+    Returns:
+        The folder that they lie in.
+
+    Raises:
+        CheckpointError: If the files cannot be fetched.
+    """
+    import_keras_hub()
+    from keras_hub.src.utils.preset_utils import get_file
+
+    try:
+        config = Path(get_file(name, CONFIG_FILE))
+        if weights:
+            get_file(name, WEIGHTS_FILE)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"KerasHub could not fetch the preset {name!r}: {error}") from error
+    optional = [TOKENIZER_FILE, *ASSETS]
+    for file in [*optional, TASK_FILE, TASK_WEIGHTS_FILE] if weights else optional:
+        # Not every preset has them; without a connection, what the cache holds is all there is.
+        with contextlib.suppress(OSError, ValueError):
+            get_file(name, file)
+    return config.parent
+
+
+def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[str, Any]:
+    """The constructor's arguments of a serialized object of an expected class."""
+    arguments = fields.get("config")
+    if fields.get("registered_name") not in [f"{package}>{expected}" for package in _PACKAGES]:
+        raise CheckpointError(
+            f"{path}: registered_name is {fields.get('registered_name')!r}; it must be "
+            f"'keras_hub>{expected}'."
+        )
+    if not isinstance(arguments, dict):
+        raise CheckpointError(f"{path}: config is {arguments!r}; it must be an object.")
+    return arguments
+
+
+class KerasHubWeights:
+    """The weights of a KerasHub preset, through KerasHub's own model and Keras' own reader.
+
+    Keras' reader follows no link out of the file and executes nothing.
+
+    Args:
+        folder: The preset.
+        family: Its family.
+        config: The architecture that it describes.
+
+    Raises:
+        CheckpointError: If a file is missing or does not fit.
+    """
+
+    def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
+        self._path = folder / WEIGHTS_FILE
+        self._hidden_dim = config.hidden_dim
+        backbone = _make_backbone(family, config)
+        _read(backbone.load_weights, self._path)
+        # A pooler that KerasHub has in its classifier, and not in its encoder
+        pooler = family.keras_hub.heads.get("pooler", {})
+        elsewhere = {name for stored in pooler.values() for name in stored.names}
+        self._weights = {
+            name: _find(backbone, name)
+            for stored in family.keras_hub.backbone_layout(config).values()
+            for name in stored.names
+            if name not in elsewhere
+        }
+        self._weights |= _task_weights(family, backbone, folder)
+
+    def names(self) -> Collection[str]:
+        return self._weights.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        shape = tuple(self._weights[name].shape)
+        return _flat(shape, self._hidden_dim) if HUB_ATTENTION in name else shape
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        # (hidden, heads, head_dim) or (heads, head_dim, hidden) -> (hidden, hidden)
+        return to_numpy(self._weights[name]).reshape(self.shape(name))
+
+    def label(self, name: str) -> str:
+        return name
+
+    def file(self, name: str) -> str:
+        return str(self._path)
+
+
+def _flat(shape: tuple[int, ...], hidden_dim: int) -> tuple[int, ...]:
+    return (hidden_dim, hidden_dim) if len(shape) == 3 else (hidden_dim,)
+
+
+def _make_backbone(family: Family, config: BertConfig) -> Any:
+    words = family.keras_hub_config.required
+    arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
+    if "embedding_dim" in arguments:
+        arguments["embedding_dim"] = config.embedding_width
+    return getattr(import_keras_hub().models, f"{family.class_prefix}Backbone")(
+        **arguments, dtype="float32"
+    )
+
+
+def _find(model: Any, name: str) -> Any:
+    """The attribute of an attribute …; a number is an item of a list."""
+    for part in name.split("."):
+        model = model[int(part)] if part.isdigit() else getattr(model, part)
+    return model
+
+
+def task_class(folder: Path) -> str | None:
+    """The class of the task in a preset, without its package; `None` for an encoder alone."""
+    path = folder / TASK_FILE
+    if not path.exists() or not (folder / TASK_WEIGHTS_FILE).exists():
+        return None
+    return str(read_json(path).get("registered_name")).rpartition(">")[2]
+
+
+def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]:
+    name = task_class(folder)
+    if name is None:
+        return {}
+    path, weights = folder / TASK_FILE, folder / TASK_WEIGHTS_FILE
+    heads = {
+        f"{family.class_prefix}TextClassifier": ("classifier", "pooler"),
+        f"{family.class_prefix}MaskedLM": ("masked_lm",),
+    }
+    if name not in heads:
+        warnings.warn(
+            f"{weights}: the head of {read_json(path).get('registered_name')} was not used.",
+            CheckpointWarning,
+            stacklevel=2,
+        )
+        return {}
+    arguments = _task_arguments(check_class(read_json(path), name, path), path)
+    task = getattr(import_keras_hub().models, name)(backbone, **arguments)
+    _read(task.load_task_weights, weights)
+    return {
+        name: _find(task, name)
+        for head in heads[name]
+        for stored in family.keras_hub.heads.get(head, {}).values()
+        for name in stored.names
+    }
+
+
+def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
+    """The sizes of a task's head, of those that its file names."""
+    sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise CheckpointError(f"{path}: {name} is {size!r}; it must be an integer above 0.")
+    return sizes
+
+
+def _read(load: Callable[[str], None], path: Path) -> None:
+    if not path.exists():
+        raise CheckpointError(f"{path}: the file is missing.")
+    try:
+        with warnings.catch_warnings():
+            # Keras warns of what its older versions did not write, and of nothing that is lost:
+            # a weight that is missing is an error.
+            warnings.filterwarnings("ignore", "Skipping nested container", UserWarning)
+            load(str(path))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: the weights cannot be read: {error}") from error
+
+
+def import_keras_hub() -> Any:
+    """The library, or a `CheckpointError` that says what is missing."""
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise CheckpointError(
+            f"Presets of KerasHub are read through keras_hub, which cannot be imported: {error}. "
+            "Install it with `pip install keras-hub`."
+        ) from error
+    return keras_hub
+
+
+def read_tokenizer(folder: Path) -> dict[str, Any] | None:
+    """The config of a preset's tokenizer, `None` if it has none.
+
+    Raises:
+        CheckpointError: If a file is missing or malformed, or the tokenizer none of these
+            families'.
+    """
+    path = folder / TOKENIZER_FILE
+    if not path.exists() or not any((folder / name).exists() for name in ASSETS):
+        return None
+    fields = read_json(path)
+    name = str(fields.get("registered_name")).rpartition(">")[2]
+    if name == "RobertaTokenizer":
+        arguments = check_class(fields, name, path)
+        prefix = bool(arguments.get("add_prefix_space", False))
+        return read_byte_pair(folder / _TOKENS, folder / _MERGES, prefix)
+    if name == "AlbertTokenizer":
+        check_class(fields, name, path)
+        return read_sentence_piece(folder / _PIECES, _PLAIN)
+    if name in _WORDPIECE_CLASSES:
+        return _wordpiece(check_class(fields, name, path), path, folder)
+    known = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))
+    raise CheckpointError(f"{path}: registered_name is {name!r}; it must be one of {known}.")
+
+
+def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[str, Any]:
+    lowercase = arguments.get("lowercase")
+    if not isinstance(lowercase, bool):
+        raise CheckpointError(f"{path}: lowercase is {lowercase!r}; it must be true or false.")
+    typed = bool(arguments.get("special_tokens_in_strings"))
+    return {
+        "vocabulary": read_vocabulary(folder / _WORDS),
+        "lowercase": lowercase,
+        **({"special_tokens_in_text": True} if typed else {}),
+    }

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of weights in each checkpoint format, as far as several families share them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from keras_bert.checkpoints.layouts import Layout, Stored
+from keras_bert.checkpoints.weights import POOLER_WEIGHTS, PROJECTION_WEIGHTS, block_weight_names
+from keras_bert.config import BertConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightNames:
+    """How a format stores a family's weights.
+
+    Args:
+        encoder: Our weights outside the blocks.
+        block: Our weights of a block, without the block's scope.
+        block_scope: The beginning of a block's names: `{layer}` is the index of the block that the
+            weights belong to, `{group}` its index among the blocks that share their weights.
+        heads: The weights of each head.
+    """
+
+    encoder: Layout
+    block: Layout
+    block_scope: str
+    heads: Mapping[str, Layout]
+
+    def backbone_layout(self, config: BertConfig) -> dict[str, Stored]:
+        """All of an encoder's weights."""
+        absent = {
+            *(POOLER_WEIGHTS if not config.pooler else ()),
+            *(("embeddings.segment_embeddings",) if not config.num_segments else ()),
+            *(PROJECTION_WEIGHTS if config.embedding_dim is None else ()),
+        }
+        layout = {ours: stored for ours, stored in self.encoder.items() if ours not in absent}
+        groups = sorted({*config.attention_owners, *config.feed_forward_owners})
+        for index, ours in block_weight_names(config):
+            scope = self.block_scope.format(layer=index, group=groups.index(index))
+            stored = self.block[ours]
+            names = tuple(scope + name for name in stored.names)
+            layout[f"blocks.{index}.{ours}"] = dataclasses.replace(stored, names=names)
+        return layout
+
+
+def scoped(scope: str, layout: Layout) -> dict[str, Stored]:
+    return {f"{scope}.{ours}": stored for ours, stored in layout.items()}
+
+
+def hf_dense(name: str, *copies: str) -> dict[str, Stored]:
+    """A product of Hugging Face's: the kernel is stored as (output, input)."""
+    return {
+        "kernel": Stored((f"{name}.weight",), True, tuple(f"{copy}.weight" for copy in copies)),
+        "bias": Stored((f"{name}.bias",), False, tuple(f"{copy}.bias" for copy in copies)),
+    }
+
+
+def keras_dense(name: str, separator: str = ".") -> dict[str, Stored]:
+    """A product of KerasHub's or, with a slash, of a TF1 release's."""
+    return {kind: Stored((f"{name}{separator}{kind}",)) for kind in ("kernel", "bias")}
+
+
+def block_layout(
+    kinds: Mapping[str, str],
+    parts: tuple[str, str, str],
+    output: str,
+    norm: str,
+    intermediate: str,
+    feed_forward_output: str,
+    feed_forward_norm: str,
+    transposed: bool = False,
+) -> dict[str, Stored]:
+    """A block's weights, by the names of its layers.
+
+    Args:
+        kinds: The format's ending for kernels, biases, gammas and betas.
+        parts: The products for query, key and value.
+        output, norm: The product behind the attention, and its LayerNorm.
+        intermediate, feed_forward_output, feed_forward_norm: The feed-forward layers.
+        transposed: Whether kernels are stored as (output, input).
+    """
+    layers = {
+        "attention_output.kernel": output,
+        "attention_norm.bias": output,
+        "attention_norm.gamma": norm,
+        "attention_norm.beta": norm,
+        "intermediate.kernel": intermediate,
+        "intermediate_activation.bias": intermediate,
+        "feed_forward_output.kernel": feed_forward_output,
+        "feed_forward_norm.bias": feed_forward_output,
+        "feed_forward_norm.gamma": feed_forward_norm,
+        "feed_forward_norm.beta": feed_forward_norm,
+    }
+    names = {
+        "attention.query_key_value.kernel": parts,
+        "attention.query_key_value.bias": parts,
+        **{ours: (layer,) for ours, layer in layers.items()},
+    }
+    layout = {}
+    for ours, of_layers in names.items():
+        kind = ours.rpartition(".")[2]
+        theirs = tuple(layer + kinds[kind] for layer in of_layers)
+        layout[ours] = Stored(theirs, transposed and kind == "kernel")
+    return layout
+
+
+# === Hugging Face ===
+
+CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
+"""Heads that `transformers` calls "classifier": the class decides which one it is."""
+
+TORCH_ENDINGS = {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"}
+
+
+def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
+    """The tables and their LayerNorm.
+
+    Args:
+        decoder: The tied decoder: some files hold the table twice, or under its name alone.
+        projection: The product after them, where the family has one.
+    """
+    table = Stored(("embeddings.word_embeddings.weight",), copies=(f"{decoder}.weight",))
+    return {
+        "token_embedding.embeddings": table,
+        "embeddings.position_embeddings": Stored(("embeddings.position_embeddings.weight",)),
+        "embeddings.segment_embeddings": Stored(("embeddings.token_type_embeddings.weight",)),
+        "embeddings.gamma": Stored(("embeddings.LayerNorm.weight",)),
+        "embeddings.beta": Stored(("embeddings.LayerNorm.bias",)),
+        **(scoped("embedding_projection", hf_dense(projection)) if projection else {}),
+    }
+
+
+def hf_masked_lm(dense: str, norm: str, bias: str, *bias_copies: str) -> dict[str, Stored]:
+    return {
+        **scoped("dense", hf_dense(dense)),
+        "gamma": Stored((f"{norm}.weight",)),
+        "beta": Stored((f"{norm}.bias",)),
+        "output_bias": Stored((bias,), copies=bias_copies),
+    }
+
+
+def hf_task_heads(classifier: str = "classifier") -> dict[str, Layout]:
+    return {
+        "question_answerer": hf_dense("qa_outputs"),
+        "classifier": hf_dense(classifier),
+        "token_classifier": hf_dense("classifier"),
+        "multiple_choice": hf_dense("classifier"),
+    }
+
+
+HF_TASK_CLASSES: dict[str, tuple[str, ...]] = {
+    "ForSequenceClassification": ("classifier",),
+    "ForTokenClassification": ("token_classifier",),
+    "ForMultipleChoice": ("multiple_choice",),
+    "ForQuestionAnswering": ("question_answerer",),
+}
+HF_BLOCK = block_layout(
+    TORCH_ENDINGS,
+    ("attention.self.query", "attention.self.key", "attention.self.value"),
+    output="attention.output.dense",
+    norm="attention.output.LayerNorm",
+    intermediate="intermediate.dense",
+    feed_forward_output="output.dense",
+    feed_forward_norm="output.LayerNorm",
+    transposed=True,
+)
+
+# === The TF1 releases ===
+
+TF1_ENDINGS = {kind: f"/{kind}" for kind in ("kernel", "bias", "gamma", "beta")}
+
+
+def tf1_encoder(scope: str, projection: str = "", pooler: bool = True) -> dict[str, Stored]:
+    embeddings = f"{scope}/embeddings"
+    return {
+        "token_embedding.embeddings": Stored((f"{embeddings}/word_embeddings",)),
+        "embeddings.position_embeddings": Stored((f"{embeddings}/position_embeddings",)),
+        "embeddings.segment_embeddings": Stored((f"{embeddings}/token_type_embeddings",)),
+        "embeddings.gamma": Stored((f"{embeddings}/LayerNorm/gamma",)),
+        "embeddings.beta": Stored((f"{embeddings}/LayerNorm/beta",)),
+        **(scoped("embedding_projection", keras_dense(projection, "/")) if projection else {}),
+        **(scoped("pooler.dense", keras_dense(f"{scope}/pooler/dense", "/")) if pooler else {}),
+    }
+
+
+def _tf1_classifier(scope: str) -> dict[str, Stored]:
+    """The only weights that the releases store as (output, input)."""
+    return {
+        "kernel": Stored((f"{scope}output_weights",), transposed=True),
+        "bias": Stored((f"{scope}output_bias",)),
+    }
+
+
+TF1_HEADS: dict[str, Layout] = {
+    "masked_lm": {
+        **scoped("dense", keras_dense("cls/predictions/transform/dense", "/")),
+        "gamma": Stored(("cls/predictions/transform/LayerNorm/gamma",)),
+        "beta": Stored(("cls/predictions/transform/LayerNorm/beta",)),
+        "output_bias": Stored(("cls/predictions/output_bias",)),
+    },
+    "next_sentence": _tf1_classifier("cls/seq_relationship/"),
+    "question_answerer": _tf1_classifier("cls/squad/"),
+    "classifier": _tf1_classifier(""),
+}
+TF1_BLOCK = block_layout(
+    TF1_ENDINGS,
+    ("attention/self/query", "attention/self/key", "attention/self/value"),
+    output="attention/output/dense",
+    norm="attention/output/LayerNorm",
+    intermediate="intermediate/dense",
+    feed_forward_output="output/dense",
+    feed_forward_norm="output/LayerNorm",
+)
+
+# === KerasHub ===
+
+HUB_ATTENTION = "_self_attention_layer"
+"""The attribute of a block of KerasHub's that holds the attention."""
+
+_HUB_KINDS = {kind: f".{kind}" for kind in ("kernel", "bias", "gamma", "beta")}
+HUB_BLOCK = block_layout(
+    _HUB_KINDS,
+    (
+        f"{HUB_ATTENTION}.query_dense",
+        f"{HUB_ATTENTION}.key_dense",
+        f"{HUB_ATTENTION}.value_dense",
+    ),
+    output=f"{HUB_ATTENTION}.output_dense",
+    norm="_self_attention_layer_norm",
+    intermediate="_feedforward_intermediate_dense",
+    feed_forward_output="_feedforward_output_dense",
+    feed_forward_norm="_feedforward_layer_norm",
+)
+_HUB_NORM = {
+    "embeddings.gamma": Stored(("embeddings_layer_norm.gamma",)),
+    "embeddings.beta": Stored(("embeddings_layer_norm.beta",)),
+}
+HUB_TABLES = {
+    "token_embedding.embeddings": Stored(("token_embedding.embeddings",)),
+    "embeddings.position_embeddings": Stored(("position_embedding.position_embeddings",)),
+    "embeddings.segment_embeddings": Stored(("segment_embedding.embeddings",)),
+    **_HUB_NORM,
+}
+HUB_TABLES_WITHOUT_SEGMENTS = {
+    "token_embedding.embeddings": Stored(("token_embedding.embeddings",)),
+    "embeddings.position_embeddings": Stored(
+        ("embeddings.position_embedding.position_embeddings",)
+    ),
+    **_HUB_NORM,
+}
+HUB_PROJECTION = scoped("embedding_projection", keras_dense("embeddings_projection"))
+HUB_POOLER = keras_dense("pooled_dense")
+HUB_HEADS: dict[str, Layout] = {
+    "classifier": keras_dense("output_dense"),
+    "masked_lm": {
+        **scoped("dense", keras_dense("masked_lm_head._intermediate_dense")),
+        "gamma": Stored(("masked_lm_head._intermediate_layer_norm.gamma",)),
+        "beta": Stored(("masked_lm_head._intermediate_layer_norm.beta",)),
+        "output_bias": Stored(("masked_lm_head._bias",)),
+    },
+}

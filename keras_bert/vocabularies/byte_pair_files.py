@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Byte-level byte-pair vocabularies: their alphabet, `vocab.json` and `merges.txt`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.vocabularies.files import read_json, read_text, write_whole
+
+TOKENS_FILE = "vocab.json"
+MERGES_FILE = "merges.txt"
+SPACE = "Ġ"
+"""The character for the space."""
+
+_FIRST_LINE = "#version:"
+# The visible characters of Latin-1 are their own bytes.
+_VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+
+
+@functools.cache
+def byte_characters() -> tuple[str, ...]:
+    """The character in tokens for each of the 256 bytes.
+
+    Reference:
+        [Radford et al., 2019](https://github.com/openai/gpt-2), released code: invisible bytes get
+        the characters from U+0100 on, in their order.
+    """
+    hidden = [byte for byte in range(256) if byte not in _VISIBLE]
+    return tuple(
+        chr(byte) if byte in _VISIBLE else chr(0x100 + hidden.index(byte)) for byte in range(256)
+    )
+
+
+@functools.cache
+def _bytes_of_characters() -> Mapping[str, int]:
+    return {character: byte for byte, character in enumerate(byte_characters())}
+
+
+def token_bytes(token: str) -> bytes | None:
+    """The bytes of a token; `None` if one of its characters is for no byte."""
+    known = _bytes_of_characters()
+    if any(character not in known for character in token):
+        return None
+    return bytes(known[character] for character in token)
+
+
+def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Reads a `vocab.json`: a JSON object of each token's id.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it holds anything else, or the ids are not 0, 1, 2 …
+    """
+    return tokens_in_order(read_json(Path(path)), f"{path}: the file")
+
+
+def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Tokens by their ids.
+
+    Args:
+        ids: The id of each token.
+        where: The file and field, for messages.
+
+    Raises:
+        ValueError: If the ids are not 0, 1, 2 …
+    """
+    try:
+        tokens = {int(index): token for token, index in ids.items()}
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{where} must give each token an id; the file is malformed ({error!r})."
+        ) from error
+    gaps = [index for index in range(len(tokens)) if index not in tokens]
+    if gaps or not tokens:
+        raise ValueError(
+            f"{where} must give the ids 0, 1, 2 …, each to a token; "
+            f"no token has id {gaps[0] if gaps else 0}."
+        )
+    return tuple(tokens[index] for index in range(len(tokens)))
+
+
+def load_merges(
+    path: str | os.PathLike[str], vocabulary: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """Reads a `merges.txt`: two tokens a line, with a space between.
+
+    Args:
+        path: The file.
+        vocabulary: The tokens that the merges must be made of; `None` does not look.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a line has other parts; the message names it.
+    """
+    merges = []
+    for number, line in enumerate(read_text(Path(path)).split("\n"), 1):
+        line = line.removesuffix("\r")
+        if not line.strip() or (number == 1 and line.startswith(_FIRST_LINE)):
+            continue
+        where = f"{path}, line {number}"
+        if len(line.split(" ")) != 2:
+            raise ValueError(f"{where} is {line!r}; expected two tokens with a space between.")
+        if vocabulary is not None:
+            check_merge(line, vocabulary, where)
+        merges.append(line)
+    return tuple(merges)
+
+
+def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple[str, str]:
+    """The two tokens of a merge.
+
+    Args:
+        merge: As `"Ġ t"`.
+        vocabulary: The tokens.
+        where: The merge's index or line, for messages.
+
+    Raises:
+        TypeError: If it is no string.
+        ValueError: If it is not two tokens of the vocabulary that joined are a third.
+    """
+    if not isinstance(merge, str):
+        raise TypeError(f"{where} is {merge!r}; expected a string of two tokens.")
+    left, _, right = merge.partition(" ")
+    missing = [token for token in (left, right, left + right) if token not in vocabulary]
+    if missing or " " in right:
+        what = f"the vocabulary lacks {missing[0]!r}" if missing else "it has two spaces"
+        raise ValueError(
+            f"{where} is {merge!r}: {what}; expected two tokens of the vocabulary with a space "
+            "between, which joined are a third."
+        )
+    return left, right
+
+
+def save_tokens_and_merges(
+    vocabulary: Sequence[str], merges: Sequence[str], folder: str | os.PathLike[str]
+) -> None:
+    """Writes `vocab.json` and `merges.txt`, each atomically."""
+    ids = {token: index for index, token in enumerate(vocabulary)}
+    lines = (f"{_FIRST_LINE} 0.2", *merges)
+    write_whole(Path(folder) / TOKENS_FILE, json.dumps(ids, ensure_ascii=False).encode("utf-8"))
+    write_whole(Path(folder) / MERGES_FILE, "".join(f"{line}\n" for line in lines).encode("utf-8"))

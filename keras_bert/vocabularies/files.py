@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small files: read with errors that name them, and written atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+
+def read_text(path: Path) -> str:
+    """A file's text without a byte-order mark, its line ends untouched.
+
+    Raises:
+        OSError: If the file cannot be read, `FileNotFoundError` if it does not exist.
+        ValueError: If it is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} does not exist.") from error
+    except OSError as error:
+        raise type(error)(f"{path}: the file cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: the file must be UTF-8; byte {error.start} is not ({error.reason})."
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file's JSON object.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it holds anything else.
+    """
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: the file must hold JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise ValueError(
+            f"{path}: the file must hold a JSON object, received {type(value).__name__}."
+        )
+    return value
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file atomically: whole or not at all; an existing one is replaced."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
