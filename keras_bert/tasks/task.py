@@ -612,8 +612,9 @@ class Task(TokenModel):
     def get_compile_config(self) -> dict[str, Any]:
         """The arguments of `compile`, and what the optimizer's state is of.
 
-        That is `optimizer_variables`, positions in `variables`, where the optimizer has not been
-        built for the variables that are trained now: not at all, or before layers were frozen.
+        That is `optimizer_variables` where the optimizer has not been built for the variables that
+        are trained now: not at all, or before layers were frozen or quantized. Each is a position
+        in `variables`, or the shape and dtype of one that quantization replaced.
         """
         config: dict[str, Any] = super().get_compile_config()
         if config:
@@ -621,7 +622,8 @@ class Task(TokenModel):
             if built_for != [id(variable) for variable in self.trainable_variables]:
                 positions = {id(variable): row for row, variable in enumerate(self.variables)}
                 config["optimizer_variables"] = [
-                    positions[variable] for variable in built_for if variable in positions
+                    positions.get(id(variable), [list(variable.shape), variable.dtype])
+                    for variable in self.optimizer._trainable_variables
                 ]
         return config
 
@@ -634,7 +636,14 @@ class Task(TokenModel):
             self.optimizer.build(self.trainable_variables)
         elif positions:
             variables = self.variables
-            self.optimizer.build([variables[position] for position in positions])
+            self.optimizer.build(
+                [
+                    keras.Variable(keras.ops.zeros(found[0]), dtype=found[1], trainable=True)
+                    if isinstance(found, list)
+                    else variables[found]
+                    for found in positions
+                ]
+            )
 
     def get_config(self) -> dict[str, Any]:
         preprocessor = self._preprocessor_config

@@ -73,3 +73,21 @@ def test_an_optimizer_comes_back_where_layers_were_frozen_after_training(steps, 
         for one, other in zip(*(arrays(x.optimizer.variables) for x in (old, new)), strict=True):
             np.testing.assert_array_equal(other, one)
     loaded.train_on_batch(features, targets)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_an_optimizer_comes_back_where_a_task_was_quantized_after_training(tmp_path):
+    task = make_task(keras_bert.MaskedLM)
+    features, targets, _ = TASKS[keras_bert.Distiller]()[0]
+    task.compile()
+    task.train_on_batch(features, targets)
+    task.quantize("int8")
+    for number in range(2):
+        task.save(tmp_path / f"{number}.keras")
+        loaded = keras_bert.load_model(tmp_path / f"{number}.keras")
+        old, new = (arrays(model.optimizer.variables) for model in (task, loaded))
+        for one, other in zip(old, new, strict=True):
+            np.testing.assert_array_equal(other, one)
+        task = loaded
+    task.train_on_batch(features, targets)
+    assert int(task.optimizer.iterations) == 2
