@@ -12,8 +12,8 @@ import tensorflow as tf
 from keras_bert.data import mask_selection
 from keras_bert.data.tuning import without_tuning
 from keras_bert.text import special_tokens
-from keras_bert.text.pieces import SUFFIX
 from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.wordpiece import SUFFIX
 
 UNITS = ("token", "word", "ngram")
 # Independent streams of random numbers in one step

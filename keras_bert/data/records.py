@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_bert.data.instances import Instance
 from keras_bert.data.static_masking import Flags, StaticMasker
 from keras_bert.data.token_store import Ids
-from keras_bert.text.pieces import SUFFIX
+from keras_bert.text.wordpiece import SUFFIX
 
 
 class InstanceEncoder:

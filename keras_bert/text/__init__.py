@@ -2,12 +2,14 @@
 """Text to ids and back: the tokenizers and their vocabularies."""
 
 from keras_bert.text.byte_pair import BytePairTokenizer
-from keras_bert.text.byte_pair_training import train_byte_pair_vocabulary
 from keras_bert.text.from_config import tokenizer_from_config
-from keras_bert.text.letter_case import choose_lowercase
 from keras_bert.text.sentence_piece import SentencePieceTokenizer
-from keras_bert.text.sentence_piece_training import train_sentence_piece_model
-from keras_bert.text.vocabulary_training import train_vocabulary
+from keras_bert.text.training_corpus import choose_lowercase
+from keras_bert.text.vocabulary_training import (
+    train_byte_pair_vocabulary,
+    train_sentence_piece_model,
+    train_vocabulary,
+)
 from keras_bert.text.wordpiece import WordPieceTokenizer
 from keras_bert.vocabularies.vocab_txt import load_vocabulary, save_vocabulary
 

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa's byte-level byte-pair tokenizer, in graph, exact, with character offsets."""
+"""RoBERTa's byte-level byte-pair tokenizer, in graph, exact, with character offsets.
+
+Texts are split into words, each with the space before it, and the words' bytes merged to tokens.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_bert.text.byte_merges import PieceMerger
-from keras_bert.text.byte_words import ByteWords, split_byte_words
-from keras_bert.text.normalization import drop_invalid
-from keras_bert.text.pieces import Pieces
-from keras_bert.text.shapes import on_any_shape
-from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.text.typed_segments import TypedSegments
+from keras_bert.text.normalization import WHITE_SPACE, drop_invalid
+from keras_bert.text.offsets import Pieces
+from keras_bert.text.special_tokens import TypedSegments
+from keras_bert.text.tokenizer import Tokenizer, on_any_shape
 from keras_bert.vocabularies.byte_pair_files import (
     SPACE,
     byte_characters,
@@ -26,6 +26,13 @@ from keras_bert.vocabularies.byte_pair_files import (
     token_bytes,
 )
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
+
+_OTHER, _LETTER, _NUMBER, _SPACE = range(4)
+_BLANK, _APOSTROPHE = ord(" "), ord("'")
+# Endings that are words of their own after an apostrophe that begins a word
+_ONE_LETTER_ENDINGS = ("s", "t", "m", "d")
+_TWO_LETTER_ENDINGS = ("re", "ve", "ll")
+_NO_RANK = 2**62
 
 
 class BytePairTokenizer(Tokenizer):
@@ -42,7 +49,7 @@ class BytePairTokenizer(Tokenizer):
             be among them, and `<mask>` where tokens are masked.
         merges: The pairs that become one token, as `"Ġ t"`, the first learned first; or the path of
             a `merges.txt`.
-        add_prefix_space: Whether a text's first word is taken for one that a space is before.
+        add_prefix_space: Whether a text's first word is tokenized as if a space preceded it.
         special_tokens_in_text: Whether `<mask>` (and the white space before it), `</s>` and the
             other special tokens, typed in a text, are one token each. If not, they are text.
 
@@ -142,7 +149,7 @@ class BytePairTokenizer(Tokenizer):
         return self._merge.resources
 
     def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of words in strings of their own, taken for words that a space is before."""
+        """The ids of words, each a string of its own, as if a space preceded each."""
         (ids,) = on_any_shape(words, lambda texts: (self._tokenize(_prefixed(texts)),))
         return ids
 
@@ -179,11 +186,11 @@ class BytePairTokenizer(Tokenizer):
         return self._typed(texts, self._pieces) if self._typed else self._pieces(texts)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Pieces of texts `(texts,)`, valid UTF-8, with places in characters."""
+        """Pieces of texts `(texts,)`, valid UTF-8, with offsets in characters."""
         prefixed = _prefixed(texts) if self.add_prefix_space else texts
         split = split_byte_words(prefixed)
         ids = _joined(split.words, self._merge(split.words.flat_values))
-        starts, ends = self._places(ids, split)
+        starts, ends = self._offsets(ids, split)
         added = tf.strings.length(prefixed) - tf.strings.length(texts)
         begin = tf.cast(split.character_splits[:-1], tf.int32) + added
         begin = tf.gather(begin, ids.value_rowids())
@@ -193,8 +200,8 @@ class BytePairTokenizer(Tokenizer):
             ids.with_flat_values(ends - begin),
         )
 
-    def _places(self, ids: tf.RaggedTensor, split: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where pieces lie among the characters of all texts, without the space around them."""
+    def _offsets(self, ids: tf.RaggedTensor, split: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
+        """The offsets of pieces in the characters of all texts, without the space around them."""
         byte_ends = tf.cumsum(tf.gather(self._widths, ids.flat_values))
         byte_starts = tf.concat([[0], byte_ends[:-1]], axis=0)[: tf.size(byte_ends)]
         num_characters = tf.size(split.character_bytes)
@@ -234,3 +241,230 @@ def _joined(words: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
 def _count(piece: bytes | None, strip: Callable[[bytes, bytes], bytes]) -> int:
     """How many spaces stripping takes away."""
     return 0 if piece is None else len(piece) - len(strip(piece, b" "))
+
+
+class ByteWords(NamedTuple):
+    """The words of texts, and the characters that they are made of.
+
+    Args:
+        words: Ragged strings `(texts, words)`; joined, they are the text.
+        character_bytes: int32 `(characters,)`, how many bytes each character of all texts has.
+        character_splits: int64 `(texts + 1,)`, where each text's characters begin.
+    """
+
+    words: tf.RaggedTensor
+    character_bytes: tf.Tensor
+    character_splits: tf.Tensor
+
+
+def split_byte_words(text: tf.Tensor) -> ByteWords:
+    """Splits texts into words of letters, of numbers, of white space and of anything else.
+
+    The space before a word is its first character. More white space than one space is a word
+    too, without the space that the next word takes. Endings like `'s` are words.
+
+    Args:
+        text: String tensor `(texts,)`, valid UTF-8.
+
+    Reference:
+        [Radford et al., 2019](https://github.com/openai/gpt-2), released code: a regular
+        expression with a lookahead, which TensorFlow's expressions do not have.
+    """
+    points = tf.strings.unicode_decode(text, "UTF-8")
+    distinct, which = tf.unique(points.flat_values)
+    letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+    kinds = tf.gather(_kinds(letters), which)
+    starts = _word_starts(points.flat_values, kinds, points.row_starts())
+    word_starts = tf.concat([tf.where(starts)[:, 0], points.row_splits[-1:]], axis=0)
+    words = tf.RaggedTensor.from_row_splits(points.flat_values, word_starts, validate=False)
+    row_splits = tf.searchsorted(word_starts, points.row_splits, out_type=tf.int64)
+    return ByteWords(
+        tf.RaggedTensor.from_row_splits(
+            tf.strings.unicode_encode(words, "UTF-8"), row_splits, validate=False
+        ),
+        tf.gather(tf.strings.length(letters), which),
+        points.row_splits,
+    )
+
+
+def _kinds(letters: tf.Tensor) -> tf.Tensor:
+    """What each character is; int32 of the strings' shape."""
+    kinds = tf.zeros_like(letters, tf.int32)
+    for kind, pattern in (
+        (_LETTER, r"\p{L}"),
+        (_NUMBER, r"\p{N}"),
+        (_SPACE, f"[{WHITE_SPACE}]"),
+    ):
+        kinds += kind * tf.cast(tf.strings.regex_full_match(letters, pattern), tf.int32)
+    return kinds
+
+
+def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) -> tf.Tensor:
+    """Where words begin; bool `(characters,)`.
+
+    Args:
+        points: int32 `(characters,)` of all texts.
+        kinds: Their kinds.
+        text_starts: int64 `(texts,)`, where each text begins; a text without characters begins
+            where the next one does.
+    """
+    size = tf.size(points, tf.int64)
+    begins = tf.scatter_nd(text_starts[:, tf.newaxis], tf.ones_like(text_starts), [size + 1]) > 0
+    begins = begins[:-1]
+    before = tf.concat([[_OTHER], kinds[:-1]], axis=0)
+    ends = _ahead(begins, 1, True)
+    is_space = kinds == _SPACE
+    changes = begins | (kinds != before)
+    # The last white space in front of a word belongs to no run
+    is_last = is_space & ~ends & (_ahead(kinds, 1, _SPACE) != _SPACE)
+    joins_next = is_last & (points == _BLANK)
+    joined = _behind(joins_next, False)
+    starts = (changes & ~joined) | is_last
+    # === Endings ===
+    ending = starts & (points == _APOSTROPHE)
+    one = ending & _spells(points, ends, _ONE_LETTER_ENDINGS)
+    two = ending & _spells(points, ends, _TWO_LETTER_ENDINGS)
+    inside = _behind(one, False) | _behind(two, False) | _behind(two, False, 2)
+    behind = _behind(one, False, 2) | _behind(two, False, 3)
+    return (starts & ~inside) | behind
+
+
+def _spells(points: tf.Tensor, ends: tf.Tensor, endings: tuple[str, ...]) -> tf.Tensor:
+    """Whether the characters after each one, in the same text, are one of the endings."""
+    found = tf.zeros_like(ends)
+    for ending in endings:
+        same = tf.ones_like(ends)
+        for distance, letter in enumerate(ending, 1):
+            same &= ~_ahead(ends, distance - 1, True)
+            same &= _ahead(points, distance, 0) == ord(letter)
+        found |= same
+    return found
+
+
+def _ahead(values: tf.Tensor, distance: int, filler: object) -> tf.Tensor:
+    """The values shifted: each position gets the value `distance` positions after it."""
+    return tf.concat([values[distance:], tf.fill([distance], filler)], axis=0)[: tf.size(values)]
+
+
+def _behind(values: tf.Tensor, filler: object, distance: int = 1) -> tf.Tensor:
+    """The values shifted: each position gets the value `distance` positions before it."""
+    return tf.concat([tf.fill([distance], filler), values], axis=0)[: tf.size(values)]
+
+
+class PieceMerger:
+    """Merges the bytes of words into pieces, in the order in which the merges were learned.
+
+    Words that are one piece are looked up. In the others, step by step and all words together,
+    every pair of the lowest rank in its word becomes one piece, from left to right.
+
+    Args:
+        pieces: The bytes of each token; `None` for special tokens.
+        merges: Pairs of ids and the id that each makes, in the order of their ranks.
+        byte_ids: The ids of the 256 bytes.
+
+    Reference:
+        [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[bytes | None],
+        merges: Mapping[tuple[int, int], int],
+        byte_ids: Sequence[int],
+    ) -> None:
+        self._size = len(pieces)
+        pairs = [left * self._size + right for left, right in merges]
+        # Outside of graphs the loop would be one of Python's.
+        self._merge = tf.function(
+            self._merge_bytes, [tf.TensorSpec([None], tf.string)], autograph=False
+        )
+        # Constants made while a graph is being built would belong to that graph alone.
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._byte_ids = tf.constant(byte_ids, tf.int64)
+            self._merged = tf.constant([*merges.values(), 0], tf.int64)
+            ranks = tf.range(len(pairs), dtype=tf.int64)
+            self._ranks = _table(tf.constant(pairs, tf.int64), ranks, _NO_RANK)
+            # A token is one piece as a word only if the merges lead to it.
+            words = tf.constant([b"" if piece is None else piece for piece in pieces])
+            made = self._merge(words)
+            is_one = (made.row_lengths() == 1) & (
+                made.to_tensor(shape=[None, 1])[:, 0] == tf.range(self._size, dtype=tf.int64)
+            )
+            whole = tf.where(is_one)[:, 0]
+            self._whole = _table(tf.gather(words, whole), whole, -1)
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """The tables."""
+        return (self._ranks, self._whole)
+
+    def __call__(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The pieces of words.
+
+        Args:
+            words: String tensor `(words,)`.
+
+        Returns:
+            Ragged int32 `(words, pieces)`.
+        """
+        distinct, which = tf.unique(words)
+        ids = self._whole.lookup(distinct)
+        rest = tf.where(ids < 0)[:, 0]
+        merged = self._merge(tf.gather(distinct, rest))
+        # The pieces of all distinct words: those looked up first, then those made by merges
+        whole = tf.RaggedTensor.from_tensor(tf.boolean_mask(ids, ids >= 0)[:, tf.newaxis])
+        rows = tf.concat([whole, merged], axis=0)
+        is_rest = tf.cast(ids < 0, tf.int64)
+        row = tf.where(
+            ids < 0,
+            whole.nrows() + tf.cumsum(is_rest, exclusive=True),
+            tf.cumsum(1 - is_rest, exclusive=True),
+        )
+        return tf.cast(tf.gather(rows, tf.gather(row, which)), tf.int32)
+
+    def _merge_bytes(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of merged bytes, ragged int64 `(words, pieces)`."""
+        lengths = tf.strings.length(words)
+        num_words = tf.size(words)
+        all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
+        ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))
+        word = tf.repeat(tf.range(num_words), lengths)
+
+        def step(ids: tf.Tensor, word: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            rank = self._ranks.lookup(ids[:-1] * self._size + ids[1:])
+            of_word = word[:-1]
+            rank = tf.where(of_word == word[1:], rank, _NO_RANK)
+            best = tf.math.unsorted_segment_min(rank, of_word, num_words)
+            chosen = (rank < _NO_RANK) & (rank == tf.gather(best, of_word))
+            chosen = _every_other(chosen)
+            merged = tf.gather(self._merged, tf.where(chosen, rank, 0))
+            ids = tf.concat([tf.where(chosen, merged, ids[:-1]), ids[-1:]], axis=0)
+            kept = tf.concat([tf.ones_like(ids[:1], tf.bool), ~chosen], axis=0)
+            return tf.boolean_mask(ids, kept), tf.boolean_mask(word, kept), tf.reduce_any(chosen)
+
+        unknown_length = tf.TensorShape([None])
+        ids, word, _ = tf.while_loop(
+            lambda ids, word, go_on: go_on,
+            step,
+            (ids, word, tf.size(ids) > 1),
+            shape_invariants=(unknown_length, unknown_length, tf.TensorShape([])),
+        )
+        return tf.RaggedTensor.from_value_rowids(
+            ids, tf.cast(word, tf.int64), tf.cast(num_words, tf.int64), validate=False
+        )
+
+
+def _every_other(chosen: tf.Tensor) -> tf.Tensor:
+    """The first, third, … of each run of chosen pairs: of `aaa`, the first two are merged."""
+    first = chosen & ~tf.concat([[False], chosen[:-1]], axis=0)
+    index = tf.range(tf.size(chosen))
+    begins = tf.boolean_mask(index, first)
+    run = tf.maximum(tf.cumsum(tf.cast(first, tf.int32)) - 1, 0)
+    begin = tf.gather(tf.concat([begins, [0]], axis=0), run)
+    return chosen & ((index - begin) % 2 == 0)
+
+
+def _table(keys: tf.Tensor, values: tf.Tensor, default: int) -> tf.lookup.StaticHashTable:
+    return tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(keys, tf.cast(values, tf.int64)), default
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers from the plain values that they are stored as."""
+"""Tokenizers from their configs."""
 
 from __future__ import annotations
 

@@ -11,6 +11,11 @@ Reference:
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+WHITE_SPACE = (
+    r"\t\n\x0b\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+)
+"""White space as byte-level BPE and Python's `str.isspace` know it, for character classes."""
+
 MAX_WORD_LENGTH = 200
 """Words of more characters than this are unknown, as in the original."""
 

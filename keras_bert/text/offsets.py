@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From offsets in a normalized text back to the characters it was made of."""
+"""Tokens with their offsets, and from offsets in a normalized text back to the original text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from keras_bert.text.normalization import normalize_intricate
-from keras_bert.text.pieces import Pieces
 
 # Canonical decomposition sorts combining marks, across characters. Of the marks still there
 # when category Mn is gone, these are all that it may move, with the characters that contain one.
@@ -20,6 +19,20 @@ _MOVABLE = (
 # marks, the joiners, and tags (Unicode Standard Annex 29, rule GB9).
 _EXTENDING = r"[\p{Mn}\x{200c}\x{200d}\x{e0020}-\x{e007f}]"
 _WHITE_SPACE = r"[ \t\n\r\p{Z}]"
+
+
+class Pieces(NamedTuple):
+    """Tokens and their offsets.
+
+    Args:
+        ids: Ragged int32 `(texts, pieces)`.
+        starts: Ragged integers, of the same shape; the first byte or character of each piece.
+        ends: Ragged integers, of the same shape; one past the last.
+    """
+
+    ids: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
 
 
 class Characters(NamedTuple):
@@ -87,8 +100,8 @@ def over_dropped_marks(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Widens spans over the marks that normalization dropped from their last character.
 
-    Marks with no character to belong to, at the beginning of a text or behind white space, belong
-    to the span that begins behind them.
+    Marks with no character to belong to, at the beginning of a text or after white space, belong
+    to the span that begins after them.
 
     Args:
         characters: Those of the texts.
@@ -105,7 +118,7 @@ def over_dropped_marks(
     def widened() -> tuple[tf.Tensor, tf.Tensor]:
         text = tf.cast(points.value_rowids(), tf.int32)
         begins = tf.concat([[True], text[1:] != text[:-1]], axis=0)
-        # A cluster is a character and the dropped marks behind it.
+        # A cluster is a character and the dropped marks after it.
         cluster = tf.cumsum(tf.cast(begins | ~is_dropped, tf.int32)) - 1
         index = tf.range(tf.size(which, first.dtype), dtype=first.dtype)
         cluster_last = tf.math.segment_max(index, cluster)
@@ -135,7 +148,7 @@ def _character_at(byte_ends: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 def _over_moved_marks(
     first: tf.Tensor, last: tf.Tensor, text: tf.Tensor, kept: tf.Tensor, movable: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Widens spans that end among marks which may have changed places to all of these marks."""
+    """Widens spans that end among marks that may have been reordered to all of these marks."""
     # Marks that follow each other, nothing kept between them, are a cluster.
     cluster = tf.cumsum(tf.cast(kept & ~movable, tf.int32)) + tf.cast(text, tf.int32)
     number = tf.reduce_max(cluster) + 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,18 +14,15 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.text.normalization import drop_invalid
-from keras_bert.text.number_commas import NumberCommas
-from keras_bert.text.offsets import Characters
-from keras_bert.text.pieces import Pieces
-from keras_bert.text.sentence_cleaning import SentenceCleaner
-from keras_bert.text.sentence_places import moved_places, to_characters, without_spaces
+from keras_bert.text.offsets import Characters, Pieces, over_dropped_marks
+from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
+from keras_bert.text.special_tokens import TypedSegments
 from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.text.typed_segments import TypedSegments
 from keras_bert.vocabularies.files import write_whole
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SPACE = "▁"
-"""What stands for the space before a word."""
+"""The character for the space before a word."""
 
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
@@ -32,10 +30,10 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 class SentencePieceTokenizer(Tokenizer):
     """Text to the ids of a SentencePiece model and back, as ALBERT's released code does it.
 
-    Before the model, in this order: white space becomes one space, and none at the ends; pairs of
+    Before the model, in this order, white space becomes one space, and none at the ends; pairs of
     backticks and of apostrophes become `"`; characters are decomposed (NFKD) and combining ones
-    dropped, unless accents are kept; text is lower-cased. Behind it, pieces that end in a digit
-    and a comma are taken apart: `1990,` is `1990` and `,`.
+    dropped, unless accents are kept; text is lower-cased. After it, pieces that end in a digit
+    and a comma are split: `1990,` is `1990` and `,`.
 
     Graph operations alone, TF Text's among them: it runs in `tf.data.Dataset.map`, a `tf.function`
     and a SavedModel, which then contains the model. No special tokens are added around a text;
@@ -47,8 +45,8 @@ class SentencePieceTokenizer(Tokenizer):
             where tokens are masked.
         lowercase: Whether text is lower-cased, as the released models expect.
         keep_accents: Whether text is spared the decomposition and keeps its accents. (Where the
-            model itself then takes a character apart, as it does with ligatures, the place of a
-            piece that ends inside one is without it.)
+            model itself then decomposes a character, such as a ligature, the span of a piece that
+            ends inside it is without it.)
         albert_rules: Whether white space, quotes and numbers with commas are treated as above;
             without, text goes to the model as it is.
         special_tokens_in_text: Whether `[MASK]` (and the white space before it), `[SEP]` and the
@@ -107,7 +105,7 @@ class SentencePieceTokenizer(Tokenizer):
         self.albert_rules = albert_rules
         self._clean = SentenceCleaner(lowercase, keep_accents, collapse=albert_rules)
         self._commas = (
-            NumberCommas(self.vocabulary, processor, self.unk_token_id) if albert_rules else None
+            _NumberCommas(self.vocabulary, processor, self.unk_token_id) if albert_rules else None
         )
         # TF Text's tokenizer, made inside the graph that it is for: one made outside would be lost
         # with TensorFlow's cache of operations, which setting a seed empties.
@@ -121,7 +119,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """Ids of pieces of letters that no space is before; others are words of their own."""
+        """Ids of pieces of letters without a space before them; others are words of their own."""
         special = set(self.special_token_ids)
         return [
             index
@@ -171,19 +169,19 @@ class SentencePieceTokenizer(Tokenizer):
         return self._typed(texts, self._pieces) if self._typed else self._pieces(texts)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Pieces of texts `(texts,)`, valid UTF-8, with places in characters."""
+        """Pieces of texts `(texts,)`, valid UTF-8, with offsets in characters."""
         cleaned = self._clean(texts)
         pieces = Pieces(*self._search(cleaned))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
         # From here on counted through all texts
-        offset = tf.gather(text_starts, pieces.ids.value_rowids())
-        pieces = moved_places(pieces, lambda places: places + offset)
-        pieces = without_spaces(pieces, cleaned)
+        begin = tf.gather(text_starts, pieces.ids.value_rowids())
+        pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
+        pieces = _without_spaces(pieces, cleaned)
         if self._commas:
             pieces = self._commas.split(pieces)
         characters = Characters.of(texts)
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
-        return to_characters(pieces, is_space, characters, *self._clean.traces(characters))
+        return _to_characters(pieces, is_space, characters, *self._clean.traces(characters))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Pieces in a row, with spaces where they say so."""
@@ -222,4 +220,162 @@ def _continues(piece: str) -> bool:
         return False
     return all(
         (letter.isascii() and letter.isalpha()) or letter in _PUNCTUATION for letter in piece
+    )
+
+
+class _NumberCommas:
+    """Takes pieces apart that end in a digit and a comma.
+
+    Args:
+        vocabulary: The pieces.
+        processor: Makes pieces of what is before the comma.
+        unknown_id: Id of the unknown piece.
+
+    Reference:
+        [Lan et al., 2020](https://arxiv.org/abs/1909.11942), released code, `encode_pieces`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        processor: tf_text.SentencepieceTokenizer,
+        unknown_id: int,
+    ) -> None:
+        ids = {piece: index for index, piece in enumerate(vocabulary)}
+        with tf.init_scope(), tf.device("CPU:0"):
+            split = {
+                index: _parts(piece, vocabulary, processor)
+                for index, piece in enumerate(vocabulary)
+                if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+            }
+        parts = [split.get(index, [piece]) for index, piece in enumerate(vocabulary)]
+        flat = [part for row in parts for part in row]
+        lengths = [len(row) for row in parts]
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._is_split = tf.constant([index in split for index in range(len(vocabulary))])
+            self._ids = tf.RaggedTensor.from_row_lengths(
+                tf.constant([ids.get(part, unknown_id) for part in flat], tf.int32),
+                tf.constant(lengths, tf.int64),
+            )
+            self._widths = self._ids.with_values(
+                tf.constant([len(part.replace(SPACE, "").encode()) for part in flat], tf.int64)
+            )
+
+    def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """The ids of pieces, ragged int32 `(texts, pieces)`, with those taken apart."""
+        values, row_splits = tf.cond(
+            tf.reduce_any(tf.gather(self._is_split, ids.flat_values)),
+            lambda: self._split_flat(ids),
+            lambda: (ids.flat_values, ids.row_splits),
+        )
+        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+
+    def split(self, pieces: Pieces) -> Pieces:
+        """The pieces with those taken apart; offsets are int64 in bytes."""
+        parts = tf.gather(self._ids, pieces.ids.flat_values)
+        widths = tf.gather(self._widths, pieces.ids.flat_values)
+        first = tf.gather(pieces.starts.flat_values, parts.value_rowids())
+        last = tf.gather(pieces.ends.flat_values, parts.value_rowids())
+        before = tf.cumsum(widths.flat_values, exclusive=True)
+        before -= tf.gather(before, tf.gather(parts.row_starts(), parts.value_rowids()))
+        starts = tf.minimum(first + before, last)
+        is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(
+            parts.row_limits(), parts.value_rowids()
+        )
+        ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
+        row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
+        return Pieces(
+            *(
+                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+                for values in (parts.flat_values, starts, ends)
+            )
+        )
+
+    def _split_flat(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        parts = tf.gather(self._ids, ids.flat_values)
+        return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
+
+
+def _parts(
+    piece: str, vocabulary: Sequence[str], processor: tf_text.SentencepieceTokenizer
+) -> list[str]:
+    """The pieces that replace a piece with a comma at its end."""
+    number = piece[:-1].replace(SPACE, "")
+    parts = [vocabulary[index] for index in processor.tokenize(number).numpy().tolist()]
+    if not piece.startswith(SPACE) and parts[0].startswith(SPACE):
+        # The model begins every text with a space, which is not before this number.
+        parts = [part for part in (parts[0].removeprefix(SPACE), *parts[1:]) if part]
+    return [*parts, ","]
+
+
+def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
+    """The pieces with a function applied to their offsets, flat."""
+    starts, ends = (
+        part.with_flat_values(function(part.flat_values)) for part in (pieces.starts, pieces.ends)
+    )
+    return Pieces(pieces.ids, starts, ends)
+
+
+def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
+    """Pieces whose spans begin after the spaces in them.
+
+    Args:
+        pieces: With offsets in bytes of all texts.
+        texts: String tensor `(texts,)`.
+    """
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    is_other = all_bytes != ord(" ")
+    # Of each byte, the first one from it on that is no space
+    others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
+    others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
+    starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
+    starts = tf.minimum(tf.gather(others, tf.gather(others_before, starts)), ends)
+    return Pieces(pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends)
+
+
+def _to_characters(
+    pieces: Pieces,
+    is_space: tf.Tensor,
+    characters: Characters,
+    widths: tf.Tensor,
+    joined: tf.Tensor,
+) -> Pieces:
+    """Moves offsets from the cleaned texts to the texts.
+
+    Args:
+        pieces: With offsets in bytes of all cleaned texts.
+        is_space: Which of them are no more than a space, and get an empty span, bool `(pieces,)`.
+        characters: Those of the texts.
+        widths: How many bytes each of them leaves in the cleaned texts, int32.
+        joined: Which of them are part of the character before, bool.
+
+    Returns:
+        The pieces with offsets in characters of their texts, int32; dropped marks are in the span
+        of the character that they belong to.
+    """
+    rows = pieces.ids.value_rowids()
+    points = characters.points
+    begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
+    byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
+    first, last = pieces.starts.flat_values, pieces.ends.flat_values
+    # If the model itself makes several pieces of a character, the last one has the bytes.
+    last = tf.where(is_space, last, tf.maximum(last, first + 1))
+    # Characters that left no bytes are passed over.
+    starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
+    ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
+    starts = tf.clip_by_value(starts, begin, end)
+    ends += tf.cast(tf.gather(tf.concat([joined, [False]], axis=0), ends), tf.int64)
+    ends = tf.minimum(ends, end)
+    is_inside = starts < end
+    inside = tf.where(is_inside, starts, 0)
+    wide_starts, wide_last = over_dropped_marks(
+        characters, widths > 0, inside, tf.where(starts < ends, ends - 1, inside)
+    )
+    is_empty = (first >= last) | (starts >= ends)
+    starts = tf.where(is_inside, wide_starts, starts)
+    ends = tf.where(is_empty, starts, wide_last + 1)
+    return Pieces(
+        pieces.ids,
+        pieces.starts.with_flat_values(tf.cast(starts - begin, tf.int32)),
+        pieces.ends.with_flat_values(tf.cast(ends - begin, tf.int32)),
     )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Special tokens that are typed in a text."""
+"""Special tokens that are typed in a text: found in graph, for each kind of tokenizer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from keras_bert.text.pieces import Pieces
+from keras_bert.text.normalization import WHITE_SPACE
+from keras_bert.text.offsets import Pieces
 
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK)
@@ -20,13 +21,13 @@ _NO_CHARACTER = 0xFAFF
 
 
 class TypedTokens:
-    """Puts one character for each special token typed in a text, for the tokenizer to find.
+    """Replaces each special token typed in a text by one character, for the tokenizer to find.
 
     Args:
         tokens: The tokens to recognise.
 
     Raises:
-        ValueError: If there are more of them than characters to put for them.
+        ValueError: If there are more of them than characters to replace them.
     """
 
     def __init__(self, tokens: Sequence[str]) -> None:
@@ -40,7 +41,7 @@ class TypedTokens:
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """The character that stands for each token."""
+        """The character that replaces each token."""
         return {token: chr(_FIRST_MARK + index) for index, token in enumerate(self._tokens)}
 
     def mark(self, text: tf.Tensor) -> tf.Tensor:
@@ -52,7 +53,7 @@ class TypedTokens:
         Returns:
             String tensor `(texts,)`.
         """
-        # Nobody gets at a special token by typing its mark.
+        # A mark that is typed in a text is no special token.
         marks = "".join(self.marks.values())
         text = tf.strings.regex_replace(text, f"[{marks}]", chr(_NO_CHARACTER))
         for token, mark in self.marks.items():
@@ -60,14 +61,14 @@ class TypedTokens:
         return text
 
     def to_typed_characters(self, marked: tf.Tensor, pieces: Pieces) -> Pieces:
-        """Moves the places of pieces from a marked text to the text as it was typed.
+        """Moves the offsets of pieces from a marked text to the text as it was typed.
 
         Args:
             marked: String tensor `(texts,)`, valid UTF-8.
-            pieces: Pieces with places in characters of `marked`.
+            pieces: Pieces with offsets in characters of `marked`.
 
         Returns:
-            The pieces with places in characters of the text before `mark`.
+            The pieces with offsets in characters of the text before `mark`.
         """
         points = tf.strings.unicode_decode(marked, "UTF-8")
         lengths = tf.constant([len(token) for token in self._tokens])
@@ -77,8 +78,81 @@ class TypedTokens:
         before = tf.concat([[0], tf.cumsum(widths)], axis=0)
         text = tf.cast(tf.gather(points.row_starts(), pieces.ids.value_rowids()), tf.int32)
 
-        def moved(places: tf.RaggedTensor) -> tf.RaggedTensor:
-            typed = tf.gather(before, text + places.flat_values) - tf.gather(before, text)
-            return places.with_flat_values(typed)
+        def moved(offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+            typed = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
+            return offsets.with_flat_values(typed)
 
         return Pieces(pieces.ids, moved(pieces.starts), moved(pieces.ends))
+
+
+class TypedSegments:
+    """Cuts texts at special tokens, which get their ids, and tokenizes the segments between them.
+
+    Args:
+        ids: The tokens and their ids.
+        takes_space: The token that takes the white space before it, if it is one of them.
+    """
+
+    def __init__(self, ids: Mapping[str, int], takes_space: str) -> None:
+        self._ids = tuple(ids.values())
+        self._patterns = tuple(
+            (f"[{WHITE_SPACE}]*" if token == takes_space else "") + re.escape(token)
+            for token in ids
+        )
+
+    def __call__(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
+        """The pieces of texts.
+
+        Args:
+            text: String tensor `(texts,)`, valid UTF-8.
+            tokenize: Makes pieces of strings `(segments,)`, with offsets in characters.
+
+        Returns:
+            Pieces with offsets in characters of `text`.
+        """
+        segments = self._split(text)
+        flat = segments.flat_values
+        which = self._which(flat)
+        lengths = tf.strings.length(flat, unit="UTF8_CHAR")
+        pieces = tokenize(tf.where(which < 0, flat, ""))
+        is_token = tf.cast(which >= 0, tf.int64)
+
+        def with_tokens(ragged: tf.RaggedTensor, of_tokens: tf.Tensor) -> tf.RaggedTensor:
+            alone = tf.boolean_mask(tf.cast(of_tokens, tf.int32), which >= 0)
+            tokens = tf.RaggedTensor.from_row_lengths(alone, is_token, validate=False)
+            return tf.concat([ragged, tokens], axis=1)
+
+        before = tf.concat([[0], tf.cumsum(lengths)], axis=0)
+        of_text = tf.gather(before, tf.gather(segments.row_starts(), segments.value_rowids()))
+        begin = before[:-1] - of_text
+        ids = with_tokens(pieces.ids, tf.gather(self._ids, tf.maximum(which, 0)))
+        without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
+        spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
+        starts = with_tokens(pieces.starts, spaces)
+        ends = with_tokens(pieces.ends, lengths)
+        moved = tf.gather(begin, ids.value_rowids())
+        return Pieces(
+            *(
+                segments.with_values(part).merge_dims(1, 2)
+                for part in (
+                    ids,
+                    starts.with_flat_values(starts.flat_values + moved),
+                    ends.with_flat_values(ends.flat_values + moved),
+                )
+            )
+        )
+
+    def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Texts as special tokens and what is between them, ragged strings `(texts, segments)`."""
+        # No byte of valid UTF-8. (TF Text's own splitting by expressions ends at a NUL.)
+        border = b"\xff"
+        tokens = f"({'|'.join(self._patterns)})"
+        text = tf.strings.regex_replace(text, tokens, border + rb"\1" + border)
+        return tf.strings.split(text, border)
+
+    def _which(self, segments: tf.Tensor) -> tf.Tensor:
+        """Which special token each segment is, int32; -1 for none."""
+        which = tf.fill(tf.shape(segments), -1)
+        for index, pattern in enumerate(self._patterns):
+            which = tf.where(tf.strings.regex_full_match(segments, pattern), index, which)
+        return which

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tokenizers of all families share, and what packing and masking ask them."""
+"""The base class of the tokenizers, which packing and masking use, and texts of any shape."""
 
 from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
-from keras_bert.text.pieces import Pieces
-from keras_bert.text.shapes import on_any_shape, to_rows
+from keras_bert.text.offsets import Pieces
 
 
 class Tokenizer(abc.ABC):
@@ -25,7 +24,7 @@ class Tokenizer(abc.ABC):
     """
 
     kind: ClassVar[str]
-    """What configs call the class."""
+    """The name of the class in configs."""
 
     pad_token: ClassVar[str]
     unk_token: ClassVar[str]
@@ -34,10 +33,10 @@ class Tokenizer(abc.ABC):
     mask_token: ClassVar[str]
 
     pair_separators: ClassVar[int] = 1
-    """How many separators stand between the two texts of a pair."""
+    """The number of separators between the two texts of a pair."""
 
     num_segments: ClassVar[int] = 2
-    """How many segment ids the family's encoders tell apart; with 1, all of them are 0."""
+    """The number of segment ids of the family's encoders; with 1, all of them are 0."""
 
     mask_takes_space: ClassVar[bool] = False
     """Whether the white space before a typed mask is a part of it."""
@@ -68,14 +67,14 @@ class Tokenizer(abc.ABC):
     ) -> tuple[
         tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor
     ]:
-        """The ids of texts, and where in the text each token lies.
+        """The ids of texts, and the offsets of each token in its text.
 
         A token's span is the smallest one that contains all characters of which it has a part; an
         unknown token covers what it stands for. Offsets are Unicode code points of the text as it
         was given, invalid bytes left out, and never go backwards. A character that became several
         pieces is the span of each. A combining mark that the tokenizer drops, as an uncased one
         does, belongs to the span of the character before it, or, at the beginning of a word, of
-        the token behind it; so do zero-width joiners. Other characters of which nothing is left,
+        the token after it; so do zero-width joiners. Other characters of which nothing is left,
         such as a zero-width space, lie in no span, or in the middle of one. The space before a
         word is not in its span.
 
@@ -90,7 +89,7 @@ class Tokenizer(abc.ABC):
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of words that stand in a text, each of them in a string of its own.
+        """The ids of words of a text, each word a string of its own.
 
         Args:
             words: As for a call.
@@ -148,7 +147,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def mask_token_id(self) -> int:
-        """Id of the token in the place of masked ones; a ValueError where there is none."""
+        """Id of the token that replaces masked ones; a ValueError if there is none."""
         return self.token_to_id(self.mask_token)
 
     @property
@@ -193,7 +192,7 @@ class Tokenizer(abc.ABC):
 
     @functools.cached_property
     def reading_special_tokens(self) -> Self:
-        """This tokenizer, or one like it that takes special tokens in a text for what they are."""
+        """This tokenizer, or an equal one that finds special tokens in a text."""
         if self.special_tokens_in_text:
             return self
         return self.from_config({**self.get_config(), "special_tokens_in_text": True})
@@ -207,8 +206,57 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        """Ids and places, in characters, of texts `(texts,)`."""
+        """Ids and offsets, in characters, of texts `(texts,)`."""
 
     @abc.abstractmethod
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """The texts of ids, ragged int32 `(texts, tokens)`; strings `(texts,)`."""
+
+
+def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
+    """A tensor of a list, an array or a tensor; a ragged one where rows differ in length."""
+    if isinstance(values, tf.RaggedTensor):
+        # One type of row splits throughout, that of the tokenizer's own
+        return tf.cast(values, dtype).with_row_splits_dtype(tf.int64)
+    if isinstance(values, tf.Tensor):
+        return tf.cast(values, dtype)
+    try:
+        return tf.convert_to_tensor(values, dtype)
+    except ValueError:
+        # Rows of different lengths
+        return tf.ragged.constant(values, dtype)
+
+
+def on_any_shape(
+    text: Any, function: Callable[[tf.Tensor], tuple[tf.RaggedTensor, ...]]
+) -> tuple[tf.Tensor | tf.RaggedTensor, ...]:
+    """Calls a function of `(texts,)` with texts of any shape, and gives its results that shape."""
+    texts = to_tensor(text, tf.string)
+    rank = texts.shape.rank
+    if rank is None:
+        raise ValueError("The text's number of dimensions is unknown; set it by tf.ensure_shape.")
+    with tf.device("CPU:0"):
+        if rank == 0:
+            return tuple(part[0] for part in function(texts[tf.newaxis]))
+        if rank == 1:
+            return function(texts)
+        if not isinstance(texts, tf.RaggedTensor):
+            texts = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
+        return tuple(
+            texts.with_flat_values(part) for part in on_any_shape(texts.flat_values, function)
+        )
+
+
+def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
+    """Ids as ragged int32 `(batch, None)`, and whether they are a batch and not a single row.
+
+    Raises:
+        ValueError: If they have other dimensions than `(tokens,)` or `(batch, tokens)`.
+    """
+    ids = to_tensor(token_ids, tf.int32)
+    if ids.shape.rank not in (1, 2):
+        raise ValueError(f"token_ids has shape {ids.shape}; expected (tokens,) or (batch, tokens).")
+    if isinstance(ids, tf.RaggedTensor):
+        return ids, True
+    is_batch = ids.shape.rank == 2
+    return tf.RaggedTensor.from_tensor(ids if is_batch else ids[tf.newaxis]), is_batch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpora that vocabularies are made of, read once and a part at a time."""
+"""The corpora that vocabularies are made of: read in batches, counted, sampled for their case."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import importlib
 import os
 import sys
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+_SAMPLE_BYTES = 2**21
+# A file is sampled in so many parts, because its languages may follow one another.
+_PARTS = 16
+_LEAST_CASED = 0.5
+_MOST_CHANGED = 0.1
 _BATCH_BYTES = 2**20
 _SECONDS_BETWEEN_REPORTS = 1.0
 _WORDS_AT_A_TIME = 1024
@@ -21,14 +28,14 @@ Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
 
 class Report:
-    """How far the reading is, on one line of standard error, about once a second."""
+    """The progress of reading, on one line of standard error, about once a second."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
         self._next = time.monotonic()
 
     def __call__(self, num_bytes: int, num_words: int | None = None, done: bool = False) -> None:
-        """How many bytes have come so far, and how many distinct words where they are counted."""
+        """Reports the bytes read so far, and the distinct words where they are counted."""
         if self._wanted and (done or time.monotonic() >= self._next):
             self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
             line = f"\rRead: {num_bytes / 1e6:,.0f} MB"
@@ -60,7 +67,7 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
 
 
 def corpus_batches(texts: Iterable[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """Texts of about a megabyte together, and how many bytes have come so far."""
+    """Batches of about a megabyte of text, and the number of bytes read so far."""
     batch, size, total = [], 0, 0
     for text in texts:
         batch.append(text)
@@ -79,13 +86,13 @@ def count_words(
     max_distinct_words: int,
     report: Report,
 ) -> dict[bytes, int]:
-    """The words and how often they come, the most frequent first, ties in order of their bytes.
+    """The counts of words, the most frequent first, ties in order of their bytes.
 
     Args:
         texts: The corpus.
         split: The words of strings `(texts,)`, flat, in graph.
         max_distinct_words: Where there are more, the rarest are forgotten.
-        report: Is told how far it is.
+        report: Reports the progress.
     """
     function = tf.function(split, input_signature=[tf.TensorSpec([None], tf.string)])
     counts: Counter[bytes] = Counter()
@@ -101,7 +108,7 @@ def count_words(
 
 
 def spelled_out(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Each word as often as it comes, for trainers that take no counts to count once more."""
+    """Each word as often as it occurs, for trainers that take no counts."""
     for word, count in counts:
         whole, rest = divmod(count, _WORDS_AT_A_TIME)
         for times in (*[_WORDS_AT_A_TIME] * whole, rest):
@@ -117,3 +124,101 @@ def import_trainer(name: str) -> Any:
             f"Training a vocabulary needs the package {name}: "
             'pip install "keras3-bert[vocabulary]".'
         ) from error
+
+
+class LetterCase(NamedTuple):
+    """Whether to lower-case.
+
+    Args:
+        lowercase: Whether to lower-case text and strip its accents.
+        reason: Why: the shares of letters that decided it.
+    """
+
+    lowercase: bool
+    reason: str
+
+
+def choose_lowercase(corpus: Corpus) -> LetterCase:
+    """Whether text like a corpus's should be lower-cased and its accents stripped.
+
+    Not where less than half of the letters have a case, so that little is gained, nor where
+    stripping accents (NFD without the marks of category Mn) would change a tenth of the letters and
+    marks: it takes Hangul syllables apart, and drops vowel signs and tones of Thai and Hindi, and
+    of Vietnamese.
+
+    Args:
+        corpus: As for `train_vocabulary`, but no iterator, which could be read only once. About
+            2 MB of it are looked at: of files parts from beginning to end, of texts every n-th.
+
+    Returns:
+        The decision, and the reason.
+
+    Raises:
+        ValueError: If the corpus is an iterator, or a text among others is the name of a file.
+
+    Example:
+
+    >>> from keras_bert.text import choose_lowercase
+    >>> choose_lowercase(["Seoul is the capital."]).lowercase
+    True
+    >>> choose_lowercase(["서울은 대한민국의 수도이다."])
+    LetterCase(lowercase=False, reason='0 % of the letters have a case')
+    """
+    characters: Counter[str] = Counter()
+    for text in _sample(corpus):
+        characters.update(text.decode("utf-8", "ignore"))
+    letters, cased, changed, total = 0, 0, 0, 0
+    for character, count in characters.items():
+        category = unicodedata.category(character)[0]
+        if category in "LM":
+            total += count
+            changed += count * (_without_accents(character) != character.lower())
+        if category == "L":
+            letters += count
+            cased += count * (character.lower() != character.upper())
+    if not letters:
+        return LetterCase(True, "there are no letters")
+    reason = f"{100 * cased / letters:.0f} % of the letters have a case"
+    if cased < _LEAST_CASED * letters:
+        return LetterCase(False, reason)
+    reason += f", and stripping accents changes {100 * changed / total:.0f} % of letters and marks"
+    return LetterCase(changed < _MOST_CHANGED * total, reason)
+
+
+def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
+    """The decision of `choose_lowercase`, reported to standard error if `progress`."""
+    choice = choose_lowercase(corpus)
+    if progress:
+        print(f"lowercase={choice.lowercase}: {choice.reason}", file=sys.stderr, flush=True)
+    return choice.lowercase
+
+
+def _without_accents(character: str) -> str:
+    parts = unicodedata.normalize("NFD", character.lower())
+    return "".join(part for part in parts if unicodedata.category(part) != "Mn")
+
+
+def _sample(corpus: Corpus) -> Iterator[bytes]:
+    if isinstance(corpus, Iterator):
+        raise ValueError(
+            "lowercase is None, which looks at the corpus before it is read; expected a path or a "
+            f"list of texts or paths, received {type(corpus).__name__}. Or pass True or False."
+        )
+    items = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else list(corpus)
+    files = [item for item in items if isinstance(item, os.PathLike)]
+    for file in files:
+        yield from _parts_of(Path(file), _SAMPLE_BYTES // len(files) // _PARTS + 1)
+    texts = list(corpus_texts(item for item in items if not isinstance(item, os.PathLike)))
+    yield from texts[:: 1 + sum(map(len, texts)) // _SAMPLE_BYTES]
+
+
+def _parts_of(path: Path, size: int) -> Iterator[bytes]:
+    """Parts of a file, from beginning to end; one that is small whole."""
+    with open(path, "rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        if length <= _PARTS * size:
+            yield file.read()
+            return
+        for part in range(_PARTS):
+            file.seek(part * length // _PARTS)
+            yield file.read(size)

@@ -1,24 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a WordPiece vocabulary from a corpus."""
+"""Making vocabularies from a corpus: of word pieces, of byte pairs, and SentencePiece models."""
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
-from keras_bert.text.letter_case import chosen_lowercase
-from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
-from keras_bert.text.pieces import SUFFIX
+import tensorflow as tf
+
+from keras_bert.text.byte_pair import split_byte_words
+from keras_bert.text.normalization import MAX_WORD_LENGTH, drop_invalid, split_words
+from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.special_tokens import SPECIAL_TOKENS
 from keras_bert.text.training_corpus import (
     Corpus,
     Report,
+    chosen_lowercase,
+    corpus_batches,
     corpus_texts,
     count_words,
     import_trainer,
     spelled_out,
 )
+from keras_bert.text.wordpiece import SUFFIX
+from keras_bert.vocabularies.byte_pair_files import byte_characters
+
+_BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+# Always pieces of their own, as in ALBERT's vocabulary
+_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 
 
 def train_vocabulary(
@@ -81,7 +94,7 @@ def train_vocabulary(
             f"vocabulary_size is {vocabulary_size}, but the special tokens and the {len(letters)} "
             f"characters of the alphabet take {size}; raise it or lower alphabet_size."
         )
-    # What is a "special token" to this trainer keeps its place in the list.
+    # "Special tokens" of this trainer keep their positions in the list.
     first = [*SPECIAL_TOKENS, *(SUFFIX + letter for letter in inside)]
     trainer = tokenizers.trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
@@ -102,6 +115,166 @@ def train_vocabulary(
     ids = learner.get_vocab()
     pieces = sorted(ids, key=ids.__getitem__)[size:]
     return (*SPECIAL_TOKENS, *letters, *first[len(SPECIAL_TOKENS) :], *pieces)
+
+
+class BytePairVocabulary(NamedTuple):
+    """What a `BytePairTokenizer` is made of.
+
+    Args:
+        vocabulary: The tokens, a token's id being its index.
+        merges: The pairs that become one token, the first learned first.
+    """
+
+    vocabulary: tuple[str, ...]
+    merges: tuple[str, ...]
+
+
+def train_byte_pair_vocabulary(
+    corpus: Corpus,
+    vocabulary_size: int,
+    min_frequency: int = 2,
+    max_distinct_words: int = 2_000_000,
+    progress: bool = True,
+) -> BytePairVocabulary:
+    """Makes a byte-level byte-pair vocabulary from a corpus, which may be larger than the memory.
+
+    The corpus is read once and split into words as the tokenizer does it; only the distinct words
+    and their counts are held. The merges are then learned by the trainer of the `tokenizers`
+    library.
+
+    Args:
+        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
+            or of both. Files are UTF-8 and read by the line, without its end.
+        vocabulary_size: How many tokens to make: `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`, the
+            256 bytes, then what they are merged to. They are fewer where the corpus has no more.
+        min_frequency: How often two tokens must meet to become one.
+        max_distinct_words: Where there are more, the rarest are forgotten.
+        progress: Whether to report to standard error.
+
+    Returns:
+        The tokens and the merges.
+
+    Raises:
+        ImportError: If `tokenizers` is not installed.
+        ValueError: If the corpus has no words, or the bytes do not fit into the vocabulary.
+
+    Example:
+
+    >>> from keras_bert.text import BytePairTokenizer, train_byte_pair_vocabulary
+    >>> made = train_byte_pair_vocabulary(["low lower", "lower, lowest"], 270, progress=False)
+    >>> made.merges[:3]
+    ('l o', 'lo w', 'low e')
+    >>> tokenizer = BytePairTokenizer(*made)
+    """
+    tokenizers = import_trainer("tokenizers")
+    smallest = len(_BYTE_PAIR_TOKENS) + 256
+    if vocabulary_size < smallest:
+        raise ValueError(
+            f"vocabulary_size is {vocabulary_size}; the special tokens and the bytes take "
+            f"{smallest}."
+        )
+    texts = (text.rstrip(b"\r\n") for text in corpus_texts(corpus))
+    counts = count_words(texts, _words, max_distinct_words, Report(progress))
+    if not counts:
+        raise ValueError(f"The corpus has no words: {corpus!r}.")
+    letters = byte_characters()
+    words = (("".join(letters[byte] for byte in word), count) for word, count in counts.items())
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        min_frequency=min_frequency,
+        special_tokens=list(_BYTE_PAIR_TOKENS),
+        initial_alphabet=list(letters),
+        # Where there is no terminal it prints empty lines.
+        show_progress=progress and sys.stderr.isatty(),
+    )
+    learner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator(spelled_out(words), trainer)
+    return _learned(learner)
+
+
+def train_sentence_piece_model(
+    corpus: Corpus,
+    vocabulary_size: int,
+    lowercase: bool | None = True,
+    keep_accents: bool = False,
+    character_coverage: float = 0.99995,
+    max_sentences: int = 5_000_000,
+    max_sentence_bytes: int = 16_384,
+    num_threads: int = 1,
+    seed: int = 0,
+    progress: bool = True,
+) -> bytes:
+    """Makes a unigram model from a corpus, which may be larger than the memory.
+
+    The corpus is read once, and cleaned up as the tokenizer does it; the trainer of the
+    `sentencepiece` library learns from a sample of its lines. Settings are ALBERT's.
+
+    Args:
+        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
+            or of both. Files are UTF-8 and read by the line.
+        vocabulary_size: How many pieces to make, `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`
+            first. They are fewer where the corpus has no more.
+        lowercase: As it will be for the tokenizer. `None` takes what `choose_lowercase` says of the
+            corpus, which must not be an iterator then, and keeps accents where it is `False`; give
+            the tokenizer the same.
+        keep_accents: As it will be for the tokenizer.
+        character_coverage: The share of all characters that pieces shall spell; the rarest rest
+            will be unknown.
+        max_sentences: How many texts or lines are drawn to learn from; they are held in memory.
+        max_sentence_bytes: Longer texts or lines are left out.
+        num_threads: With more than one, the same corpus may not make the same model.
+        seed: Of the draw.
+        progress: Whether to report to standard error.
+
+    Returns:
+        The model, as `SentencePieceTokenizer` takes it.
+
+    Raises:
+        ImportError: If `sentencepiece` is not installed.
+        ValueError: If the corpus has no words, or its characters do not fit into the vocabulary.
+
+    Example:
+
+    >>> from keras_bert.text import SentencePieceTokenizer, train_sentence_piece_model
+    >>> model = train_sentence_piece_model(["low lower", "lower, lowest"], 32, progress=False)
+    >>> tokenizer = SentencePieceTokenizer(model)
+    >>> tokenizer.vocabulary[:5]
+    ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]')
+    """
+    sentencepiece = import_trainer("sentencepiece")
+    if lowercase is None:
+        lowercase = chosen_lowercase(corpus, progress)
+        keep_accents = keep_accents or not lowercase
+    model = io.BytesIO()
+    clean = SentenceCleaner(lowercase, keep_accents, collapse=True)
+    sentencepiece.set_random_generator_seed(seed)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sentences(corpus_texts(corpus), clean, Report(progress)),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=False,
+            character_coverage=character_coverage,
+            input_sentence_size=max_sentences,
+            shuffle_input_sentence=True,
+            max_sentence_length=max_sentence_bytes,
+            num_threads=num_threads,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            user_defined_symbols=list(_SYMBOLS),
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"The sentencepiece library could make no vocabulary of {vocabulary_size} pieces of "
+            f"the corpus {corpus!r}: {error}"
+        ) from error
+    return model.getvalue()
 
 
 def _counts(
@@ -138,3 +311,28 @@ def _alphabet(
             break
         kept.add(letter)
     return sorted(kept), sorted(kept & inside)
+
+
+def _words(texts: tf.Tensor) -> tf.Tensor:
+    return split_byte_words(drop_invalid(texts)).words.flat_values
+
+
+def _learned(learner: Any) -> BytePairVocabulary:
+    model = json.loads(learner.to_str())["model"]
+    ids = model["vocab"]
+    merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
+    return BytePairVocabulary(tuple(sorted(ids, key=ids.__getitem__)), tuple(merges))
+
+
+def _sentences(texts: Iterable[bytes], clean: SentenceCleaner, report: Report) -> Iterator[str]:
+    function = tf.function(
+        lambda batch: clean(drop_invalid(batch)),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    total = 0
+    for batch, total in corpus_batches(texts):
+        report(total)
+        for text in function(tf.constant(batch)).numpy().tolist():
+            if text:
+                yield text.decode("utf-8")
+    report(total, done=True)

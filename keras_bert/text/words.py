@@ -62,9 +62,9 @@ def words_with_offsets(
         offsets = tf.gather(text_starts, words.value_rowids())
         begin = tf.gather(in_characters, offsets)
 
-        def characters(places: tf.RaggedTensor) -> tf.RaggedTensor:
-            found = tf.gather(in_characters, offsets + tf.cast(places.flat_values, tf.int32))
-            return places.with_flat_values(found - begin)
+        def characters(byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+            found = tf.gather(in_characters, offsets + tf.cast(byte_offsets.flat_values, tf.int32))
+            return byte_offsets.with_flat_values(found - begin)
 
         return words, characters(starts), characters(ends)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's clean-up before SentencePiece as TensorFlow operations, and the way back.
+"""ALBERT's text normalization before SentencePiece as TensorFlow operations, and its offsets.
 
 Reference:
     [Lan et al., 2020](https://arxiv.org/abs/1909.11942), released code, `preprocess_text`.
@@ -14,8 +14,7 @@ import unicodedata
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert.text.byte_words import WHITE_SPACE
-from keras_bert.text.normalization import lower
+from keras_bert.text.normalization import WHITE_SPACE, lower
 from keras_bert.text.offsets import Characters
 
 # What Python's `str.split` splits at
@@ -52,14 +51,14 @@ class SentenceCleaner:
         return self._fold(text)
 
     def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-        """What characters leave in the cleaned texts.
+        """How much of the cleaned texts each character becomes.
 
         Args:
             characters: Those of the texts.
 
         Returns:
-            How many bytes each of them leaves, int32 `(characters,)`; and which of them leave none
-            because the character before stands for them too, bool.
+            How many bytes each of them becomes, int32 `(characters,)`; and which of them become
+            none because they form one character with the one before, bool.
         """
         points, letters, which = characters
         # What a character becomes depends on no neighbour but for the form of a small sigma,
