@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 
+from keras_bert import atomic
 from training.benchmarks.report import Row, format_table, make_rows
 from training.benchmarks.subject import Subject
 from training.benchmarks.workload import Workload
@@ -99,15 +98,13 @@ def run(config: BenchmarkConfig) -> list[Row]:
 
 
 def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
-    """Writes the configuration and the rows, whole or not at all."""
+    """Writes the configuration and the rows atomically."""
     results = {
         "config": dataclasses.asdict(config),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
         "rows": [dataclasses.asdict(row) for row in rows],
     }
-    temporary = Path(f"{path}.tmp")
-    temporary.write_text(json.dumps(results, indent=2) + "\n")
-    os.replace(temporary, path)
+    atomic.write_json(path, results)
 
 
 def main(_: Sequence[str]) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any
 from absl import flags
 from tqdm import tqdm
 
+from keras_bert import atomic
 from keras_bert.data import TokenStore
 from training.engine import config_flags, output_folder, program
 from training.plots.length_histogram import plot_lengths
@@ -70,7 +70,7 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         statistics = write_shards(config, work, num_shards, bar.update)
     summary = _summary(config, store, statistics)
     plot_lengths(folder / "lengths.png", summary["lengths"], f"{summary['instances']:,} rows")
-    _write_json(summary, folder / "summary.json")
+    atomic.write_json(folder / "summary.json", summary)
     if not config.keep_store:
         shutil.rmtree(work)
     return summary
@@ -89,7 +89,7 @@ def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
         return True
     (folder / "work").mkdir(parents=True, exist_ok=True)
     settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
-    _write_json(settings, folder / "work" / "settings.json")
+    atomic.write_json(folder / "work" / "settings.json", settings)
     return False
 
 
@@ -143,13 +143,6 @@ def _summary(
 def _read_json(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return values
-
-
-def _write_json(value: dict[str, Any], path: Path) -> None:
-    """Writes to a temporary name first, so that a file of this name is always whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

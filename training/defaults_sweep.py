@@ -30,7 +30,7 @@ from absl import logging
 from training.engine import program
 from training.engine.config_flags import define_flags, read_flags
 from training.engine.pretrained import preset_or_minilm
-from training.jobs.classification import FinetuneConfig
+from training.jobs.classification import FinetuneConfig, build_classifier, score_classifier
 from training.readers.glue import find_task, read_split
 from training.readers.labelled_text import LabelledText
 
@@ -135,13 +135,12 @@ class Trainer:
         import keras
 
         from keras_bert.optimizers import AdamW
-        from training.engine import finetuning
 
         keras.utils.clear_session()
         keras.utils.set_random_seed(seed)
         self.seed = seed
         self.config = FinetuneConfig(learning_rate=0, epochs=1, precision=config.precision)
-        self.model = finetuning.build_classifier(self.config, data, preset_or_minilm(config.preset))
+        self.model = build_classifier(self.config, data, preset_or_minilm(config.preset))
         # The rate is set before each update.
         optimizer = AdamW(0.0, weight_decay=self.config.weight_decay)
         self.model.compile(optimizer=optimizer)
@@ -177,7 +176,7 @@ class Trainer:
         )
         trained = time.perf_counter()
         return {
-            "scores": finetuning.score_classifier(self.model, dev, metrics),
+            "scores": score_classifier(self.model, dev, metrics),
             "loss": history.history["loss"][-1],
             "training_seconds": round(trained - start, 1),
             "scoring_seconds": round(time.perf_counter() - trained, 1),

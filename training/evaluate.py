@@ -264,7 +264,7 @@ def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any
 def _tagging(config: EvaluateConfig) -> dict[str, float]:
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
-    from training.jobs.tagging import in_scheme
+    from training.readers.tagged_words import in_scheme
 
     gold = read_conll(
         config.data_file,

@@ -29,6 +29,7 @@ from typing import IO, Any
 import numpy as np
 from absl import flags
 
+from keras_bert.atomic import atomic_path
 from training.engine import program
 from training.engine.config_flags import define_flags, read_flags
 from training.readers.choice_files import read_choices
@@ -372,10 +373,8 @@ def _opened_output(name: str) -> Iterator[IO[str]]:
     if name == "-":
         yield sys.stdout
         return
-    partial = f"{name}.partial"
-    with open(partial, "w", encoding="utf-8") as file:
+    with atomic_path(name) as temporary, open(temporary, "w", encoding="utf-8") as file:
         yield file
-    os.replace(partial, name)
 
 
 if __name__ == "__main__":

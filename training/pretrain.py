@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ import keras
 import numpy as np
 from absl import logging
 
+from keras_bert import atomic
 from keras_bert.data import (
     MaskedLMMasker,
     NextTokenTargets,
@@ -308,10 +308,7 @@ def _report(
         },
         "log": state.log,
     }
-    path = folder / pretraining_run.RESULTS_FILE
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)
     return results
 
 

@@ -14,13 +14,13 @@ It writes into `output_dir`: each pre-training run, each fine-tuning run, and `a
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
 
+from keras_bert import atomic
 from training.engine import output_folder, program
 from training.engine.config_flags import define_flags, read_flags
 
@@ -152,7 +152,7 @@ def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
         results = program.run_once(folder / f"{task_name} {name}", command, preset)
         (dev_scores,) = results["summary"].values()
         table[name][task_name] = dev_scores[tasks(config)[task_name].metric]["seeds"]
-    output_folder.write_text(folder / "ablation.json", json.dumps(table, indent=2) + "\n")
+    atomic.write_json(folder / "ablation.json", table)
     return table
 
 

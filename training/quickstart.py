@@ -26,7 +26,12 @@ from absl import logging
 
 from training.engine import config_flags, output_folder, program
 from training.engine.pretrained import minilm_folder
-from training.jobs.classification import FinetuneConfig, FinetuneData
+from training.jobs.classification import (
+    FinetuneConfig,
+    FinetuneData,
+    TextClassification,
+    score_classifier,
+)
 from training.plots import curves
 from training.readers.docstrings import DocstringData, collect_docstrings
 
@@ -74,7 +79,7 @@ def main(arguments: list[str]) -> None:
         program.import_quietly()
         quickstart(config, preset, docstrings)
         if config.from_scratch:
-            from training.quickstart_from_scratch import from_scratch
+            from training.pretraining.from_scratch import from_scratch
 
             from_scratch(Path(config.output_dir) / "from_scratch", docstrings, config.seed)
     print(f"\nIt took {time.perf_counter() - started:.0f} s.")
@@ -103,12 +108,9 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         sequence_length=64,
         seed=config.seed,
     )
-    (run,) = finetuning.train_seeds(
-        finetune_config,
-        data,
-        lambda seed_run: finetuning.train(finetune_config, data, os.fspath(preset), seed_run),
-        "docstrings",
-    )
+    job = TextClassification(finetune_config, data, os.fspath(preset))
+    job.title = "docstrings"
+    (run,) = finetuning.train_seeds(job)
     plot = curves.plot_curves(
         Path(config.output_dir) / "curves.png",
         run.history,
@@ -117,7 +119,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         kept=run.best_epoch,
     )
     classifier = load_model(run.model_path)
-    _print_scores(finetuning.score_classifier(classifier, test, data.metrics), data)
+    _print_scores(score_classifier(classifier, test, data.metrics), data)
 
     export = Path(config.output_dir) / "export" / "1"
     classifier.export(export, overwrite=True, warm_up=False)

@@ -7,11 +7,12 @@ import dataclasses
 import gzip
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
+
+from keras_bert.atomic import atomic_path
 
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r"
@@ -145,16 +146,16 @@ def write_conll(
         if len(column) != len(text):
             raise ValueError(f"There are {len(text)} sentences; a column has {len(column)}.")
     starts = set(text.document_starts or ())
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        temporary = Path(folder) / path.name
-        with open(temporary, "w", encoding="utf-8", newline="") as file:
-            for index, sentence in enumerate(zip(*given, strict=True)):
-                if index in starts:
-                    outside = "\tO" * (len(given) - 1)
-                    file.write(f"{DOCUMENT_START}{outside}\n\n")
-                file.writelines(_line(row, index) for row in _rows(sentence, index))
-                file.write("\n")
-        os.replace(temporary, path)
+    with (
+        atomic_path(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        for index, sentence in enumerate(zip(*given, strict=True)):
+            if index in starts:
+                outside = "\tO" * (len(given) - 1)
+                file.write(f"{DOCUMENT_START}{outside}\n\n")
+            file.writelines(_line(row, index) for row in _rows(sentence, index))
+            file.write("\n")
 
 
 class _Reader:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.atomic import atomic_path
 from keras_bert.data.instances import Instance
 from keras_bert.data.static_masking import Flags, StaticMasker
 from keras_bert.data.token_store import Ids
@@ -111,7 +112,7 @@ class InstanceEncoder:
 
 
 def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int:
-    """Writes a TFRecord file, whole or not at all.
+    """Writes a TFRecord file atomically.
 
     Args:
         path: The file; an existing one is replaced.
@@ -121,16 +122,11 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
         How many there were.
     """
     path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
-    try:
-        with tf.io.TFRecordWriter(os.fspath(partial)) as writer:
-            for record in records:
-                writer.write(record)
-                count += 1
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_path(path) as temporary, tf.io.TFRecordWriter(os.fspath(temporary)) as writer:
+        for record in records:
+            writer.write(record)
+            count += 1
     return count
 
 

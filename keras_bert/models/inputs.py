@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert.atomic import atomic_path
 from keras_bert.layers.frozen import NO_CLONE
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
@@ -87,12 +87,8 @@ def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any
     if not is_one_file or target.is_dir() or (target.exists() and not overwrite):
         yield filepath
         return
-    temporary = target.with_name(f".writing-{uuid.uuid4().hex}-{target.name}")
-    try:
+    with atomic_path(target, suffix=target.suffix) as temporary:
         yield temporary
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def token_inputs(packed: bool = False) -> dict[str, Any]:

@@ -20,8 +20,7 @@ from training.defaults_sweep import (  # noqa: E402
     sample,
     sweep,
 )
-from training.engine import finetuning  # noqa: E402
-from training.jobs.classification import FinetuneConfig  # noqa: E402
+from training.jobs.classification import FinetuneConfig, build_classifier  # noqa: E402
 from training.readers.glue import read_split  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
@@ -67,7 +66,7 @@ def test_a_run_is_as_one_of_its_own_and_is_not_done_again(config, tmp_path):
     run = FinetuneConfig(learning_rate=0.02, epochs=2, precision="float32")
     train = read_split(config.data_dir, "sst2", "train")
     keras.utils.set_random_seed(1)
-    classifier = finetuning.build_classifier(run, train, config.preset)
+    classifier = build_classifier(run, train, config.preset)
     keras.utils.set_random_seed(1)
     history = classifier.fit(train.inputs, train.labels, epochs=2, verbose=0)
     assert runs[-1]["loss"] == pytest.approx(history.history["loss"][-1], rel=1e-4)

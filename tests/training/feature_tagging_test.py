@@ -14,13 +14,16 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
-from keras_bert.models.feature_tagger import feature_tagger  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import feature_tagging, recipes  # noqa: E402
-from training.jobs.feature_batches import FeatureBatches  # noqa: E402
-from training.jobs.feature_tagging import FeatureTaggingConfig  # noqa: E402
-from training.jobs.tagging import read_data  # noqa: E402
-from training.jobs.word_features import ROWS, WordFeatures  # noqa: E402
+from training import recipes  # noqa: E402
+from training.engine import finetuning  # noqa: E402
+from training.jobs.feature_tagging import (  # noqa: E402
+    FeatureTagging,
+    FeatureTaggingConfig,
+    feature_tagger,
+)
+from training.jobs.word_features import ROWS, FeatureBatches, WordFeatures  # noqa: E402
+from training.readers.tagged_words import read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "##e", "sings", "in", "rome", "."]
 WORDS = [["Ann", "sings", "in", "Rome"], ["Anne"], ["."] * 9]
@@ -127,7 +130,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
         output_dir=str(tmp_path / "run"),
     )
     data = read_data(config)
-    results = feature_tagging.train_all(config, data)
+    results = finetuning.run(FeatureTagging, config, data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}

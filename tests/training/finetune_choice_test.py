@@ -16,8 +16,9 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import finetune_choice, recipes  # noqa: E402
-from training.jobs.multiple_choice import ChoiceConfig, read_data  # noqa: E402
+from training import recipes  # noqa: E402
+from training.engine import finetuning  # noqa: E402
+from training.jobs.multiple_choice import ChoiceConfig, Choosing, read_data  # noqa: E402
 from training.readers.choice_files import read_choices  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "she", "opens", "the", "door", "fridge", "."]
@@ -80,7 +81,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         # Other backends export in a process that they must wait for; tests/export does.
         export=keras.backend.backend() == "tensorflow" and recipe == "swag",
     )
-    results = finetune_choice.finetune(config, read_data(config))
+    results = finetuning.run(Choosing, config, read_data(config))
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     names = ["dev"] if recipe == "swag" else ["dev", "test"]

@@ -15,8 +15,9 @@ from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
 from keras_bert.data.question_rows import question_rows  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import finetune_squad, recipes  # noqa: E402
-from training.jobs.question_answering import SquadConfig, read_data  # noqa: E402
+from training import recipes  # noqa: E402
+from training.engine import finetuning  # noqa: E402
+from training.jobs.question_answering import QuestionAnswering, SquadConfig, read_data  # noqa: E402
 from training.scores import squad_scores  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "and", "then"]
@@ -80,7 +81,7 @@ def run(recipe, folder, preset, **changes):
         output_dir=str(folder / "run"),
         **changes,
     )
-    return finetune_squad.finetune(config, read_data(config))
+    return finetuning.run(QuestionAnswering, config, read_data(config))
 
 
 def num_windows(model, folder):

@@ -15,8 +15,10 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import finetune_tagging, recipes  # noqa: E402
-from training.jobs.tagging import TaggingConfig, label_names, read_data  # noqa: E402
+from training import recipes  # noqa: E402
+from training.engine import finetuning  # noqa: E402
+from training.jobs.tagging import Tagging, TaggingConfig  # noqa: E402
+from training.readers.tagged_words import label_names, model_inputs, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
 # IOB1, CRLF, and documents
@@ -73,7 +75,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     )
     data = read_data(config)
     assert data.class_names == ("O", "B-LOC", "B-PER", "I-PER")
-    results = finetune_tagging.finetune(config, data)
+    results = finetuning.run(Tagging, config, data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
@@ -181,4 +183,4 @@ def test_context_needs_documents(tmp_path):
     config = TaggingConfig(train_file=str(path), dev_file=str(path), context=True)
     data = read_data(config)
     with pytest.raises(ValueError, match="marks no documents"):
-        finetune_tagging.model_inputs(data.train, data.train.words, context=True)
+        model_inputs(data.train, data.train.words, context=True)

@@ -19,9 +19,13 @@ from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
-from training import finetune, recipes  # noqa: E402
+from training import recipes  # noqa: E402
 from training.engine import config_flags, finetuning  # noqa: E402
-from training.jobs.classification import FinetuneConfig, read_data  # noqa: E402
+from training.jobs.classification import (  # noqa: E402
+    FinetuneConfig,
+    TextClassification,
+    read_data,
+)
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 
@@ -66,7 +70,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
         output_dir=str(tmp_path / "run"),
     )
     config_data = read_data(config)
-    results = finetune.finetune(config, config_data)
+    results = finetuning.run(TextClassification, config, config_data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert [run["seed"] for run in results["runs"]] == [1, 2]
@@ -93,11 +97,20 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
 
 
 def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
-    path = tmp_path / "model.keras"
+    path = tmp_path / "written" / "model.keras"
+    path.parent.mkdir()
     path.write_text("older")
-    (tmp_path / "model.partial.keras").mkdir()  # where it would be written first
-    with pytest.raises(OSError, match=r"model\.keras could not be written: "):
-        finetuning.save_whole(TextClassifier.from_preset(preset, num_classes=2), path)
+    full = OSError("no space left on device")
+
+    class Full(TextClassifier):
+        def save(self, path):
+            path.write_text("half a model")
+            raise full
+
+    model = Full(Backbone.from_preset(preset), num_classes=2)
+    with pytest.raises(OSError, match=r"model\.keras could not be written: no space left"):
+        finetuning.save_model(model, path)
+    assert os.listdir(tmp_path / "written") == ["model.keras"]
     assert path.read_text() == "older"
 
 
@@ -146,7 +159,7 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
         output_dir=str(tmp_path / "run"),
         export=False,
     )
-    (run,) = finetune.finetune(config, read_data(config))["runs"]
+    (run,) = finetuning.run(TextClassification, config, read_data(config))["runs"]
     assert len(run["evaluations"]) == 2
     assert run["best_epoch"] == 1
 

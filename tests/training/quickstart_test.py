@@ -11,8 +11,8 @@ from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training.engine.pretrained import SHA256, check_sha256, minilm_folder  # noqa: E402
+from training.pretraining.from_scratch import from_scratch  # noqa: E402
 from training.quickstart import QuickstartConfig, quickstart  # noqa: E402
-from training.quickstart_from_scratch import from_scratch  # noqa: E402
 from training.readers.docstrings import collect_docstrings  # noqa: E402
 
 

@@ -16,8 +16,8 @@ pytest.importorskip("bm25s")
 from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training import recipes, rerank  # noqa: E402
-from training.jobs.reranking import RerankConfig  # noqa: E402
+from training import recipes  # noqa: E402
+from training.jobs.reranking import RerankConfig, combined, rerank  # noqa: E402
 from training.readers.trec_files import (  # noqa: E402
     read_collection,
     read_cranfield,
@@ -77,14 +77,14 @@ def test_two_rankings_are_combined_on_one_scale():
     first = {"1": [("a", 30.0), ("b", 20.0), ("c", 10.0)]}
     second = {"1": [("c", 3.0), ("b", 2.0), ("a", 1.0)]}
     orders = {
-        share: "".join(document for document, _ in rerank.combined(first, second, share)["1"])
+        share: "".join(document for document, _ in combined(first, second, share)["1"])
         for share in (0.0, 0.4, 0.6, 1.0)
     }
     assert orders == {0.0: "cba", 0.4: "cba", 0.6: "abc", 1.0: "abc"}
     alike = {"1": [("a", 2.0), ("b", 2.0), ("c", 2.0)]}
-    assert dict(rerank.combined(alike, second, 0.5)["1"])["b"] == 0
+    assert dict(combined(alike, second, 0.5)["1"])["b"] == 0
     spread = 10 * np.sqrt(2 / 3)
-    assert dict(rerank.combined(first, alike, 1.0)["1"])["a"] == pytest.approx(10 / spread)
+    assert dict(combined(first, alike, 1.0)["1"])["a"] == pytest.approx(10 / spread)
 
 
 @pytest.mark.backend_independent
@@ -224,7 +224,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
         precision="float32",
         output_dir=str(tmp_path / "run"),
     )
-    results = rerank.rerank(config, read_collection(cranfield))
+    results = rerank(config, read_collection(cranfield))
     folder = tmp_path / "run"
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
     assert json.loads((folder / "scores.json").read_text()) == results

@@ -22,6 +22,8 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     bool | None: flags.DEFINE_bool,
     float: flags.DEFINE_float,
+    float | None: flags.DEFINE_float,
+    int | None: flags.DEFINE_integer,
     int: flags.DEFINE_integer,
     str: flags.DEFINE_string,
     tuple[str, ...]: flags.DEFINE_list,
@@ -33,8 +35,8 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
 
     Args:
         config: A frozen dataclass whose docstring, or that of the class it extends, describes each
-            field under `Args:`, or an instance of one. Fields are of type bool, float, int, str
-            or `tuple[str, ...]`, and have defaults.
+            field under `Args:`, or an instance of one. Fields are of type bool, float, int (each
+            may also be `None`), str or `tuple[str, ...]`, and have defaults.
         flag_values: Where the flags are defined.
     """
     config_class = config if isinstance(config, type) else type(config)

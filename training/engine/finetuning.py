@@ -1,65 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One fine-tuning run: a checkpoint and labelled text in; a model, its scores and answers out.
+"""The engine of fine-tuning: seeds, epochs, the best model, curves, results and the export.
 
-What programs for other tasks share with it: the optimizer, the evaluation after each epoch, and
-what is written of a run.
+What differs between tasks is a `Job`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
 from absl import logging
 
-from keras_bert import TextClassifier
+from keras_bert import atomic
 from keras_bert.optimizers import AdamW
 from training.engine import output_folder
+from training.engine.job import DevScores, Job
+from training.engine.pretrained import preset_or_minilm
 from training.engine.progress import Progress
+from training.engine.run_report import Stopwatch
 from training.engine.seed_runs import FitEpoch, SeedRun, run_fingerprint
-from training.jobs.classification import FinetuneConfig, FinetuneData
 from training.plots import curves
-from training.readers.labelled_text import LabelledText
-from training.scores import classifier_scores
-from training.scores.baselines import Baselines
-
-
-class TrainingOptions(Protocol):
-    """What decides how any task is trained and where to: fields that `FinetuneConfig` has."""
-
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def accumulation(self) -> int: ...
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def warmup(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def layer_decay(self) -> float: ...
-    @property
-    def tensorboard(self) -> bool: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def num_seeds(self) -> int: ...
-    @property
-    def output_dir(self) -> str: ...
-    @property
-    def checkpoint_seconds(self) -> float: ...
+from training.scores import baselines, classifier_scores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,25 +71,7 @@ def resolve_precision(name: str) -> str:
     return "mixed_bfloat16"
 
 
-def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) -> TextClassifier:
-    """The pretrained encoder with a classifier for the classes of `data`, compiled."""
-    classifier = TextClassifier.from_preset(
-        preset,
-        num_classes=data.num_classes,
-        class_names=data.class_names,
-        sequence_length=config.sequence_length,
-        dropout=None if config.dropout < 0 else config.dropout,
-        encoder_dropout=None if config.encoder_dropout < 0 else config.encoder_dropout,
-        bilstm_units=None if config.bilstm_units < 0 else config.bilstm_units,
-        bilstm_layers=config.bilstm_layers,
-        load_weights=config.pretrained,
-        dtype=resolve_precision(config.precision),
-    )
-    classifier.compile(optimizer=make_optimizer(config, len(data)))
-    return classifier
-
-
-def make_optimizer(config: TrainingOptions, num_rows: int) -> AdamW:
+def make_optimizer(config: Any, num_rows: int) -> AdamW:
     """AdamW with warm-up and decay over all steps of a run.
 
     Args:
@@ -139,30 +91,14 @@ def make_optimizer(config: TrainingOptions, num_rows: int) -> AdamW:
     )
 
 
-def train(config: FinetuneConfig, data: FinetuneData, preset: str, seed_run: SeedRun) -> Run:
-    """Trains with one seed, keeps the best epoch's model, and returns its scores."""
-    keras.utils.set_random_seed(seed_run.seed)
-    classifier = build_classifier(config, data.train, preset)
-
-    def score(model: TextClassifier) -> DevScores:
-        return {name: score_classifier(model, dev, data.metrics) for name, dev in data.dev.items()}
-
-    evaluation = DevEvaluation(score, seed_run.model_path, config.patience)
-    fit_epoch = epochs_of_text(classifier, data.train.inputs, data.train.labels, config)
-    return fit_and_evaluate(
-        classifier, fit_epoch, config, evaluation, seed_run, num_rows=len(data.train)
-    )
-
-
-def epochs_of_text(model: Any, x: Any, y: Any, config: TrainingOptions) -> FitEpoch:
+def epochs_of_text(model: Any, x: Any, y: Any, config: Any) -> FitEpoch:
     """How a task is fitted for an epoch, or the rest of one, as `SeedRun.fit` asks for it.
 
     Args:
         model: the task.
         x, y: what it trains on, in a form that its `fit` takes; what brings its labels has no y.
-        config: what decides the run; a length_window below 0 takes the default of `fit`.
+        config: what decides the run; without a `length_window` the default of `fit` is taken.
     """
-    window = getattr(config, "length_window", None)
 
     def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
         model.fit(
@@ -172,7 +108,7 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: TrainingOptions) -> FitEp
             epochs=epoch + 1,
             initial_epoch=epoch,
             initial_batch=batch,
-            length_window=window if window and window > 0 else None,
+            length_window=getattr(config, "length_window", None),
             callbacks=callbacks,
             verbose=0,
         )
@@ -180,31 +116,46 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: TrainingOptions) -> FitEp
     return fit_epoch
 
 
-def fit_and_evaluate(
-    model: keras.Model,
-    fit_epoch: FitEpoch,
-    config: TrainingOptions,
-    evaluation: DevEvaluation,
-    seed_run: SeedRun,
-    *,
-    num_rows: int,
-) -> Run:
-    """Fits a compiled model under an evaluation, and sums up what came of it.
+def run(job_class: type[Job], config: Any, data: Any) -> dict[str, Any]:
+    """Trains every seed, writes what came of it, and returns the results.
 
     Args:
-        model: the task.
-        fit_epoch: as for `SeedRun.fit`.
-        config: what decides the run.
-        evaluation: scores and keeps the model.
-        seed_run: where its checkpoints are, from which it goes on if it was stopped.
-        num_rows: examples in an epoch, for the speed.
+        job_class: The task.
+        config: What to do, of the task's `config_class`.
+        data: What the task's `read` returned.
+
+    Returns:
+        What `results.json` holds: the config, the runs, and for each development set and metric
+        the mean over the seeds of the last epoch's score, with half the width of its 95 % interval.
     """
-    output_folder.check_room(evaluation.model_path.parent, _bytes_of(model))
-    callbacks: list[keras.callbacks.Callback] = [evaluation, Progress(epochs=config.epochs)]
-    if config.tensorboard:
-        callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
-    records = seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
-    trained_rows = num_rows * len(evaluation.by_epoch)
+    job = job_class(config, data, preset_or_minilm(config.preset))
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    to_beat = job.baselines()
+    baselines.show(to_beat)
+    runs = train_seeds(job)
+    best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
+    results = results_of(job.config, runs, best, to_beat)
+    atomic.write_json(folder / "results.json", results)
+    load = functools.cache(functools.partial(job.load, best.model_path))
+    watch = Stopwatch(results["seconds"])
+    with watch.part("answers"):
+        results |= job.report(load, Path(best.model_path).parent, folder)
+    if getattr(config, "export", False):
+        with watch.part("export"):
+            job.export(load(), folder / "export" / "1")
+    atomic.write_json(folder / "results.json", results)
+    return results
+
+
+def train(job: Job, seed_run: SeedRun) -> Run:
+    """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    keras.utils.set_random_seed(seed_run.seed)
+    training = job.build(seed_run.seed)
+    evaluation = DevEvaluation(job, seed_run)
+    output_folder.check_room(seed_run.folder, _bytes_of(training.model))
+    records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation)
+    trained_rows = training.num_rows * len(evaluation.by_epoch)
     return Run(
         seed=seed_run.seed,
         final=evaluation.by_epoch[-1],
@@ -213,9 +164,32 @@ def fit_and_evaluate(
         history={name: [record[name] for record in records] for name in records[0]},
         evaluations=evaluation.records(),
         examples_per_second=trained_rows / evaluation.training_seconds,
-        model_path=os.fspath(evaluation.model_path),
+        model_path=os.fspath(seed_run.model_path),
         seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
     )
+
+
+def fit(
+    model: keras.Model,
+    fit_epoch: FitEpoch,
+    config: Any,
+    seed_run: SeedRun,
+    evaluation: DevEvaluation | None = None,
+) -> list[dict[str, float]]:
+    """Fits a compiled model with progress, logs and checkpoints; Keras' metrics by epoch.
+
+    Args:
+        model: the task.
+        fit_epoch: as for `SeedRun.fit`.
+        config: what decides the run.
+        seed_run: where its checkpoints are, from which it continues if it was stopped.
+        evaluation: what is done after each epoch.
+    """
+    callbacks: list[keras.callbacks.Callback] = [] if evaluation is None else [evaluation]
+    callbacks.append(Progress(epochs=config.epochs))
+    if config.tensorboard:
+        callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
+    return seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
 
 
 def _bytes_of(model: keras.Model) -> int:
@@ -231,36 +205,20 @@ _EVALUATION_STATE = (
     "training_seconds",
     "scoring_seconds",
 )
-# By the name of a dev set, its scores by the name of the metric.
-DevScores = dict[str, dict[str, float]]
 
 
 class DevEvaluation(keras.callbacks.Callback):
     """Scores the dev sets after each epoch, keeps the best model, and stops when it is time.
 
     Args:
-        score: scores a model on every dev set.
-        model_path: where the best epoch's model goes.
-        patience: epochs without a better score after which training stops; 0 never stops.
-        selection_score: the one number, of the scores on the first dev set, that decides which
-            epoch is best.
-        keep: called where an epoch is the best so far, before its model is saved.
+        job: the task, which scores the model.
+        seed_run: where the best epoch's model goes.
     """
 
-    def __init__(
-        self,
-        score: Callable[[Any], DevScores],
-        model_path: Path,
-        patience: int,
-        selection_score: Callable[[dict[str, float]], float] = classifier_scores.selection_score,
-        keep: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, job: Job, seed_run: SeedRun) -> None:
         super().__init__()
-        self.score = score
-        self.model_path = model_path
-        self.patience = patience
-        self.selection_score = selection_score
-        self.keep = keep
+        self.job = job
+        self.seed_run = seed_run
         self.by_epoch: list[DevScores] = []
         self.best_epoch = 0
         self.best_score = -math.inf
@@ -287,17 +245,18 @@ class DevEvaluation(keras.callbacks.Callback):
         self.training_seconds = self.state()["training_seconds"]
         self._epoch_start = None
         scoring_start = time.perf_counter()
-        dev_scores = self.score(self.model)
+        dev_scores = self.job.score(self.model)
         self.by_epoch.append(dev_scores)
         first = next(iter(dev_scores.values()))
         if logs is not None:
             logs.update({f"dev_{name}": value for name, value in first.items()})
         logging.info("epoch %d: %s", epoch + 1, json.dumps(dev_scores))
-        if self.selection_score(first) > self.best_score:
-            self.best_score, self.best_epoch = self.selection_score(first), epoch + 1
-            self.keep()
-            save_whole(self.model, self.model_path)
-        elif self.patience and epoch + 1 - self.best_epoch >= self.patience:
+        score, patience = self.job.selection_score(first), self.job.config.patience
+        if score > self.best_score:
+            self.best_score, self.best_epoch = score, epoch + 1
+            self.job.keep(self.seed_run.folder)
+            save_model(self.model, self.seed_run.model_path)
+        elif patience and epoch + 1 - self.best_epoch >= patience:
             logging.info("stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True
         self.scoring_seconds += time.perf_counter() - scoring_start
@@ -308,53 +267,28 @@ class DevEvaluation(keras.callbacks.Callback):
         return [{"epoch": number, **first} for number, first in enumerate(firsts, start=1)]
 
 
-def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
-    """Class ids, or the scores of a regression, for every row."""
-    logits = classifier.predict(data.inputs, batch_size=64, verbose=0)
-    return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
-
-
-def score_classifier(
-    classifier: TextClassifier, data: LabelledText, metric_names: tuple[str, ...]
-) -> dict[str, float]:
-    """The scores of a classifier on labelled text."""
-    labels = data.labels
-    if labels is None:
-        raise ValueError(f"{data.path} has no labels to score against")
-    return classifier_scores.score(metric_names, answers(classifier, data), labels)
-
-
-def save_whole(model: keras.Model, path: Path) -> None:
-    """Saves to a temporary name first, so that a file of this name is always whole.
+def save_model(model: keras.Model, path: Path) -> None:
+    """Saves a model atomically.
 
     Raises:
         OSError: If there is no room; a file of this name is untouched.
     """
-    temporary = path.with_name(f"{path.stem}.partial.keras")
     try:
-        model.save(temporary)
-        os.replace(temporary, path)
+        with atomic.atomic_path(path, suffix=path.suffix) as temporary:
+            model.save(temporary)
     except (OSError, RuntimeError) as error:  # HDF5 has errors of both kinds for a full disk
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise OSError(f"{path} could not be written: {error}") from error
 
 
-def train_seeds(
-    config: TrainingOptions, data: Any, train: Callable[[SeedRun], Run], title: str
-) -> list[Run]:
+def train_seeds(job: Job) -> list[Run]:
     """A run for each of the config's seeds, with its curves beside its model.
 
-    What was killed goes on, and what is finished is not done again.
-
-    Args:
-        config: Which seeds, and where to.
-        data: What they learn from: runs of other data are not gone on from.
-        train: Trains with a seed.
-        title: What the curves are of.
+    What was killed is continued, and what is finished is not done again; runs of other settings or
+    other data are neither.
     """
     runs = []
-    fingerprint = run_fingerprint(config, data)
+    config = job.config
+    fingerprint = run_fingerprint(config, job.data)
     for seed in range(config.seed, config.seed + config.num_seeds):
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds)
@@ -364,7 +298,7 @@ def train_seeds(
             continue
         logging.info("seed %d", seed)
         start = time.perf_counter()
-        run = train(seed_run)
+        run = train(job, seed_run)
         own = time.perf_counter() - start
         building = max(0.0, own - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
@@ -375,7 +309,7 @@ def train_seeds(
                 path,
                 run.history,
                 run.evaluations,
-                title=f"{title}, seed {seed}",
+                title=f"{job.title}, seed {seed}",
                 kept=run.best_epoch,
             )
         except (ImportError, OSError, ValueError) as error:
@@ -400,7 +334,7 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def results_of(
-    config: Any, runs: Sequence[Run], best: Run, baselines: Mapping[str, Baselines]
+    config: Any, runs: Sequence[Run], best: Run, to_beat: Mapping[str, baselines.Baselines]
 ) -> dict[str, Any]:
     """What `results.json` holds: the config, the backend, the runs, and what came of them.
 
@@ -408,14 +342,14 @@ def results_of(
         config: of the runs.
         runs: a run a seed.
         best: the one whose model is kept.
-        baselines: by the name of a dev set, what any model must beat on it.
+        to_beat: by the name of a dev set, what any model must beat on it.
     """
     return {
         "config": dataclasses.asdict(config),
         "backend": keras.backend.backend(),
         "runs": [dataclasses.asdict(run) for run in runs],
         "summary": summary(runs),
-        "baselines": dict(baselines),
+        "baselines": dict(to_beat),
         "kept": {
             "seed": best.seed,
             "epoch": best.best_epoch,
@@ -426,8 +360,3 @@ def results_of(
         },
         "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
     }
-
-
-def write_json(value: Mapping[str, Any], path: Path) -> None:
-    """Writes to a temporary name first, so that a file of this name is always whole."""
-    output_folder.write_text(path, json.dumps(value, indent=2) + "\n")

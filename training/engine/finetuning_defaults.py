@@ -64,21 +64,21 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
 
 
 def complete(config: FinetuneConfig, num_rows: int, preset: str) -> FinetuneConfig:
-    """A config whose negative learning rate and epochs are chosen, which is logged.
+    """A config whose learning rate and epochs are chosen where they are `None`, which is logged.
 
     Args:
         config: What the user gave.
         num_rows: The rows to train on.
         preset: The checkpoint, whose config is read.
     """
-    if config.learning_rate >= 0 and config.epochs > 0:
+    if config.learning_rate is not None and config.epochs is not None:
         return config
     hidden_dim = checkpoints.open_checkpoint(preset, weights=config.pretrained).config.hidden_dim
     rate, epochs = choose(num_rows, hidden_dim)
     changes: dict[str, float] = {}
-    if config.learning_rate < 0:
+    if config.learning_rate is None:
         changes["learning_rate"] = rate
-    if config.epochs < 0:
+    if config.epochs is None:
         changes["epochs"] = epochs
     chosen = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
     logging.info("chosen %s: %d training rows, an encoder %d wide", chosen, num_rows, hidden_dim)

@@ -50,6 +50,9 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
         raise OSError(f"--output_dir={path} cannot be written to: {reason}") from error
     with lock:
         _lock(lock, path)
+        # What a process left that was killed while it wrote; no other one writes here now.
+        for leftover in (*path.glob(".*.partial*"), *path.glob("seed_*/.*.partial*")):
+            leftover.unlink() if leftover.is_file() else shutil.rmtree(leftover)
         _claimed.append(path)
         try:
             yield path
@@ -110,13 +113,6 @@ def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
     """
     content = json.dumps(settings, sort_keys=True).encode() + b"".join(contents)
     return hashlib.sha256(content).hexdigest()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes to a temporary name first, so that a file of this name is always whole."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
 
 
 def content_of_folder(folder: str | os.PathLike[str]) -> bytes:

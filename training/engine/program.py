@@ -23,7 +23,9 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from keras_bert import atomic
 from training.engine import config_flags, output_folder, run_report
+from training.engine.job import Job
 from training.readers.data_splits import counts_table
 
 _HELP = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
@@ -247,39 +249,30 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
     if not results.exists():
         logging.info("%s: %s", folder.name, " ".join(command))
         folder.mkdir(parents=True, exist_ok=True)
-        output_folder.write_text(record, json.dumps(expected, indent=2) + "\n")
+        atomic.write_json(record, expected)
         arguments = [sys.executable, "-m", *command, f"--output_dir={folder}"]
         subprocess.run(arguments, check=True)
     values: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
     return values
 
 
-def train_and_report(
-    arguments: list[str],
-    config_class: type,
-    read_data: Callable[[Any], Any],
-    train: Callable[[Any, Any], dict[str, Any]],
-    example_input: str = "",
-) -> None:
-    """The `main` of a program that trains: flags, data, training, and the report on the screen.
+def fine_tune(arguments: list[str], job_class: type[Job]) -> None:
+    """The `main` of a fine-tuning program: flags, data, training, and the report on the screen.
 
     Args:
         arguments: As for `refuse_arguments`.
-        config_class: The dataclass that the flags were made from.
-        read_data: Reads what a config names. What is wrong with either is found before training.
-            The result has a method `counts`, whose table is printed.
-        train: Trains with a config on data; returns what `results.json` holds.
-        example_input: What the input of `training.predict` may be called; empty where that
-            program does not know the model.
+        job_class: The task. What is wrong with its flags or its files is found before training.
     """
     refuse_arguments(arguments)
     require(TRAINING_LIBRARIES, "training")
-    config = config_flags.configuration(config_class)
+    config = config_flags.configuration(job_class.config_class)
     start = time.perf_counter()
-    data = read_data(config)
+    data = job_class.read(config)
     seconds = {"reading": time.perf_counter() - start}
     print(counts_table(data.counts()), flush=True)
     import_quietly()
     with output_folder.claimed(config.output_dir):
-        results = train(config, data)
-    print(run_report.report(results, seconds, example_input))
+        from training.engine import finetuning
+
+        results = finetuning.run(job_class, config, data)
+    print(run_report.report(results, seconds, job_class.example_input))

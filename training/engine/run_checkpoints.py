@@ -19,6 +19,8 @@ from absl import logging
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from keras_bert.atomic import atomic_path
+
 _PREFIX = "step_"
 _PARTIAL = ".partial"
 _TENSORS = "tensors.safetensors"
@@ -104,20 +106,18 @@ class RunCheckpoints:
         """
         tensors = model_tensors(model, with_metrics)
         _check_finite(tensors, state.step)
-        self._remove_partial()
+        for leftover in self.folder.glob(f"*{_PARTIAL}"):
+            shutil.rmtree(leftover)
         target = self.folder / f"{_PREFIX}{state.step:09}"
-        partial = target.with_name(target.name + _PARTIAL)
+        if target.exists():  # torn, or it would have been continued
+            shutil.rmtree(target)
         try:
-            partial.mkdir(parents=True)
-            _write_tensors(partial / _TENSORS, tensors)
-            values = dataclasses.asdict(state) | {"sha256": _sha256(partial / _TENSORS)}
-            _write_synced(partial / _STATE, (json.dumps(values) + "\n").encode())
-            if target.exists():  # torn, or it would have been gone on from
-                shutil.rmtree(target)
-            os.replace(partial, target)
-            _sync_folder(self.folder)
+            with atomic_path(target, sync=True) as temporary:
+                temporary.mkdir(parents=True)
+                _write_tensors(temporary / _TENSORS, tensors)
+                values = dataclasses.asdict(state) | {"sha256": _sha256(temporary / _TENSORS)}
+                (temporary / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             if error.errno not in _DISK_ERRORS:
                 raise
             raise DiskFullError(self._no_room(state, tensors, error)) from error
@@ -172,10 +172,6 @@ class RunCheckpoints:
         """The checkpoints, the last one first."""
         found = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
         return sorted((path for path in found if path.suffix != _PARTIAL), reverse=True)
-
-    def _remove_partial(self) -> None:
-        for path in self.folder.glob(f"*{_PARTIAL}"):
-            shutil.rmtree(path)
 
     def _no_room(self, state: RunState, tensors: Tensors, error: OSError) -> str:
         needed = sum(tensor.nbytes for tensor in tensors.values())
@@ -258,25 +254,6 @@ def _write_tensors(path: Path, tensors: Tensors) -> None:
             if f"os error {code}" in str(error):
                 raise OSError(code, os.strerror(code)) from error
         raise
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    """Makes a renaming survive a power cut, where the system can."""
-    if os.name == "posix":
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _sha256(path: Path) -> str:

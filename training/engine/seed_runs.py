@@ -20,6 +20,8 @@ import keras
 import numpy as np
 from absl import logging
 
+from keras_bert import atomic
+from training.engine.options import recorded_settings
 from training.engine.output_folder import fingerprint
 from training.engine.run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
 
@@ -92,9 +94,7 @@ class SeedRun:
     def finish(self, values: Mapping[str, Any]) -> None:
         """Keeps what came of the run, and removes its checkpoints."""
         kept = {"fingerprint": self.fingerprint, "backend": _backend(), "run": values}
-        partial = self._record.with_name(self._record.name + ".partial")
-        partial.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
-        partial.replace(self._record)
+        atomic.write_json(self._record, kept)
         self.checkpoints.remove()
 
     def fit(
@@ -235,7 +235,7 @@ def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
         data: What it trains and selects on: texts and arrays in lists, mappings and dataclasses.
         **more: Further settings.
     """
-    settings = dataclasses.asdict(config)
+    settings = recorded_settings(config)
     for name in _NO_INFLUENCE:
         settings.pop(name, None)
     content = hashlib.sha256()

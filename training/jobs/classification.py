@@ -1,28 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a fine-tuning run: one typed, frozen record, which recipes and flags fill in."""
+"""Classes or scores of texts and pairs: files of your own, and GLUE."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import logging
 
-from training.engine.training_config import TrainingConfig
+from keras_bert import atomic
+from training.engine.job import DevScores, Job, Training
+from training.engine.options import FineTuningConfig, check_at_least, optional
 from training.readers import glue, labelled_text
 from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
 from training.readers.labelled_text import LabelledText
 from training.readers.text_rows import MissingColumnError
 
+if TYPE_CHECKING:
+    from keras_bert import TextClassifier
+    from training.scores.baselines import Baselines
+
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneConfig(TrainingConfig):
+class FinetuneConfig(FineTuningConfig):
     """A fine-tuning run on a file of labelled text, or on a task of GLUE.
 
     Args:
         task: a GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from
             data_dir; empty for files of your own.
-        data_dir: the folder of the GLUE download.
+        data_dir: the folder of the GLUE download, or of files that are named without one.
         train_file: labelled text to train on: .tsv, .csv, .jsonl or .json, also with .gz.
         dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out,
             at random and with each class's share.
@@ -35,25 +46,17 @@ class FinetuneConfig(TrainingConfig):
         format: tsv, csv or jsonl (JSON Lines, or an array); auto tells by the suffix.
         allow_empty: whether a text may be empty.
         regression: whether labels are scores rather than classes.
-        train_rows: trains on so many rows only, a random sample with each class's share; 0 for
-            all.
-        dropout: rate before the classifier; negative takes the checkpoint's.
-        encoder_dropout: both of the encoder's rates; negative takes the checkpoint's.
+        dropout: rate before the classifier; not given, it is the checkpoint's.
+        encoder_dropout: both of the encoder's rates; not given, they are the checkpoint's.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
-            0 for none, negative takes the checkpoint's.
+            0 for none; not given, it is the checkpoint's.
         bilstm_layers: layers of that BiLSTM.
-        epochs: passes over the training data; negative chooses by the number of rows.
-        learning_rate: the peak, reached at the end of the warm-up; negative chooses by the size of
-            the encoder.
+        epochs: passes over the training data; not given, they are chosen by the number of rows.
+        learning_rate: the peak, reached at the end of the warm-up; not given, it is chosen by the
+            size of the encoder.
     """
 
-    may_be_chosen = ("epochs", "learning_rate")
-
     task: str = ""
-    data_dir: str = ""
-    train_file: str = ""
-    dev_file: str = ""
-    test_file: str = ""
     text: str = "text"
     text_pair: str = ""
     label: str = "label"
@@ -62,18 +65,17 @@ class FinetuneConfig(TrainingConfig):
     allow_empty: bool = False
     regression: bool = False
     train_rows: int = 0
-    dropout: float = -1.0
-    encoder_dropout: float = -1.0
-    bilstm_units: int = -1
+    dropout: float | None = optional(recorded=-1.0)
+    encoder_dropout: float | None = optional(recorded=-1.0)
+    bilstm_units: int | None = optional(recorded=-1)
     bilstm_layers: int = 2
-    epochs: int = -1
-    learning_rate: float = -1.0
+    epochs: int | None = optional(recorded=-1)
+    learning_rate: float | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.train_rows < 0:
-            raise ValueError(f"--train_rows is {self.train_rows}, expected 0 or more")
+        check_at_least(self, 0, "dropout", "encoder_dropout", "bilstm_units")
         labelled_text.check_options(self)
 
 
@@ -85,7 +87,7 @@ class FinetuneData:
         train: the training text.
         dev: by name, the development text; the first one selects the best epoch.
         test: the text to answer at the end, or None.
-        metrics: the names of the metrics, as `training.scores.classifier_scores` calls them.
+        metrics: the names of the metrics, as `classifier_scores.score` calls them.
     """
 
     train: LabelledText
@@ -144,14 +146,12 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
 
 def _read_file(
     config: FinetuneConfig,
-    path: str,
+    name: str,
     class_names: tuple[str, ...] | None = None,
     labelled: bool = True,
 ) -> LabelledText:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} is not there, expected a file of labelled text")
     return labelled_text.read_labelled_text(
-        path,
+        config.path(name, "a file of labelled text"),
         label=config.label if labelled else None,
         class_names=class_names,
         regression=config.regression,
@@ -169,3 +169,114 @@ def _read_test_file(config: FinetuneConfig, class_names: tuple[str, ...] | None)
             "the test file is answered and not scored, since it has no labels: %s", error
         )
         return data
+
+
+class TextClassification(Job):
+    """Classes or scores of texts and pairs, by `keras_bert.TextClassifier`."""
+
+    config_class = FinetuneConfig
+    example_input = "texts.txt"
+    config: FinetuneConfig
+    data: FinetuneData
+
+    read = staticmethod(read_data)
+
+    def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
+        from training.engine import finetuning_defaults
+
+        config = finetuning_defaults.complete(config, len(data.train), preset)
+        super().__init__(config, data, preset)
+        self.title = config.task or self.title
+
+    def baselines(self) -> dict[str, Baselines]:
+        from training.scores import baselines
+
+        data = self.data
+        return {
+            name: baselines.of_text(data.train, dev, data.metrics) for name, dev in data.dev.items()
+        }
+
+    def build(self, seed: int) -> Training:
+        from training.engine import finetuning
+
+        train = self.data.train
+        classifier = build_classifier(self.config, train, self.preset)
+        fit_epoch = finetuning.epochs_of_text(classifier, train.inputs, train.labels, self.config)
+        return Training(classifier, fit_epoch, num_rows=len(train))
+
+    def score(self, model: TextClassifier) -> DevScores:
+        return {
+            name: score_classifier(model, dev, self.data.metrics)
+            for name, dev in self.data.dev.items()
+        }
+
+    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+        from training.scores import classifier_scores
+
+        classifier, results = load(), {}
+        dev, test = next(iter(self.data.dev.values())), self.data.test
+        if dev.class_names is not None:
+            predictions = answers(classifier, dev)
+            results["by_class"] = classifier_scores.by_class(
+                predictions, dev.labels, dev.class_names
+            )
+        if test is not None:
+            write_answers(classifier, test, folder / "answers.tsv")
+            if test.labels is not None:
+                test_scores = score_classifier(classifier, test, self.data.metrics)
+                logging.info("test: %s", json.dumps(test_scores))
+                atomic.write_json(folder / "test_scores.json", test_scores)
+        return results
+
+    def export(self, model: TextClassifier, folder: Path) -> None:
+        model.export(folder, pair=self.data.train.text_pairs is not None, overwrite=True)
+
+
+def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) -> TextClassifier:
+    """The pretrained encoder with a classifier for the classes of `data`, compiled."""
+    from keras_bert import TextClassifier
+    from training.engine import finetuning
+
+    classifier = TextClassifier.from_preset(
+        preset,
+        num_classes=data.num_classes,
+        class_names=data.class_names,
+        sequence_length=config.sequence_length,
+        dropout=config.dropout,
+        encoder_dropout=config.encoder_dropout,
+        bilstm_units=config.bilstm_units,
+        bilstm_layers=config.bilstm_layers,
+        load_weights=config.pretrained,
+        dtype=finetuning.resolve_precision(config.precision),
+    )
+    classifier.compile(optimizer=finetuning.make_optimizer(config, len(data)))
+    return classifier
+
+
+def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
+    """Class ids, or the scores of a regression, for every row."""
+    logits = classifier.predict(data.inputs, batch_size=64, verbose=0)
+    return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
+
+
+def score_classifier(
+    classifier: TextClassifier, data: LabelledText, metric_names: tuple[str, ...]
+) -> dict[str, float]:
+    """The scores of a classifier on labelled text."""
+    from training.scores import classifier_scores
+
+    if data.labels is None:
+        raise ValueError(f"{data.path} has no labels to score against")
+    return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
+
+
+def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) -> None:
+    """One line an example: the class and its probability, or the score of a regression."""
+    rows = classifier.classify(data.inputs)
+    with (
+        atomic.atomic_path(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.DictWriter(file, list(rows[0]), delimiter="\t")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a run of the feature-based approach: one typed, frozen record."""
+"""A class for each word by a BiLSTM on features of a frozen encoder: the feature-based approach."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-from training.jobs.tagging import check_files
+from training.engine.job import Training
+from training.engine.options import check_at_least
+from training.jobs.tagging import TaggingJob
+from training.readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_bert.data.conll import TaggedText
 
 # The rows of the paper's table 7, as slices of (embeddings, layer 1, …, last layer), and whether
 # the layers are summed with learnt weights.
@@ -20,88 +30,187 @@ ROWS: dict[str, tuple[slice, bool]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class FeatureTaggingConfig:
+class FeatureTaggingConfig(TaggedFilesConfig):
     """A BiLSTM on frozen features of words in columns.
 
     Args:
-        data_dir: the folder that the files lie in, where they are named without one.
-        train_file: words and labels in columns, as the shared tasks of CoNLL have them.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
-            random and with the share of each type.
-        test_file: words to tag at the end, scored if label_column is there; empty for none.
-        word_column: the words' column from 0, or from the end with a negative number.
-        label_column: the labels' column.
-        separator: what stands between columns: auto, tab or space.
-        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
-        scheme: what labels of spans are turned into for training: IOB1, IOB2 or BIOES; keep
-            leaves them as they are.
-        context: whether a sentence's window is filled with its neighbours in the document; the
-            files must mark documents.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
-            takes the MiniLM of the extra `quickstart`.
         features: which hidden states: embeddings, second_to_last, last, weighted_last_4,
             concatenated_last_4 or weighted_all.
         cache_dir: where features are kept.
-        sequence_length: the longest window in tokens; longer sentences have several.
         precision: of the encoder: float32, bfloat16 or mixed_bfloat16; auto takes mixed_bfloat16,
             and float32 for JAX on a CPU, where bfloat16 is the slower.
         lstm_layers: layers of the BiLSTM.
         lstm_units: width of each of its directions.
         dropout: rate on the features, and before the classifier.
-        epochs: passes over the training data.
         batch_size: sentences in an optimizer step.
-        learning_rate: the peak, reached at the end of the warm-up.
-        warmup: share of the steps in which the learning rate rises.
         weight_decay: decoupled decay, of all but biases.
         seed: of the first run; it decides the weights, dropout and the order.
-        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
-        patience: epochs without a better dev score after which a run stops; 0 never stops early.
-        output_dir: where models, scores and plots go.
-        tensorboard: whether to log for TensorBoard, into output_dir.
-        checkpoint_seconds: of training between two checkpoints, from which the same command goes on
-            if it was killed; 0 writes one after each batch.
     """
 
-    data_dir: str = ""
-    train_file: str = ""
-    dev_file: str = ""
-    test_file: str = ""
-    word_column: int = 0
-    label_column: int = -1
-    separator: str = "auto"
-    comments: bool = False
-    scheme: str = "IOB2"
-    context: bool = False
-    preset: str = ""
+    # The optimizer asks for them; there is nothing to set where the encoder is frozen.
+    accumulation: ClassVar[int] = 1
+    layer_decay: ClassVar[float] = 1.0
+
     features: str = "concatenated_last_4"
     cache_dir: str = "runs/features"
-    sequence_length: int = 128
-    precision: str = "auto"
     lstm_layers: int = 2
     lstm_units: int = 768
     dropout: float = 0.3
     epochs: int = 10
-    batch_size: int = 32
     learning_rate: float = 1e-3
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    seed: int = 1
-    num_seeds: int = 1
-    patience: int = 0
     output_dir: str = "runs/feature_tagging"
-    tensorboard: bool = False
-    checkpoint_seconds: float = 180.0
-
-    # What `finetuning.make_optimizer` asks for besides, and these runs do not need
-    layer_decay = 1.0
-    accumulation = 1
 
     def __post_init__(self) -> None:
-        check_files(self)
+        super().__post_init__()
         if self.features not in ROWS:
             raise ValueError(f"--features is {self.features!r}, expected one of {', '.join(ROWS)}")
-        for name in ("epochs", "batch_size", "num_seeds", "lstm_layers", "lstm_units"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} is {getattr(self, name)}, expected at least 1")
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"--warmup is {self.warmup}, expected a share in [0, 1)")
+        check_at_least(self, 1, "lstm_layers", "lstm_units")
+
+
+class FeatureTagging(TaggingJob):
+    """A class for each word, by a BiLSTM on features that are computed once."""
+
+    config_class = FeatureTaggingConfig
+    config: FeatureTaggingConfig
+
+    def __init__(self, config: FeatureTaggingConfig, data: TaggingData, preset: str) -> None:
+        super().__init__(config, data, preset)
+        from training.engine import finetuning
+        from training.jobs.word_features import WordFeatures
+
+        self.title = f"{self.title}, {config.features}"
+        features_of = WordFeatures(
+            preset,
+            config.features,
+            config.cache_dir,
+            sequence_length=config.sequence_length,
+            dtype=finetuning.resolve_precision(config.precision),
+        )
+        # Of all parts before a seed is set: the encoder's initializers draw random numbers.
+        texts = {"train": data.train, "dev": data.dev, "test": data.test}
+        self.features = {
+            name: features_of(model_inputs(text, text.words, config.context))
+            for name, text in texts.items()
+            if text is not None
+        }
+
+    def build(self, seed: int) -> Training:
+        import keras
+
+        from keras_bert.tasks.class_labels import class_ids
+        from training.engine import finetuning
+        from training.jobs.word_features import FeatureBatches
+
+        config, train, class_names = self.config, self.data.train, self.data.class_names
+        features = self.features["train"]
+        model = feature_tagger(
+            *features.shape[1:],
+            len(class_names),
+            mix=ROWS[config.features][1],
+            num_layers=config.lstm_layers,
+            units=config.lstm_units,
+            dropout=config.dropout,
+        )
+        model.compile(
+            finetuning.make_optimizer(config, len(train)),
+            keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            ),
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        )
+        labels = [label for sentence in train.labels or () for label in sentence]
+        batches = FeatureBatches(
+            features,
+            [len(sentence) for sentence in train.words],
+            config.batch_size,
+            class_ids(labels, class_names, len(class_names)),
+            seed,
+        )
+
+        def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
+            model.fit(
+                batches.dataset(epoch, batch),
+                shuffle=False,
+                epochs=epoch + 1,
+                initial_epoch=epoch,
+                callbacks=callbacks,
+                verbose=0,
+            )
+
+        return Training(model, fit_epoch, num_rows=len(train))
+
+    def predicted_labels(self, model: keras.Model, name: str, text: TaggedText) -> list[list[str]]:
+        from training.jobs.word_features import predicted_ids
+
+        lengths = [len(sentence) for sentence in text.words]
+        return [
+            [self.data.class_names[index] for index in sentence]
+            for sentence in predicted_ids(model, self.features[name], lengths)
+        ]
+
+    def load(self, path: str) -> keras.Model:
+        import keras
+
+        return keras.models.load_model(Path(path))
+
+
+def feature_tagger(
+    num_features: int,
+    hidden_dim: int,
+    num_classes: int,
+    *,
+    mix: bool = False,
+    num_layers: int = 2,
+    units: int = 768,
+    dropout: float = 0.0,
+) -> keras.Model:
+    """A BiLSTM over words, and a class for each.
+
+    Its inputs are a dict of `features`, float `(batch, words, num_features, hidden_dim)`, the
+    vectors of each word, and `padding_mask`, bool `(batch, words)`, False at padding. Its output
+    are logits, float32 `(batch, words, num_classes)`.
+
+    Args:
+        num_features: How many vectors a word has, such as one of each of four layers.
+        hidden_dim: Their width.
+        num_classes: Width of the output.
+        mix: Whether the vectors of a word are summed with learnt weights; otherwise they are put
+            beside each other.
+        num_layers: Of the BiLSTM.
+        units: Width of each of its directions.
+        dropout: Rate on the features, and before the classifier.
+
+    Returns:
+        The functional model.
+
+    Example:
+
+    >>> model = feature_tagger(4, 8, 3, mix=True, units=6)
+    >>> x = {"features": np.zeros((2, 5, 4, 8)), "padding_mask": np.ones((2, 5), bool)}
+    >>> model.predict(x, verbose=0).shape
+    (2, 5, 3)
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 5.3.
+    """
+    import keras
+
+    from keras_bert.layers import ClassificationHead
+    from keras_bert.layers.scalar_mix import ScalarMix
+    from keras_bert.models.recurrent import bidirectional_lstm
+
+    features = keras.Input((None, num_features, hidden_dim), name="features")
+    padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    if mix:
+        x = ScalarMix(name="scalar_mix")(features)
+    else:
+        # (batch, words, features, hidden) -> (batch, words, features * hidden)
+        x = keras.layers.Reshape((-1, num_features * hidden_dim), name="side_by_side")(features)
+    x = keras.layers.Dropout(dropout, name="dropout")(x)
+    x = bidirectional_lstm(
+        x, padding_mask, num_layers=num_layers, units=units, return_sequences=True
+    )
+    logits = ClassificationHead(num_classes, dropout=dropout, name="classifier")(x)
+    return keras.Model(
+        {"features": features, "padding_mask": padding_mask}, logits, name="feature_tagger"
+    )

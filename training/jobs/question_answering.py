@@ -1,31 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a run on SQuAD: one typed, frozen record, and the files it reads."""
+"""The span of a passage that answers a question, or none: SQuAD 1.1 and 2.0."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
+from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
-from training.engine.training_config import TrainingConfig
-from training.readers.data_splits import Counts
+from training.engine.job import DevScores, Job, Training
+from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from training.readers.data_splits import Counts, stratified_sample
+from training.scores import squad_scores
+from training.scores.squad_scores import GoldQuestion
+
+if TYPE_CHECKING:
+    from keras_bert import QuestionAnswerer
+    from keras_bert.tasks.answer_spans import AnswerSpans
+    from training.scores.baselines import Baselines
+
+# The names that the released code has
+ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadConfig(TrainingConfig):
+class SquadConfig(FineTuningConfig):
     """Fine-tuning on questions in SQuAD's JSON, of version 1.1 or 2.0.
 
     Args:
-        data_dir: the folder that the files lie in, where they are named without one.
         train_file: questions with answers.
         dev_file: likewise, to select the best epoch by, and for 2.0 the threshold; empty for
             train_articles.
         test_file: questions to answer at the end; empty for none.
         train_articles: how many articles of train_file to train on, the first by title, if the
-            others take the place of dev_file; 0 trains on all.
-        max_questions: how many questions of the training articles to train on, the first ones; 0
-            for all.
+            others are used instead of dev_file; 0 trains on all.
+        train_rows: trains on so many questions only, a random sample; 0 for all.
+        max_questions: trains on so many questions only, the first ones; 0 for all.
         unanswerable: whether there are questions without an answer, as in 2.0: auto, yes or no;
             auto looks into train_file.
         skip_bad: whether what is malformed in a file is left out and counted, instead of refused.
@@ -37,14 +51,10 @@ class SquadConfig(TrainingConfig):
         n_best: how many first and last tokens of a window, and answers of a question, are kept.
         max_answer_length: the longest answer in tokens.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and logits; 0 for
-            none, negative takes the checkpoint's.
+            none; not given, it is the checkpoint's.
         output_dir: where models, answers, scores and plots go.
     """
 
-    data_dir: str = ""
-    train_file: str = ""
-    dev_file: str = ""
-    test_file: str = ""
     train_articles: int = 0
     max_questions: int = 0
     unanswerable: str = "auto"
@@ -54,14 +64,14 @@ class SquadConfig(TrainingConfig):
     max_query_length: int = 64
     n_best: int = 20
     max_answer_length: int = 30
-    bilstm_units: int = -1
+    bilstm_units: int | None = optional(recorded=-1)
     output_dir: str = "runs/finetune_squad"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_positive("n_best", "max_answer_length")
-        if self.unanswerable not in ("auto", "yes", "no"):
-            raise ValueError(f"--unanswerable is {self.unanswerable!r}, expected auto, yes or no")
+        check_at_least(self, 1, "n_best", "max_answer_length")
+        check_at_least(self, 0, "bilstm_units", "max_questions")
+        check_one_of(self, unanswerable=("auto", "yes", "no"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +130,12 @@ def read_data(config: SquadConfig) -> SquadData:
     if config.test_file:
         files.append(_read(config, config.test_file, labelled=False))
     auto = files[0].has_unanswerable
+    train = train[: config.max_questions or None]
+    if 0 < config.train_rows < len(train):
+        sample = stratified_sample([bool(one.answers) for one in train], config.train_rows)
+        train = tuple(train[index] for index in sample)
     data = SquadData(
-        train=train[: config.max_questions or None],
+        train=train,
         dev=dev,
         test=files[-1].examples if config.test_file else None,
         has_unanswerable={"auto": auto, "yes": True, "no": False}[config.unanswerable],
@@ -164,7 +178,150 @@ def _check(config: SquadConfig, data: SquadData) -> None:
 
 
 def _read(config: SquadConfig, name: str, labelled: bool = True) -> SquadFile:
-    path = os.path.join(config.data_dir, name)
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"{path} is not there, expected questions in SQuAD's JSON")
+    path = config.path(name, "questions in SQuAD's JSON")
     return read_squad(path, labelled=labelled, skip_bad=config.skip_bad)
+
+
+class QuestionAnswering(Job):
+    """A span of a passage for a question, by `keras_bert.QuestionAnswerer`."""
+
+    config_class = SquadConfig
+    example_input = "questions.jsonl"
+    config: SquadConfig
+    data: SquadData
+
+    read = staticmethod(read_data)
+
+    def __init__(self, config: SquadConfig, data: SquadData, preset: str) -> None:
+        super().__init__(config, data, preset)
+        self.title = "SQuAD"
+        self.golds = [
+            GoldQuestion(example.id, tuple(one.text for one in example.answers or ()))
+            for example in data.dev
+        ]
+        self._answers: Answers | None = None
+        for message in data.skipped:
+            logging.warning("left out: %s", message)
+
+    def baselines(self) -> dict[str, Baselines]:
+        from training.scores import baselines
+
+        return {"dev": baselines.of_questions(self.data.dev, self.data.has_unanswerable)}
+
+    def build(self, seed: int) -> Training:
+        from keras_bert import QuestionAnswerer
+        from keras_bert.data.question_rows import question_rows
+        from training.engine import finetuning
+
+        config, train = self.config, self.data.train
+        answerer = QuestionAnswerer.from_preset(
+            self.preset,
+            sequence_length=config.sequence_length,
+            doc_stride=config.doc_stride,
+            max_query_length=config.max_query_length,
+            bilstm_units=config.bilstm_units,
+            load_weights=config.pretrained,
+            dtype=finetuning.resolve_precision(config.precision),
+        )
+        answerer.max_answer_length = config.max_answer_length
+        num_windows = len(question_rows(train, answerer.preprocessor))
+        logging.info("%d questions in %d windows", len(train), num_windows)
+        answerer.compile(optimizer=finetuning.make_optimizer(config, num_windows))
+        fit_epoch = finetuning.epochs_of_text(answerer, train, None, config)
+        return Training(answerer, fit_epoch, num_rows=num_windows)
+
+    def score(self, model: QuestionAnswerer) -> DevScores:
+        golds = self.golds if self.data.has_unanswerable else None
+        self._answers = answer(model, self.data.dev, self.config.n_best, golds)
+        # It is saved with the model.
+        model.null_threshold = self._answers.threshold
+        return {"dev": self._answers.scores(self.golds)}
+
+    def selection_score(self, scores: Mapping[str, float]) -> float:
+        return scores["f1"]
+
+    def keep(self, folder: Path) -> None:
+        """Writes the last answers to the development questions."""
+        if self._answers is not None:
+            self._answers.write(folder)
+
+    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+        for name in ANSWER_FILES:
+            if (best / name).exists():
+                atomic.write_bytes(folder / name, (best / name).read_bytes())
+        if self.data.test:
+            (folder / "test").mkdir(exist_ok=True)
+            answer(load(), self.data.test, self.config.n_best).write(folder / "test")
+        return {"skipped": len(self.data.skipped)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """A model's answers to questions.
+
+    Args:
+        examples: the questions.
+        spans: all that could answer them.
+        threshold: the odds above which there is no answer; None where there always is one.
+        n_best: how many answers of each question are written.
+    """
+
+    examples: Sequence[QuestionExample]
+    spans: AnswerSpans
+    threshold: float | None
+    n_best: int
+
+    @property
+    def null_odds(self) -> dict[str, float]:
+        """By how much no answer is likelier than the best one, by question id."""
+        odds = self.spans.null_odds.tolist()
+        return {example.id: value for example, value in zip(self.examples, odds, strict=True)}
+
+    @property
+    def predictions(self) -> dict[str, str]:
+        """The answers by question id, empty for none."""
+        contexts = [example.context for example in self.examples]
+        answers = self.spans.answers(contexts, self.threshold)
+        pairs = zip(self.examples, answers, strict=True)
+        return {example.id: found["answer"] for example, found in pairs}
+
+    def scores(self, golds: Sequence[GoldQuestion]) -> dict[str, float]:
+        """The official scores, those of version 2.0 where there may be no answer."""
+        return squad_scores.dev_scores(golds, self.predictions, self.threshold is not None)
+
+    def write(self, folder: Path) -> None:
+        """Writes the files of the released code."""
+        contexts = [example.context for example in self.examples]
+        n_best = self.spans.n_best(contexts, self.n_best, self.threshold is not None)
+        by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}
+        contents = [self.predictions, by_id]
+        if self.threshold is not None:
+            contents.append(self.null_odds)
+        for name, content in zip(ANSWER_FILES, contents, strict=False):
+            atomic.write_json(folder / name, content)
+
+
+def answer(
+    model: QuestionAnswerer,
+    examples: Sequence[QuestionExample],
+    n_best: int,
+    golds: Sequence[GoldQuestion] | None = None,
+) -> Answers:
+    """A model's answers, with the threshold of the model, or the best one for known answers.
+
+    Args:
+        model: the question answerer.
+        examples: the questions.
+        n_best: how many answers of each question are kept.
+        golds: the answers that people gave, to tune the threshold by.
+    """
+    spans = model.answer_spans(examples, batch_size=64, n_best=n_best)
+    threshold = model.null_threshold
+    if golds is not None:
+        texts = spans.best_texts([example.context for example in examples])
+        threshold = squad_scores.best_threshold(
+            squad_scores.f1_scores(golds, texts),
+            squad_scores.f1_scores(golds, [""] * len(golds)),
+            spans.null_odds,
+        )
+    return Answers(examples, spans, threshold, n_best)

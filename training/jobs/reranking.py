@@ -1,17 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a run of re-ranking: one typed, frozen record."""
+"""Documents that BM25 finds for a query, re-ranked by an encoder that reads both."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from training.engine.training_config import OptimizationConfig
+import numpy as np
+from absl import logging
 
+from keras_bert import atomic
+from training.engine.options import EncoderConfig, check_at_least, check_one_of
+from training.engine.pretrained import preset_or_minilm
+from training.readers.data_splits import counts_table
+from training.readers.trec_files import Collection, write_run
+from training.scores.ranking_scores import ranking_scores
+
+if TYPE_CHECKING:
+    from training.engine.seed_runs import SeedRun
+
+# By the query, the documents with their scores
+Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise")
 
 
 @dataclasses.dataclass(frozen=True)
-class RerankConfig(OptimizationConfig):
+class RerankConfig(EncoderConfig):
     """Re-ranking what BM25 finds, by an encoder that reads query and document together.
 
     Args:
@@ -35,7 +51,6 @@ class RerankConfig(OptimizationConfig):
         output_dir: where rankings, scores and the model go.
     """
 
-    data_dir: str = ""
     documents: str = ""
     queries: str = ""
     judgements: str = ""
@@ -50,11 +65,185 @@ class RerankConfig(OptimizationConfig):
     output_dir: str = "runs/rerank"
 
     def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise ValueError(f"--loss is {self.loss!r}, expected one of {', '.join(LOSSES)}")
+        check_one_of(self, loss=LOSSES)
         super().__post_init__()
-        self.check_positive("candidates", "negatives")
+        check_at_least(self, 1, "candidates", "negatives")
+        check_at_least(self, 2, "test_every")
         if not 0 <= self.bm25_share <= 1:
             raise ValueError(f"--bm25_share is {self.bm25_share}, expected 0 to 1")
         if self.test_every < 2:
             raise ValueError(f"--test_every is {self.test_every}, expected at least 2")
+
+
+def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
+    """Trains on some of the queries, re-ranks for the others, and writes what came of it.
+
+    Args:
+        config: what to do.
+        collection: documents, queries and judgements.
+
+    Returns:
+        The scores of BM25's ranking, of the encoder's and of both combined, by the names of
+        `ranking_scores`.
+    """
+    import keras
+
+    from training.engine import finetuning
+    from training.engine.seed_runs import SeedRun, run_fingerprint
+
+    keras.utils.set_random_seed(config.seed)
+    folder = Path(config.output_dir)
+    queries = list(collection.queries)
+    test = queries[config.test_every - 1 :: config.test_every]
+    found = bm25(collection, config.candidates)
+    training = [query for query in queries if query not in test]
+    parts = {"train": training, "test": test}
+    print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
+    triples = training_triples(config, collection, found, training)
+    fingerprint = run_fingerprint(config, triples, seed=config.seed)
+    seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds)
+    model = train(config, triples, seed_run)
+    finetuning.save_model(model, seed_run.model_path)
+    baseline = {query: found[query] for query in test}
+    rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+    rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
+    judgements = {query: collection.judgements.get(query, {}) for query in test}
+    results = {}
+    for name, scored in rankings.items():
+        write_run(folder / f"{name}.run", scored, tag=name)
+        run = {query: [document for document, _ in own] for query, own in scored.items()}
+        results[name] = ranking_scores(run, judgements)
+    atomic.write_json(folder / "scores.json", results)
+    seed_run.checkpoints.remove()
+    return results
+
+
+def bm25(collection: Collection, count: int) -> Scored:
+    """The documents that BM25 finds for each query, with their scores, the best first.
+
+    Args:
+        collection: documents and queries.
+        count: how many documents for each query, at most.
+
+    Reference:
+        [BM25S](https://arxiv.org/abs/2407.03618).
+    """
+    try:
+        import bm25s
+    except ImportError as error:
+        raise ImportError(
+            "BM25 needs bm25s: install the extra `ranking`, or bm25s itself"
+        ) from error
+
+    def tokens(texts: Sequence[str]) -> Any:
+        return bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
+
+    ids = list(collection.documents)
+    index = bm25s.BM25()
+    index.index(tokens(collection.documents.values()), show_progress=False)
+    indices, scores = index.retrieve(
+        tokens(collection.queries.values()), k=min(count, len(ids)), show_progress=False
+    )
+    return {
+        query: [(ids[index], float(score)) for index, score in zip(*row, strict=True)]
+        for query, *row in zip(collection.queries, indices, scores, strict=True)
+    }
+
+
+def training_triples(
+    config: RerankConfig, collection: Collection, found: Scored, queries: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """For queries to train on: query, a relevant document, another that BM25 found; as text."""
+    generator = np.random.default_rng(config.seed)
+    triples = []
+    for query in queries:
+        grades = collection.judgements.get(query, {})
+        relevant = [document for document, grade in grades.items() if grade > 0]
+        others = [document for document, _ in found[query] if grades.get(document, 0) <= 0]
+        for document in relevant:
+            for other in generator.permutation(others)[: config.negatives]:
+                texts = collection.documents[document], collection.documents[other]
+                triples.append((collection.queries[query], *texts))
+    if not triples:
+        raise ValueError(
+            f"none of {len(queries)} training queries has a relevant document and another that "
+            "BM25 finds"
+        )
+    return triples
+
+
+def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_run: SeedRun) -> Any:
+    """The trained task: a `MultipleChoice` for the pairwise loss, else a `TextClassifier`."""
+    from keras_bert import MultipleChoice, TextClassifier
+    from training.engine import finetuning
+
+    preset = preset_or_minilm(config.preset)
+    options: Mapping[str, Any] = {
+        "sequence_length": config.sequence_length,
+        "load_weights": config.pretrained,
+        "dtype": finetuning.resolve_precision(config.precision),
+    }
+    x: Any
+    if config.loss == "pairwise":
+        # The cross-entropy of choosing between two is the logistic loss of their difference.
+        model = MultipleChoice.from_preset(preset, **options)
+        x = [(query, [relevant, other]) for query, relevant, other in triples]
+        y = np.zeros(len(x), "int32")
+    else:
+        model = TextClassifier.from_preset(preset, 2, **options)
+        relevant = {(query, document): 1 for query, document, _ in triples}
+        labels = relevant | {(query, other): 0 for query, _, other in triples}
+        x, y = list(labels), np.array(list(labels.values()), "int32")
+    model.compile(finetuning.make_optimizer(config, len(x)))
+    logging.info("training on %d examples", len(x))
+    finetuning.fit(model, finetuning.epochs_of_text(model, x, y, config), config, seed_run)
+    return model
+
+
+def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
+    """The documents found for each query, ordered by how relevant the model takes them to be."""
+    pairs = [(query, document) for query, own in found.items() for document, _ in own]
+    texts = [(collection.queries[query], collection.documents[text]) for query, text in pairs]
+    scored: Scored = {query: [] for query in found}
+    for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
+        scored[query].append((document, float(score)))
+    return {query: sorted(own, key=lambda pair: -pair[1]) for query, own in scored.items()}
+
+
+def combined(first: Scored, second: Scored, share: float) -> Scored:
+    """The documents of two rankings, ordered by a weighted sum of their scores.
+
+    Each ranking's scores are first put on one scale: for each query, mean 0 and deviation 1.
+
+    Args:
+        first, second: Rankings of the same documents for each query.
+        share: The weight of the first, in [0, 1]; the second has the rest.
+    """
+    result: Scored = {}
+    for query, own in first.items():
+        both = [_standard_scores(own), _standard_scores(second[query])]
+        sums = {name: share * both[0][name] + (1 - share) * both[1][name] for name in both[0]}
+        result[query] = sorted(sums.items(), key=lambda pair: -pair[1])
+    return result
+
+
+def _standard_scores(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
+    scores = np.array([score for _, score in scored])
+    deviation = scores.std() or 1.0
+    return {document: float((score - scores.mean()) / deviation) for document, score in scored}
+
+
+def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """How relevant texts are to queries: numbers to sort by, `(pairs,)`.
+
+    Args:
+        model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.
+        pairs: Queries and texts.
+    """
+    from keras_bert import MultipleChoice
+
+    if isinstance(model, MultipleChoice):
+        rows = [(query, [text]) for query, text in pairs]
+        return np.asarray(model.predict(rows, batch_size=64, verbose=0)[:, 0])
+    logits = model.predict(list(pairs), batch_size=64, verbose=0)
+    return np.asarray(logits[:, -1] - logits[:, 0])

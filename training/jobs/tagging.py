@@ -1,284 +1,143 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides a run on tagged words: one typed, frozen record, and the files it reads."""
+"""A class for each word: named entities, chunks, parts of speech."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import logging
 
-from keras_bert.data.conll import MissingLabelsError, Separator, TaggedText, read_conll
-from keras_bert.data.tagging_schemes import (
-    OUTSIDE,
-    SCHEMES,
-    Scheme,
-    are_span_labels,
-    convert_labels,
-    detect_scheme,
-    deviations,
-    entities,
-    misspelled_labels,
-)
-from training.engine.training_config import TrainingConfig
-from training.readers.data_splits import Counts, hold_out_tenth
+from keras_bert import atomic
+from keras_bert.data.conll import TaggedText, write_conll
+from training.engine.job import DevScores, Job, Training
+from training.engine.options import FineTuningConfig, check_at_least, optional
+from training.readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
+from training.scores import entity_scores
+
+if TYPE_CHECKING:
+    from keras_bert import TokenClassifier
+    from training.scores.baselines import Baselines
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingConfig(TrainingConfig):
-    """Fine-tuning on words in columns: entities, chunks, or parts of speech.
+class TaggingConfig(FineTuningConfig, TaggedFilesConfig):
+    """Fine-tuning on words in columns.
 
     Args:
-        data_dir: the folder that the files lie in, where they are named without one.
-        train_file: words and labels in columns, as the shared tasks of CoNLL have them.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
-            random and with the share of each type.
-        test_file: words to tag at the end, scored if label_column is there; empty for none.
-        word_column: the words' column from 0, or from the end with a negative number.
-        label_column: the labels' column.
-        separator: what stands between columns: auto, tab or space.
-        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
-        scheme: what labels of spans are turned into for training: IOB1, IOB2 or BIOES; keep
-            leaves them as they are.
-        context: whether a sentence's window is filled with its neighbours in the document; the
-            files must mark documents.
         batch_size: windows in an optimizer step.
-        dropout: rate before the classifier; negative takes the checkpoint's.
-        sequence_length: the longest window in tokens; longer sentences have several.
+        dropout: rate before the classifier; not given, it is the checkpoint's.
     """
 
-    data_dir: str = ""
-    train_file: str = ""
-    dev_file: str = ""
-    test_file: str = ""
-    word_column: int = 0
-    label_column: int = -1
-    separator: str = "auto"
-    comments: bool = False
-    scheme: str = "IOB2"
-    context: bool = False
-    dropout: float = -1.0
+    dropout: float | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_tagging"
 
     def __post_init__(self) -> None:
-        check_files(self)
         super().__post_init__()
+        check_at_least(self, 0, "dropout")
 
 
-@dataclasses.dataclass(frozen=True)
-class TaggingData:
-    """What a run trains, selects and tags.
+class TaggingJob(Job):
+    """What taggers share, whatever they see of a sentence."""
 
-    Args:
-        train: the training sentences.
-        dev: the development sentences.
-        test: the sentences to tag at the end, or None.
-        class_names: the training labels, O first, then by type.
-    """
+    data: TaggingData
 
-    train: TaggedText
-    dev: TaggedText
-    test: TaggedText | None
-    class_names: tuple[str, ...]
+    read = staticmethod(read_data)
 
-    def counts(self) -> Counts:
-        """What each part consists of."""
-        parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
-        return {name: _counts(text) for name, text in parts.items()}
+    def baselines(self) -> dict[str, Baselines]:
+        from training.scores import baselines
 
+        return {"dev": baselines.of_tags(self.data.train, self.data.dev)}
 
-def _counts(text: TaggedText) -> dict[str, int]:
-    """The number of sentences and words, and of entities by type, or of words by label."""
-    counts = {"sentences": len(text), "words": sum(map(len, text.words))}
-    if text.labels is not None:
-        by_type = Counter(name for names in _types(text.labels) for name in names)
-        counts |= dict(sorted(by_type.items()))
-    return counts
+    def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
+        """A label for each word of each sentence.
 
+        Args:
+            model: the tagger.
+            name: which part of the data the text is: dev or test.
+            text: the sentences.
+        """
+        raise NotImplementedError
 
-def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The types of each sentence's entities; where labels spell no spans, the labels."""
-    if not are_span_labels(label for sentence in labels for label in sentence):
-        return [list(sentence) for sentence in labels]
-    return [[entity.type for entity in entities(sentence)] for sentence in labels]
+    def score(self, model: Any) -> DevScores:
+        labels = self.predicted_labels(model, "dev", self.data.dev)
+        return {"dev": entity_scores.tagging_scores(labels, self.data.dev.labels)}
 
+    selection_score = staticmethod(entity_scores.selection_score)
 
-def check_files(config: Any) -> None:
-    """Checks how a config says that files are read.
-
-    Raises:
-        ValueError: if a value is none of those that are known.
-    """
-    choices = {"separator": get_args(Separator), "scheme": ("keep", *SCHEMES)}
-    for name, allowed in choices.items():
-        if getattr(config, name) not in allowed:
-            raise ValueError(
-                f"--{name} is {getattr(config, name)!r}, expected one of {', '.join(allowed)}"
-            )
+    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+        """Writes `dev.conll` and `test.conll`, whose last column is the prediction, with scores."""
+        results = {}
+        for name, text in {"dev": self.data.dev, "test": self.data.test}.items():
+            if text is None:
+                continue
+            predictions = self.predicted_labels(load(), name, text)
+            write_conll(folder / f"{name}.conll", text, predictions)
+            if text.labels is None:
+                continue
+            scores = report_of(predictions, text, self.config.scheme)
+            atomic.write_json(folder / f"{name}_scores.json", scores)
+            if name == "dev":
+                results["by_class"] = scores.get("by_type", {})
+        return results
 
 
-def read_data(config: Any) -> TaggingData:
-    """Reads and checks every file before anything is trained.
+def report_of(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) -> dict[str, Any]:
+    """All scores of predictions: as `tagging_scores`, and of entities by type and strictly.
 
     Args:
-        config: a `TaggingConfig`, or another record with its fields on files.
-
-    Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed; the message names file, line and reason.
+        predictions: a label for each word.
+        text: the sentences and their labels.
+        scheme: of the labels, or keep where that is not known.
     """
-    if not config.train_file:
-        raise ValueError("expected --train_file, words and labels in columns")
-    train = _read(config, config.train_file)
-    if config.dev_file:
-        dev = _read(config, config.dev_file)
-    else:
-        train, dev = hold_out(train)
-    test = _read_test(config) if config.test_file else None
-    class_names = label_names(train)
-    for text in (dev, *([test] if test else [])):
-        _warn_of_unknown_labels(text, class_names)
-    return TaggingData(train, dev, test, class_names)
+    scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
+    if "f1" not in scores:
+        return scores
+    of_entities = entity_scores.entity_scores(predictions, text.labels)
+    logging.info("%s\n%s", text.path, entity_scores.table(of_entities))
+    scores["macro"] = of_entities.macro._asdict()
+    scores["by_type"] = {name: row._asdict() for name, row in of_entities.by_type.items()}
+    if scheme != "keep":
+        strict = entity_scores.entity_scores(predictions, text.labels, scheme)
+        scores["strict"] = strict.micro._asdict()
+    return scores
 
 
-def label_names(text: TaggedText) -> tuple[str, ...]:
-    """The labels that occur: `O` first, then by type, and of one type by letter."""
-    names = {label for sentence in text.labels or () for label in sentence}
+class Tagging(TaggingJob):
+    """A class for each word, by `keras_bert.TokenClassifier`."""
 
-    def order(name: str) -> tuple[bool, str, str]:
-        letter, _, kind = name.partition("-")
-        return name != OUTSIDE, kind, letter
+    config_class = TaggingConfig
+    example_input = "texts.txt"
+    config: TaggingConfig
 
-    return tuple(sorted(names, key=order))
+    def build(self, seed: int) -> Training:
+        from keras_bert import TokenClassifier
+        from keras_bert.data.tagging import ragged_words
+        from training.engine import finetuning
 
-
-def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
-    """Splits a random tenth of the sentences off, or of the documents where there are enough.
-
-    Sentences are held out with the shares of the rarest type of entity, or label, in each.
-
-    Raises:
-        ValueError: if fewer than two sentences would be held out.
-    """
-    units = text.by_document(range(len(text)))
-    if len(units) >= 10:
-        kept, held_out = hold_out_tenth([0] * len(units), text.path, "documents", least=1)
-    else:
-        units = [[index] for index in range(len(text))]
-        types = _types(text.labels or ())
-        counts = Counter(name for names in types for name in names)
-        rarest = [min(names, key=lambda name: (counts[name], name), default="") for names in types]
-        kept, held_out = hold_out_tenth(rarest, text.path, "sentences")
-    train, dev = ([units[index] for index in part] for part in (kept, held_out))
-    return _sentences(text, train), _sentences(text, dev)
-
-
-def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:
-    """Words or labels as `TokenClassifier` takes them: by sentence, or by document for context.
-
-    Raises:
-        ValueError: if there are no documents to give context.
-    """
-    if not context:
-        return values
-    if text.document_starts is None:
-        raise ValueError(
-            f"{text.path} marks no documents (-DOCSTART-, or # newdoc with --comments), which "
-            "--context needs"
+        config, train = self.config, self.data.train
+        tagger = TokenClassifier.from_preset(
+            self.preset,
+            class_names=self.data.class_names,
+            sequence_length=config.sequence_length,
+            dropout=config.dropout,
+            load_weights=config.pretrained,
+            dtype=finetuning.resolve_precision(config.precision),
         )
-    return text.by_document(values)
+        words = model_inputs(train, train.words, config.context)
+        labels = model_inputs(train, train.labels, config.context)
+        num_windows = int(tagger.preprocessor.windows(ragged_words(words)).token_ids.nrows())
+        tagger.compile(finetuning.make_optimizer(config, num_windows))
+        fit_epoch = finetuning.epochs_of_text(tagger, words, labels, config)
+        return Training(tagger, fit_epoch, num_rows=len(train))
 
-
-def _sentences(text: TaggedText, units: list[list[int]]) -> TaggedText:
-    starts = None
-    if text.document_starts is not None:
-        starts = [sum(map(len, units[:index])) for index in range(len(units))]
-    indices = [index for unit in units for index in unit]
-    return dataclasses.replace(
-        text,
-        words=[text.words[index] for index in indices],
-        labels=None if text.labels is None else [text.labels[index] for index in indices],
-        document_starts=starts,
-    )
-
-
-def _read(config: Any, name: str, labelled: bool = True) -> TaggedText:
-    path = os.path.join(config.data_dir, name)
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"{path} is not there, expected a file of words in columns")
-    text = read_conll(
-        path,
-        word_column=config.word_column,
-        label_column=config.label_column if labelled else None,
-        separator=config.separator,
-        comments=config.comments,
-    )
-    return text if config.scheme == "keep" else in_scheme(text, config.scheme)
-
-
-def in_scheme(text: TaggedText, scheme: Scheme) -> TaggedText:
-    """A text with its labels of spans in another scheme; other labels stay as they are.
-
-    Logs a warning if labels are not spelled as their own scheme has it.
-
-    Raises:
-        ValueError: if some labels of spans are misspelled; the message names them.
-    """
-    labels = text.labels
-    if labels is None:
-        return text
-    misspelled = misspelled_labels(label for sentence in labels for label in sentence)
-    if misspelled:
-        raise ValueError(
-            f"{text.path}: labels that spell no span among labels that do: {_listed(misspelled)}; "
-            "expected O, B-TYPE, I-TYPE … (--scheme=keep takes labels as they are)"
-        )
-    own_scheme = detect_scheme(labels)
-    if own_scheme is None:
-        return text
-    _warn_of_mixed_schemes(text, own_scheme)
-    converted = [convert_labels(sentence, scheme) for sentence in labels]
-    return dataclasses.replace(text, labels=converted)
-
-
-def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
-    others = [
-        (labels[index], words[index])
-        for words, labels in zip(text.words, text.labels or (), strict=True)
-        for index in deviations(labels, scheme)
-    ]
-    if others:
-        logging.warning(
-            "%s: %d of %d labels are not as %s has them, the first %r of the word %r: is it a "
-            "mixture of schemes? They are read as conlleval reads them",
-            text.path,
-            len(others),
-            sum(map(len, text.words)),
-            scheme,
-            *others[0],
-        )
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    shown = [f"{name!r} ({count} words)" for name, count in list(counts.items())[:5]]
-    return ", ".join([*shown, *(["…"] if len(counts) > 5 else [])])
-
-
-def _read_test(config: Any) -> TaggedText:
-    """Reads a test file with or without labels."""
-    try:
-        return _read(config, config.test_file)
-    except MissingLabelsError:
-        return _read(config, config.test_file, labelled=False)
-
-
-def _warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
-    counts = Counter(label for sentence in text.labels or () for label in sentence)
-    unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
-    if unknown:
-        logging.warning(
-            "%s has labels that the training file has not: %s", text.path, _listed(unknown)
-        )
+    def predicted_labels(
+        self, model: TokenClassifier, name: str, text: TaggedText
+    ) -> list[list[str]]:
+        context = self.config.context
+        logits = model.predict(model_inputs(text, text.words, context), batch_size=64, verbose=0)
+        sentences = [one for document in logits for one in document] if context else logits
+        return [[model.class_names[index] for index in np.argmax(s, axis=-1)] for s in sentences]

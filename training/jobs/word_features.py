@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of words from a frozen encoder: computed once, and kept on disk."""
+"""Features of words from a frozen encoder: computed once, kept on disk, and read in batches."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
-from keras_bert import Backbone, checkpoints
+from keras_bert import Backbone, atomic, checkpoints
 from keras_bert.checkpoints import weights
+from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths
 from keras_bert.data.tagging import TokenClassifierPreprocessor, ragged_words
 from keras_bert.data.tagging_rows import window_batches
+from keras_bert.data.tuning import without_tuning
 from keras_bert.tasks.presets import preprocessor_config
 from training.jobs.feature_tagging import ROWS
 
@@ -84,10 +86,8 @@ class WordFeatures:
         path = self.cache_dir / f"features-{digest.hexdigest()[:24]}.npy"
         if not path.exists():
             self.cache_dir.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{path.stem}.", dir=self.cache_dir) as folder:
-                temporary = Path(folder) / path.name
+            with atomic.atomic_path(path) as temporary:
                 self._write(words, temporary)
-                os.replace(temporary, path)
             logging.info("features are in %s", path)
         features: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         return features
@@ -122,3 +122,109 @@ def _digest_of(backbone: Backbone, settings: str) -> Any:
         if name not in weights.POOLER_WEIGHTS:  # No feature, and fresh where there is none
             digest.update(np.ascontiguousarray(weights.to_numpy(weight)).tobytes())
     return digest
+
+
+class FeatureBatches:
+    """Sentences of similar lengths, padded to the end of a bucket.
+
+    Args:
+        features: of all words, float32 `(words, layers, hidden)`, which may lie on disk.
+        lengths: words in each sentence.
+        batch_size: sentences in a batch.
+        labels: class ids of all words, int32 `(words,)`; negative ones count for nothing. None
+            gives batches to predict with, in the order of the sentences; with labels it is random.
+        seed: decides the order of each epoch.
+    """
+
+    def __init__(
+        self,
+        features: np.ndarray,
+        lengths: Sequence[int],
+        batch_size: int,
+        labels: np.ndarray | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.features = features
+        self.labels = labels
+        self.batch_size = batch_size
+        self.splits = np.concatenate([[0], np.cumsum(lengths)]).astype("int64")
+        self.buckets = np.array(bucket_lengths(max(1, *lengths), coarse=True))
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return -(-(len(self.splits) - 1) // self.batch_size)
+
+    def batch(self, rows: np.ndarray) -> Any:
+        """The inputs of some sentences, with targets and weights where there are labels."""
+        lengths = self.splits[rows + 1] - self.splits[rows]
+        length = self.buckets[np.searchsorted(self.buckets, lengths.max())]
+        mask = np.arange(length) < lengths[:, None]
+        # (batch, 1) + (length,) -> (batch, length), positions among all words
+        positions = (self.splits[rows][:, None] + np.arange(length))[mask]
+        features = np.zeros((*mask.shape, *self.features.shape[1:]), "float32")
+        features[mask] = self.features[positions]
+        inputs = {"features": features, "padding_mask": mask}
+        if self.labels is None:
+            return inputs
+        labels = np.full(mask.shape, -1, "int32")
+        labels[mask] = self.labels[positions]
+        return inputs, np.maximum(labels, 0), (labels >= 0).astype("float32")
+
+    def rows(self, epoch: int = 0) -> list[np.ndarray]:
+        """Which sentences are in each batch of an epoch, counted from 0."""
+        is_random = self.labels is not None
+        order = self._random_order(epoch) if is_random else np.arange(len(self.splits) - 1)
+        return [
+            order[start : start + self.batch_size]
+            for start in range(0, len(order), self.batch_size)
+        ]
+
+    def dataset(self, epoch: int = 0, first: int = 0) -> tf.data.Dataset:
+        """The batches of an epoch for `fit`, in an order of its own.
+
+        Their lengths are left open: Keras' own adapter of a `PyDataset` fixes every
+        dimension that the first two batches share, and fails at the first batch of another length.
+
+        Args:
+            epoch: counted from 0.
+            first: the batches that are skipped.
+        """
+
+        def batches_from_first() -> Iterator[Any]:
+            yield from map(self.batch, self.rows(epoch)[first:])
+
+        words = (None, None)
+        features = {
+            "features": tf.TensorSpec((*words, *self.features.shape[1:]), tf.float32),
+            "padding_mask": tf.TensorSpec(words, tf.bool),
+        }
+        signature = (features, tf.TensorSpec(words, tf.int32), tf.TensorSpec(words, tf.float32))
+        batches = tf.data.Dataset.from_generator(batches_from_first, output_signature=signature)
+        counted = batches.apply(tf.data.experimental.assert_cardinality(len(self) - first))
+        return without_tuning(counted.prefetch(1))
+
+    def _random_order(self, epoch: int) -> np.ndarray:
+        """The sentences, those of one batch of similar lengths."""
+        generator = np.random.default_rng([self.seed, epoch])
+        lengths = np.diff(self.splits)
+        order = generator.permutation(len(lengths))
+        window = self.batch_size * WINDOW_BATCHES
+        parts = [order[start : start + window] for start in range(0, len(order), window)]
+        order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
+        # Whole batches are shuffled; the one that is not full stays the last.
+        full = len(order) // self.batch_size * self.batch_size
+        batches = generator.permutation(order[:full].reshape(-1, self.batch_size))
+        return np.concatenate([batches.reshape(-1), order[full:]])
+
+
+def predicted_ids(
+    model: keras.Model, features: np.ndarray, lengths: Sequence[int], batch_size: int = 64
+) -> list[np.ndarray]:
+    """The class ids of each sentence's words."""
+    batches = FeatureBatches(features, lengths, batch_size)
+    answers = []
+    for rows in batches.rows():
+        logits = model.predict_on_batch(batches.batch(rows))
+        best = np.argmax(keras.ops.convert_to_numpy(logits), axis=-1)
+        answers += [row[: lengths[n]] for row, n in zip(best, rows, strict=True)]
+    return answers

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.atomic import atomic_path
+
 _BINS = 10
 _BLUE, _GREY = "#0b5394", "#888888"
 # More names than these do not fit beside the matrix.
@@ -104,7 +106,6 @@ def calibration(
 
 
 def _save(figure: Any, path: Path) -> Path:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    figure.savefig(partial, format="png")
-    os.replace(partial, path)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
     return path

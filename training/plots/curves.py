@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert.atomic import atomic_path
+
 # Told apart by colour-blind readers too, and in grey.
 _COLOURS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e")
 _NAMES = {
@@ -87,9 +89,8 @@ def plot_curves(
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    figure.savefig(temporary, format="png")
-    os.replace(temporary, path)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
     return path
 
 

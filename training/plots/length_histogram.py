@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from keras_bert.atomic import atomic_path
+
 _MAX_BARS = 64
 
 
@@ -58,7 +60,6 @@ def plot_lengths(path: str | os.PathLike[str], lengths: Sequence[int], title: st
     if title:
         axes.set_title(title, loc="left", fontsize=10)
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    figure.savefig(temporary, format="png")
-    os.replace(temporary, path)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
     return path

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_bert import atomic
+
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 46em; margin: 2em auto; color: #222; }
 h2 { font-size: 1em; margin: 2em 0 0.3em; }
@@ -53,15 +55,13 @@ def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQue
         The path.
     """
     path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     sections = "\n".join(map(_section, answered))
     page = (
         f'<!doctype html>\n<meta charset="utf-8">\n<title>Answers</title>\n<style>{_STYLE}</style>'
         '\n<p><mark class="answer">the model\'s answer</mark>, '
         f'<mark class="gold">people\'s answers</mark></p>\n{sections}\n'
     )
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    atomic.write_text(path, page)
     return path
 
 

@@ -23,6 +23,7 @@ from keras_bert import (
     MaskedLM,
     Pretrainer,
     ReplacedTokenDetector,
+    atomic,
     optimizers,
 )
 from keras_bert.tasks.students import copy_layers, spread_layers
@@ -377,10 +378,7 @@ def named(logs: dict[str, Any]) -> Log:
 
 def write_log(log: list[Log], folder: Path) -> None:
     """One JSON object a line, all of them anew: an interval done twice is there once."""
-    path = folder / LOG_FILE
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(json.dumps(record) + "\n" for record in log), encoding="utf-8")
-    os.replace(partial, path)
+    atomic.write_text(folder / LOG_FILE, "".join(json.dumps(record) + "\n" for record in log))
 
 
 def write_tensorboard(record: Log, folder: Path) -> None:

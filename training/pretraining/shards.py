@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_bert import atomic
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
 from training.pretraining.data_config import PretrainingDataConfig
 from training.pretraining.tokenizer_source import open_tokenizer
@@ -129,10 +129,7 @@ class _ShardMaker:
         instances = self.make_instances(self.store, shard, self.num_shards)
         statistics = ShardStatistics.of(instances, self.config.sequence_length)
         # First what is counted, then the shard: where the shard is, both are.
-        path = _statistics_path(self.work, shard)
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(json.dumps(dataclasses.asdict(statistics)), encoding="utf-8")
-        os.replace(partial, path)
+        atomic.write_json(_statistics_path(self.work, shard), dataclasses.asdict(statistics))
         target = shard_path(Path(self.config.output_dir), shard, self.num_shards)
         write_records(target, self._records(instances, shard))
 

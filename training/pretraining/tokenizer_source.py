@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from keras_bert.atomic import atomic_path
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
 from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
@@ -52,11 +53,10 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
 
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
-    """Writes a tokenizer's files into a folder that is then there whole or not at all."""
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    write_tokenizer(partial, tokenizer, NO_LIMIT)
-    os.replace(partial, folder)
+    """Writes the folder of a tokenizer's files atomically."""
+    with atomic_path(folder) as temporary:
+        temporary.mkdir(parents=True)
+        write_tokenizer(temporary, tokenizer, NO_LIMIT)
 
 
 def _config_of(folder: Path) -> dict[str, Any]:

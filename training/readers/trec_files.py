@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from absl import logging
 
+from keras_bert.atomic import atomic_path
 from training.readers.text_rows import (
     excerpt,
     format_of,
@@ -63,16 +63,14 @@ def write_run(
     """Writes a ranking: `query Q0 document rank score tag` on each line.
 
     Args:
-        path: The file; written to a temporary name first.
+        path: The file, which is written atomically.
         scored: For each query its documents with their scores, the best first.
         tag: The system's name.
     """
-    temporary = path.with_name(path.name + ".partial")
-    with open(temporary, "w", encoding="utf-8") as file:
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
             for rank, (document, score) in enumerate(ranking, start=1):
                 file.write(f"{query} Q0 {document} {rank} {score:.6f} {tag}\n")
-    os.replace(temporary, path)
 
 
 def read_run(path: Path) -> dict[str, list[str]]:

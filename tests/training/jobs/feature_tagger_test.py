@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert.layers.scalar_mix import ScalarMix
-from keras_bert.models.feature_tagger import feature_tagger
+from training.jobs.feature_tagging import feature_tagger
 
 
 def random_inputs(rows=3, words=6, features=4, hidden=8):

@@ -11,9 +11,15 @@ from pathlib import Path
 import keras
 
 from keras_bert import MaskedLM
+from keras_bert.atomic import atomic_path
 from keras_bert.checkpoints import CheckpointWarning
 from training.engine import finetuning
-from training.jobs.classification import FinetuneConfig, FinetuneData
+from training.jobs.classification import (
+    FinetuneConfig,
+    FinetuneData,
+    TextClassification,
+    score_classifier,
+)
 from training.pretrain import pretrain
 from training.pretraining.config import PretrainConfig
 from training.readers.docstrings import DocstringData, raw_sentences
@@ -66,11 +72,9 @@ def pretraining_config(folder: Path, docstrings: DocstringData, seed: int) -> Pr
             *docstrings.test.texts,
             docstrings.held_out_text,
         ]
-        partial = corpus.with_name(".corpus.partial")
-        with open(partial, "w", encoding="utf-8") as file:
+        with atomic_path(corpus) as temporary, open(temporary, "w", encoding="utf-8") as file:
             for sentences in raw_sentences(leave_out=left_out, seed=seed):
                 file.write("\n".join(sentences) + "\n\n")
-        os.replace(partial, corpus)
     return PretrainConfig(
         input_files=(os.fspath(corpus),),
         output_dir=os.fspath(folder),
@@ -117,11 +121,8 @@ def _fine_tuned(
         sequence_length=64,
         seed=seed,
     )
-    (run,) = finetuning.train_seeds(
-        config,
-        data,
-        lambda seed_run: finetuning.train(config, data, os.fspath(preset), seed_run),
-        "docstrings",
-    )
+    job = TextClassification(config, data, os.fspath(preset))
+    job.title = "docstrings"
+    (run,) = finetuning.train_seeds(job)
     classifier = keras.models.load_model(run.model_path)
-    return finetuning.score_classifier(classifier, docstrings.test, data.metrics)["accuracy"]
+    return score_classifier(classifier, docstrings.test, data.metrics)["accuracy"]
