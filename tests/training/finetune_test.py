@@ -107,7 +107,7 @@ def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
             path.write_text("half a model")
             raise full
 
-    model = Full(Backbone.from_preset(preset), num_classes=2)
+    model = Full.from_preset(preset, num_classes=2)
     with pytest.raises(OSError, match=r"model\.keras could not be written: no space left"):
         finetuning.save_model(model, path)
     assert os.listdir(tmp_path / "written") == ["model.keras"]
