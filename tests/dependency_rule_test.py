@@ -11,18 +11,19 @@ pytestmark = pytest.mark.backend_independent
 
 # A room of the tree -> the rooms it may import from.
 ROOMS = {
+    "atomic": set(),
     "named_sizes": set(),
     "config": {"named_sizes"},
     "ops": set(),
     "losses": {"ops"},
     "metrics": {"ops"},
     "optimizers": {"ops"},
-    "vocabularies": set(),
-    "text": {"vocabularies"},
-    "data": {"text"},
+    "vocabularies": {"atomic"},
+    "text": {"atomic", "vocabularies"},
+    "data": {"atomic", "text"},
     "layers": {"config", "ops"},
     "checkpoints": {"config", "vocabularies"},
-    "models": {"config", "ops", "layers", "checkpoints"},
+    "models": {"atomic", "config", "ops", "layers", "checkpoints"},
     "export": {"config", "ops", "layers", "models"},
     "tasks": {
         "config", "ops", "layers", "models", "checkpoints", "export",
@@ -32,6 +33,7 @@ ROOMS = {
 
 # A room -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
+    "atomic": set(),
     "named_sizes": set(),
     "config": set(),
     "ops": {"keras", "numpy", "tensorflow", "jax", "torch"},
@@ -53,8 +55,8 @@ LIBRARIES = {
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.
 WITHOUT_TENSORFLOW = {
-    "config", "vocabularies", "losses", "metrics", "optimizers", "layers", "models", "checkpoints",
-    "tasks",
+    "atomic", "config", "vocabularies", "losses", "metrics", "optimizers", "layers", "models",
+    "checkpoints", "tasks",
 }  # fmt: skip
 
 

@@ -63,6 +63,7 @@ class EvaluateConfig:
         model: a .keras file of the task; or answers.
         answers: a file of answers; or a model.
         null_odds: for SQuAD 2.0, the odds of no answer that belong to the answers.
+        null_threshold: the odds above which an answer is taken for none.
         text: for text, the column of the text, by name or by number from 0.
         text_pair: the column of the second text; empty for single texts.
         label: the column of the label.
@@ -86,6 +87,7 @@ class EvaluateConfig:
     model: str = ""
     answers: str = ""
     null_odds: str = ""
+    null_threshold: float = 1.0
     text: str = "text"
     text_pair: str = ""
     label: str = "label"
@@ -228,7 +230,9 @@ def _read_answers(
 
 def _squad(config: EvaluateConfig) -> dict[str, float]:
     if config.answers:
-        return squad_scores.score_files(config.data_file, config.answers, config.null_odds)
+        return squad_scores.score_files(
+            config.data_file, config.answers, config.null_odds, config.null_threshold
+        )
     from keras_bert.data.squad import read_squad
 
     golds, is_version_2 = squad_scores.read_gold(config.data_file)

@@ -21,7 +21,7 @@ from pathlib import Path
 from absl import flags
 
 from keras_bert import atomic
-from training.engine import output_folder, program
+from training.engine import child_programs, output_folder, program
 from training.engine.config_flags import define_flags, read_flags
 
 
@@ -146,10 +146,10 @@ def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
     folder = Path(config.output_dir)
     table: dict[str, dict[str, list[float]]] = {name: {} for name in variants(config)}
     for name, command in pretraining_parts(config).items():
-        program.run_once(folder / name, command)
+        child_programs.run_once(folder / name, command)
     for (name, task_name), command in finetuning_parts(config).items():
         preset = os.fspath(folder / variants(config)[name].run / "preset")
-        results = program.run_once(folder / f"{task_name} {name}", command, preset)
+        results = child_programs.run_once(folder / f"{task_name} {name}", command, preset)
         (dev_scores,) = results["summary"].values()
         table[name][task_name] = dev_scores[tasks(config)[task_name].metric]["seeds"]
     atomic.write_json(folder / "ablation.json", table)

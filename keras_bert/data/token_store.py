@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self, overload
 
 import numpy as np
+
+from keras_bert.atomic import atomic_path
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Sentences = Sequence[Ids]
@@ -29,27 +30,29 @@ _ID = np.dtype("<i4")
 class TokenStoreWriter:
     """Writes a token store; the folder has its name only once it is whole.
 
-    Args:
-        folder: Where the store will be; there must be nothing.
+        Args:
+            folder: Where the store will be; there must be nothing.
 
-    Example:
+        Example:
 
-    >>> from keras_bert.data.token_store import TokenStore, TokenStoreWriter
-    >>> folder = getfixture("tmp_path") / "store"
-    >>> with TokenStoreWriter(folder) as writer:
-    ...     writer.add_sentences([[7, 8], [9]])
-    ...     writer.end_document()
-    >>> TokenStore(folder)[0][1].tolist()
-    [9]
+        >>> from keras_bert.atomic import atomic_path
+    from keras_bert.data.token_store import TokenStore, TokenStoreWriter
+        >>> folder = getfixture("tmp_path") / "store"
+        >>> with TokenStoreWriter(folder) as writer:
+        ...     writer.add_sentences([[7, 8], [9]])
+        ...     writer.end_document()
+        >>> TokenStore(folder)[0][1].tolist()
+        [9]
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
         if self._folder.exists():
             raise FileExistsError(f"{self._folder} is there already.")
-        self._partial = self._folder.with_name(f".{self._folder.name}.{os.getpid()}.partial")
+        # The files are closed before the folder is renamed
+        self._exits = contextlib.ExitStack()
+        self._partial = self._exits.enter_context(atomic_path(self._folder))
         self._partial.mkdir(parents=True)
-        self._files = contextlib.ExitStack()
         self._tokens, self._sentences, self._documents = (
             self._create(name) for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
         )
@@ -79,7 +82,7 @@ class TokenStoreWriter:
         self._documents.write(np.asarray([self.num_sentences], _OFFSET).tobytes())
 
     def _create(self, name: str) -> BinaryIO:
-        return self._files.enter_context(open(self._partial / name, "wb"))
+        return self._exits.enter_context(open(self._partial / name, "wb"))
 
     def __enter__(self) -> Self:
         return self
@@ -91,11 +94,7 @@ class TokenStoreWriter:
         traceback: TracebackType | None,
     ) -> None:
         self.end_document()
-        self._files.close()
-        if kind is None:
-            os.replace(self._partial, self._folder)
-        else:
-            shutil.rmtree(self._partial)
+        self._exits.__exit__(kind, error, traceback)
 
 
 class TokenStore(Documents):

@@ -13,12 +13,12 @@ from typing import Any, Self
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_bert.atomic import write_bytes
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.offsets import Characters, Pieces, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.special_tokens import TypedSegments
 from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.vocabularies.files import write_whole
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SPACE = "▁"
@@ -133,7 +133,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to a file."""
-        write_whole(Path(path), self.model)
+        write_bytes(Path(path), self.model)
 
     def get_config(self) -> dict[str, Any]:
         """Plain values, the model in base64, from which `from_config` makes the same tokenizer."""

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.vocabularies.files import read_json, read_text, write_whole
+from keras_bert.atomic import write_bytes
+from keras_bert.vocabularies.files import read_json, read_text
 
 TOKENS_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
@@ -142,5 +143,5 @@ def save_tokens_and_merges(
     """Writes `vocab.json` and `merges.txt`, each atomically."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     lines = (f"{_FIRST_LINE} 0.2", *merges)
-    write_whole(Path(folder) / TOKENS_FILE, json.dumps(ids, ensure_ascii=False).encode("utf-8"))
-    write_whole(Path(folder) / MERGES_FILE, "".join(f"{line}\n" for line in lines).encode("utf-8"))
+    write_bytes(Path(folder) / TOKENS_FILE, json.dumps(ids, ensure_ascii=False).encode("utf-8"))
+    write_bytes(Path(folder) / MERGES_FILE, "".join(f"{line}\n" for line in lines).encode("utf-8"))

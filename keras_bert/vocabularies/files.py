@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +44,3 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{path}: the file must hold a JSON object, received {type(value).__name__}."
         )
     return value
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file atomically: whole or not at all; an existing one is replaced."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from keras_bert.vocabularies.files import write_whole
+from keras_bert.atomic import write_bytes
 
 REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
@@ -86,7 +86,7 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
                 f"Token {index} of the vocabulary is {token!r}; a file cannot keep an empty token, "
                 "white space around one, or a line end in one."
             )
-    write_whole(path, content)
+    write_bytes(path, content)
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:

@@ -18,11 +18,12 @@ from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.feature_tagging import (  # noqa: E402
+    ROWS,
     FeatureTagging,
     FeatureTaggingConfig,
     feature_tagger,
 )
-from training.jobs.word_features import ROWS, FeatureBatches, WordFeatures  # noqa: E402
+from training.jobs.word_features import FeatureBatches, WordFeatures  # noqa: E402
 from training.readers.tagged_words import read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "##e", "sings", "in", "rome", "."]
@@ -49,7 +50,7 @@ def preset(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("row", ["embeddings", "weighted_last_4"])
 def test_features_are_the_hidden_states_of_first_pieces(preset, tmp_path, row):
-    features_of = WordFeatures(preset, row, tmp_path, sequence_length=8, batch_size=2)
+    features_of = WordFeatures(preset, row, ROWS[row][0], tmp_path, sequence_length=8, batch_size=2)
     features = features_of(WORDS)
     assert isinstance(features, np.memmap)
     assert features.shape == (14, {"embeddings": 1}.get(row, 4), 8)
@@ -62,13 +63,13 @@ def test_features_are_the_hidden_states_of_first_pieces(preset, tmp_path, row):
 
 
 def test_features_are_computed_once(preset, tmp_path, monkeypatch):
-    first = WordFeatures(preset, "last", tmp_path, sequence_length=8)(WORDS)
+    first = WordFeatures(preset, "last", ROWS["last"][0], tmp_path, sequence_length=8)(WORDS)
     (file,) = tmp_path.iterdir()
-    again = WordFeatures(preset, "last", tmp_path, sequence_length=8)
+    again = WordFeatures(preset, "last", ROWS["last"][0], tmp_path, sequence_length=8)
     monkeypatch.setattr(again, "_write", None)
     np.testing.assert_array_equal(again(WORDS), first)
     for row, length in (("last", 16), ("second_to_last", 8)):
-        WordFeatures(preset, row, tmp_path, sequence_length=length)(WORDS)
+        WordFeatures(preset, row, ROWS[row][0], tmp_path, sequence_length=length)(WORDS)
     assert len(list(tmp_path.iterdir())) == 3
     assert file in set(tmp_path.iterdir())
 

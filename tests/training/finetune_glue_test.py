@@ -14,12 +14,12 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from training.finetune_glue import (  # noqa: E402
+from training.jobs.glue_grid import (  # noqa: E402
+    FinetuneGlueConfig,
     TaskResult,
     finetune_glue,
     format_table,
 )
-from training.jobs.glue_grid import FinetuneGlueConfig  # noqa: E402
 from training.readers.glue import find_task  # noqa: E402
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

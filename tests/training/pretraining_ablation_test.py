@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
 pytestmark = pytest.mark.backend_independent
 
-from training.engine import program  # noqa: E402
+from training.engine import child_programs  # noqa: E402
 from training.jobs.classification import FinetuneConfig  # noqa: E402
 from training.jobs.question_answering import SquadConfig  # noqa: E402
 from training.pretraining_ablation import (  # noqa: E402
@@ -34,7 +34,7 @@ def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
 
     def write(folder, command, results):
         folder.mkdir()
-        (folder / "command.json").write_text(json.dumps(program.command_record(command)))
+        (folder / "command.json").write_text(json.dumps(child_programs.command_record(command)))
         (folder / "results.json").write_text(json.dumps(results))
 
     for name, command in pretraining_parts(config).items():

@@ -10,11 +10,14 @@ from 100 rows of SST-2, CoLA and STS-B, and little from 800; ten epochs at 1.5e-
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeVar
 
 from absl import logging
 
 from keras_bert import checkpoints
-from training.jobs.classification import FinetuneConfig
+from training.engine.options import EncoderConfig
+
+Config = TypeVar("Config", bound=EncoderConfig)
 
 # So many rows are gone through at least, in so many epochs at most.
 _ROWS_SEEN = 8_000
@@ -63,7 +66,7 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
     return rate, min(max(-(-_ROWS_SEEN // max(num_rows, 1)), _MIN_EPOCHS), _MAX_EPOCHS)
 
 
-def complete(config: FinetuneConfig, num_rows: int, preset: str) -> FinetuneConfig:
+def complete(config: Config, num_rows: int, preset: str) -> Config:
     """A config whose learning rate and epochs are chosen where they are `None`, which is logged.
 
     Args:

@@ -82,6 +82,7 @@ class FeatureTagging(TaggingJob):
         features_of = WordFeatures(
             preset,
             config.features,
+            ROWS[config.features][0],
             config.cache_dir,
             sequence_length=config.sequence_length,
             dtype=finetuning.resolve_precision(config.precision),

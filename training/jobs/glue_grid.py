@@ -14,7 +14,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from training.engine import program
+from training.engine.child_programs import run_once
 from training.jobs.classification import answers
 from training.plots.seed_scores import plot_seed_scores
 from training.readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
@@ -185,7 +185,7 @@ def _results(
         f"--precision={config.precision}",
     ]
     folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
-    return program.run_once(folder, command, config.preset)
+    return run_once(folder, command, config.preset)
 
 
 def write_submission(

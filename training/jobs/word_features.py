@@ -22,7 +22,6 @@ from keras_bert.data.tagging import TokenClassifierPreprocessor, ragged_words
 from keras_bert.data.tagging_rows import window_batches
 from keras_bert.data.tuning import without_tuning
 from keras_bert.tasks.presets import preprocessor_config
-from training.jobs.feature_tagging import ROWS
 
 
 class WordFeatures:
@@ -33,7 +32,8 @@ class WordFeatures:
 
     Args:
         preset: the checkpoint of the encoder.
-        row: a key of `ROWS`.
+        row: what the choice of layers is called.
+        layers: which of (embeddings, layer 1, …, last layer).
         cache_dir: the folder that features are kept in. What is there is used if the encoder's
             weights, the words and all that is set here are the same.
         sequence_length: the longest window in tokens.
@@ -48,14 +48,13 @@ class WordFeatures:
         self,
         preset: str,
         row: str,
+        layers: slice,
         cache_dir: str | os.PathLike[str],
         *,
         sequence_length: int,
         dtype: str = "float32",
         batch_size: int = 32,
     ) -> None:
-        if row not in ROWS:
-            raise ValueError(f"features is {row!r}, expected one of {', '.join(ROWS)}")
         checkpoint = checkpoints.open_checkpoint(preset)
         backbone = checkpoint.new_backbone(output_hidden_states=True, dtype=dtype)
         checkpoint.load_into(backbone, pooler_is_used=False)
@@ -63,7 +62,6 @@ class WordFeatures:
         self.preprocessor = TokenClassifierPreprocessor.from_config(config)
         self.cache_dir = Path(cache_dir)
         self.batch_size = batch_size
-        layers, self.mix = ROWS[row]
         states = backbone.output["hidden_states"][layers]
         self.shape = (len(states), checkpoint.config.hidden_dim)
         # (batch, length, hidden) each -> (batch, length, layers, hidden)

@@ -1,27 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's scores, of versions 1.1 and 2.0, for a file of predictions:
-
-    python -m training.scores.squad_scores --data_file=dev-v2.0.json \\
-        --predictions_file=predictions.json --null_odds_file=null_odds.json
-
-Exact match and F1 over words, as the official scorers count them.
-"""
+"""SQuAD's scores, of versions 1.1 and 2.0: exact match and F1, as the official scorers count."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import functools
-import json
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import app, flags
 
-from training.engine import program
 from training.readers.text_rows import excerpt
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -302,21 +293,3 @@ def score_files(
         return score_squad_v1(golds, predictions)
     odds = _read_by_id(null_odds_file, (int, float), "a number") if null_odds_file else None
     return score_squad_v2(golds, predictions, odds, threshold)
-
-
-def main(arguments: list[str]) -> None:
-    values = flags.FLAGS
-    if len(arguments) > 1 or not (values.data_file and values.predictions_file):
-        raise app.UsageError("expected --data_file and --predictions_file, and no other arguments")
-    results = score_files(
-        values.data_file, values.predictions_file, values.null_odds_file, values.threshold
-    )
-    print(json.dumps(results, indent=2))
-
-
-if __name__ == "__main__":
-    flags.DEFINE_string("data_file", "", "questions with answers, in SQuAD's JSON")
-    flags.DEFINE_string("predictions_file", "", "answers by question id, JSON")
-    flags.DEFINE_string("null_odds_file", "", "odds of no answer by question id, JSON; for 2.0")
-    flags.DEFINE_float("threshold", 1.0, "above which odds a prediction is taken for empty")
-    program.run(main)

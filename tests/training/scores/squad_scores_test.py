@@ -135,8 +135,8 @@ def test_the_program_tells_the_version_by_the_data(tmp_path):
     assert score_files(data, predictions, odds)["NoAns_exact"] == 100.0
     finished = subprocess.run(
         [
-            sys.executable, "-m", "training.scores.squad_scores", f"--data_file={data}",
-            f"--predictions_file={predictions}", f"--null_odds_file={odds}",
+            sys.executable, "-m", "training.evaluate", f"--data_file={data}",
+            f"--answers={predictions}", f"--null_odds={odds}",
         ],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
