@@ -3,7 +3,7 @@
 
     python -m training.finetune_glue --recipe=albert_glue --data_dir=DIR
 
-Meant for a GPU; not run here. The paper counts updates and not epochs; three epochs are near to
+Hardware: one GPU; not run here. The paper counts updates and not epochs; three epochs are near to
 what it gives the tasks of middle size.
 """
 

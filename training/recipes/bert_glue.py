@@ -3,8 +3,8 @@
 
     python -m training.finetune_glue --recipe=bert_glue --data_dir=DIR
 
-Meant for a GPU. Published (test set): MNLI 84.6 / 83.4, QQP F1 71.2, QNLI 90.5, SST-2 93.5,
-CoLA 52.1, STS-B 85.8, MRPC F1 88.9, RTE 66.4; average 79.6.
+Hardware: one GPU; not run here. Published (test set): MNLI 84.6 / 83.4, QQP F1 71.2, QNLI 90.5,
+SST-2 93.5, CoLA 52.1, STS-B 85.8, MRPC F1 88.9, RTE 66.4; average 79.6.
 """
 
 from training.jobs.glue_grid import FinetuneGlueConfig

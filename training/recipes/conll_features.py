@@ -5,8 +5,8 @@
 
 The folder holds the official `eng.train`, `eng.testa` and `eng.testb`, IOB1 in the fourth column.
 Published dev F1: embeddings 91.0, second_to_last 95.6, last 94.9, weighted_last_4 95.9,
-concatenated_last_4 96.1, weighted_all 95.5 (Devlin et al., 2019). For one GPU; the features of
-the last four layers of the training set take 2.5 GB.
+concatenated_last_4 96.1, weighted_all 95.5 (Devlin et al., 2019). Hardware: one GPU; the features
+of the last four layers of the training set take 2.5 GB on disk. Not run here.
 """
 
 from training.jobs.feature_tagging import FeatureTaggingConfig

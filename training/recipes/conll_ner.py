@@ -4,7 +4,8 @@
     python -m training.finetune_tagging --recipe=conll_ner --data_dir=DIR
 
 The folder holds the official `eng.train`, `eng.testa` and `eng.testb`, IOB1 in the fourth column.
-Published: dev F1 96.4, test F1 92.4 (Devlin et al., 2019, table 7). For one GPU.
+Hardware: one GPU. Published: dev F1 96.4, test F1 92.4 (Devlin et al., 2019, table 7); not run
+here.
 """
 
 from training.jobs.tagging import TaggingConfig

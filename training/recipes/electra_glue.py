@@ -3,7 +3,7 @@
 
     python -m training.finetune_glue --recipe=electra_glue --data_dir=DIR
 
-Meant for a GPU; not run here. For the small one add
+Hardware: one GPU; not run here. For the small one add
 `--preset=hf://google/electra-small-discriminator --learning_rates=3e-4`, for the large one
 `--preset=hf://google/electra-large-discriminator --learning_rates=5e-5 --layer_decay=0.9`.
 """

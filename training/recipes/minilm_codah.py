@@ -3,7 +3,8 @@
 
     python -m training.finetune_choice --recipe=minilm_codah --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured accuracy: 55.2 ± 0.5 on the development set, 55.1 ± 2.8 on the test set, over three seeds.
+Hardware and time: a CPU, 7 minutes a seed. `transformers`, one seed: 57.2 and 55.7.
 """
 
 from training.jobs.multiple_choice import ChoiceConfig

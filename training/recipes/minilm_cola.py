@@ -3,7 +3,9 @@
 
     python -m training.finetune --recipe=minilm_cola --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured Matthews correlation 24.1 ± 4.8 on the development set after the last
+epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: two CPU
+cores that were also busy with other work, TensorFlow, mixed_bfloat16; 3 minutes a seed.
 """
 
 from training.jobs.classification import FinetuneConfig

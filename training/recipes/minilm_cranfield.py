@@ -3,7 +3,9 @@
 
     python -m training.rerank --recipe=minilm_cranfield --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured on 45 held-out queries, MRR@10, MAP and nDCG@10: BM25 50.2, 25.1, 33.2; the encoder alone
+44.1, 21.2, 29.7; both combined 55.8, 27.3, 36.6. Hardware and time: one CPU core, 32 minutes. Needs
+the extra `ranking`.
 """
 
 from training.jobs.reranking import RerankConfig

@@ -3,7 +3,8 @@
 
     python -m training.finetune_squad --recipe=minilm_squad_v1 --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured on every fifth question of the development set: exact match 55.9, F1 69.1. Hardware and
+time: one CPU core, 43 minutes. `transformers`: 56.7 and 68.9, in 125 minutes.
 """
 
 from training.jobs.question_answering import SquadConfig

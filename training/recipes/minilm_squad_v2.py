@@ -3,7 +3,9 @@
 
     python -m training.finetune_squad --recipe=minilm_squad_v2 --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured on the held-out articles: exact match 51.4, F1 52.7 (no answer to any question: 49.8).
+Hardware and time: one CPU core, 46 minutes. `transformers`: 49.6 and 52.4, in 113
+minutes.
 """
 
 from training.jobs.question_answering import SquadConfig

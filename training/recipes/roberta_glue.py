@@ -3,7 +3,7 @@
 
     python -m training.finetune_glue --recipe=roberta_glue --data_dir=DIR
 
-Meant for a GPU; not run here.
+Hardware: one GPU; not run here.
 """
 
 from training.jobs.glue_grid import FinetuneGlueConfig
