@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.ops.masked_score import masked_score
+from keras_bert.ops.attention_mask import masked_score
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -25,7 +25,7 @@ class InBatchNegatives(keras.losses.Loss):
     Call arguments:
         y_true: int `(2 * pairs,)`: which pair a row belongs to, -1 for a row that only fills the
             batch up, which is no candidate. Rows of one number are no negatives to one another.
-        y_pred: Vectors `(2 * pairs, dim)`, the two of a pair behind one another.
+        y_pred: Vectors `(2 * pairs, dim)`, the two of a pair in consecutive rows.
 
     Returns:
         Before the reduction, `(2 * pairs,)`: the loss of each pair twice, or with `symmetric` that
@@ -78,8 +78,8 @@ def partner_scores(y_true: Any, y_pred: Any) -> Any:
     scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
     same = ops.equal(numbers[:, None], numbers)
     is_negative = ops.logical_and(ops.logical_not(same), numbers >= 0)
-    places = ops.arange(ops.shape(scores)[0])
-    is_partner = ops.equal(places[:, None], places)
+    indices = ops.arange(ops.shape(scores)[0])
+    is_partner = ops.equal(indices[:, None], indices)
     low = masked_score(keras.backend.standardize_dtype(scores.dtype))
     return ops.where(ops.logical_or(is_partner, is_negative), scores, low)
 

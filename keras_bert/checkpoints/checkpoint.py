@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint that has been found: what it says it is, and its weights, read when asked for."""
+"""An opened checkpoint: its configuration, and its weights and tokenizer, read when needed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Checkpoint:
         folder: Where the files lie.
         config: The architecture.
         backbone_layout: How the encoder's weights are stored.
-        head_layouts: How the weights of each head are stored that the format has a place for.
+        head_layouts: How the weights of each head that the format knows are stored.
         open_tensors: Finds the tensors.
         open_tokenizer: Reads the tokenizer, `None` where the folder has none.
         unsupported_heads: Heads that mean something else than those of the tasks here, and what.
@@ -289,7 +289,7 @@ class Checkpoint:
         unknown = sorted(set(targets) - set(layout))
         if unknown:
             raise CheckpointError(
-                f"{self.folder}: the {owner} has no place for {', '.join(unknown)}; "
+                f"{self.folder}: the {owner} does not have {', '.join(unknown)}; "
                 f"its weights are {', '.join(layout)}."
             )
         wanted = {ours: layout[ours] for ours in targets}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong with files of weights, and what is worth knowing when it goes right."""
+"""The error and the warning of checkpoints."""
 
 
 class CheckpointError(ValueError):

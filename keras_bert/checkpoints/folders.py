@@ -54,8 +54,8 @@ def replaced_files(
         folder: Where the files go; it is made where it does not exist.
         owned: Names of files that belong to what is written: those that were not written this
             time are left over from an earlier one, and are removed.
-        last: The file to move last. Readers tell a folder's kind by it, so until the weights
-            are in place a new folder is not taken for a whole one.
+        last: The file to move last. Readers detect a folder's format by it, so a new
+            folder is not taken for a complete one before its weights are there.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding a checkpoint by folder, address or name, and telling its kind by its files."""
+"""Finding a checkpoint by folder, address or name; its files decide the format."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, 
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
-    """Finds a checkpoint and reads what it says it is.
+    """Finds a checkpoint and reads its configuration.
 
     Looked for in this order: a folder (a preset of ours, KerasHub's, Hugging Face's layout, the
-    TF1 release's, told by its files), `hf://organisation/model` (with `@revision` behind it, if
-    another than the newest is wanted), a name that KerasHub knows.
+    TF1 release's, told by its files), `hf://organisation/model` (followed by `@revision` for
+    another than the newest), a name that KerasHub knows.
 
     Args:
         source: The folder, address or name.

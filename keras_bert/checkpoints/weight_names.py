@@ -77,7 +77,7 @@ def block_layout(
     Args:
         kinds: The format's ending for kernels, biases, gammas and betas.
         parts: The products for query, key and value.
-        output, norm: The product behind the attention, and its LayerNorm.
+        output, norm: The product after the attention, and its LayerNorm.
         intermediate, feed_forward_output, feed_forward_norm: The feed-forward layers.
         transposed: Whether kernels are stored as (output, input).
     """

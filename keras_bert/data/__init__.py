@@ -8,61 +8,62 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
-    from keras_bert.data.choices import MultipleChoicePreprocessor
+    from keras_bert.data.choice_batches import MultipleChoicePreprocessor
     from keras_bert.data.conll import TaggedText, read_conll, write_conll
-    from keras_bert.data.corpus import read_corpus
-    from keras_bert.data.instances import Instance, InstanceMaker
-    from keras_bert.data.masking import MaskedLMMasker
-    from keras_bert.data.next_tokens import NextTokenTargets
-    from keras_bert.data.packing import pack_sequences, packed_batches
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
-    from keras_bert.data.pretraining_stream import PretrainingStream, pretraining_examples
-    from keras_bert.data.question_windows import QuestionAnswererPreprocessor
-    from keras_bert.data.record_reading import (
+    from keras_bert.data.pretraining.corpus import read_corpus
+    from keras_bert.data.pretraining.instances import Instance, InstanceMaker
+    from keras_bert.data.pretraining.masking import MaskedLMMasker
+    from keras_bert.data.pretraining.next_tokens import NextTokenTargets
+    from keras_bert.data.pretraining.packing import pack_sequences, packed_batches
+    from keras_bert.data.pretraining.records import (
+        InstanceEncoder,
         check_record_files,
         has_masks,
         pretraining_batches,
         ragged_pretraining_batches,
+        write_records,
     )
-    from keras_bert.data.records import InstanceEncoder, write_records
+    from keras_bert.data.pretraining.static_masking import StaticMasker
+    from keras_bert.data.pretraining.stream import PretrainingStream, pretraining_examples
+    from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
+    from keras_bert.data.question_batches import QuestionAnswererPreprocessor
     from keras_bert.data.squad import QuestionExample, SpanAnswer, SquadError, read_squad
-    from keras_bert.data.static_masking import StaticMasker
-    from keras_bert.data.tagging import TokenClassifierPreprocessor
-    from keras_bert.data.token_store import TokenStore, TokenStoreWriter
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.word_batches import TokenClassifierPreprocessor
 
 # Loaded on first use: who reads a file of labelled words need not wait for TensorFlow.
 _HOMES = {
-    "Instance": "keras_bert.data.instances",
-    "InstanceEncoder": "keras_bert.data.records",
-    "InstanceMaker": "keras_bert.data.instances",
-    "MaskedLMMasker": "keras_bert.data.masking",
-    "MultipleChoicePreprocessor": "keras_bert.data.choices",
-    "NextTokenTargets": "keras_bert.data.next_tokens",
-    "PretrainingStream": "keras_bert.data.pretraining_stream",
-    "QuestionAnswererPreprocessor": "keras_bert.data.question_windows",
+    "Instance": "keras_bert.data.pretraining.instances",
+    "InstanceEncoder": "keras_bert.data.pretraining.records",
+    "InstanceMaker": "keras_bert.data.pretraining.instances",
+    "MaskedLMMasker": "keras_bert.data.pretraining.masking",
+    "MultipleChoicePreprocessor": "keras_bert.data.choice_batches",
+    "NextTokenTargets": "keras_bert.data.pretraining.next_tokens",
+    "PretrainingStream": "keras_bert.data.pretraining.stream",
+    "QuestionAnswererPreprocessor": "keras_bert.data.question_batches",
     "QuestionExample": "keras_bert.data.squad",
     "SpanAnswer": "keras_bert.data.squad",
     "SquadError": "keras_bert.data.squad",
-    "StaticMasker": "keras_bert.data.static_masking",
+    "StaticMasker": "keras_bert.data.pretraining.static_masking",
     "TaggedText": "keras_bert.data.conll",
-    "TextClassifierPreprocessor": "keras_bert.data.preprocessors",
-    "TokenClassifierPreprocessor": "keras_bert.data.tagging",
-    "TokenStore": "keras_bert.data.token_store",
-    "TokenStoreWriter": "keras_bert.data.token_store",
+    "TextClassifierPreprocessor": "keras_bert.data.text_batches",
+    "TokenClassifierPreprocessor": "keras_bert.data.word_batches",
+    "TokenStore": "keras_bert.data.pretraining.token_store",
+    "TokenStoreWriter": "keras_bert.data.pretraining.token_store",
     "bucket_lengths": "keras_bert.data.batching",
-    "check_record_files": "keras_bert.data.record_reading",
-    "has_masks": "keras_bert.data.record_reading",
+    "check_record_files": "keras_bert.data.pretraining.records",
+    "has_masks": "keras_bert.data.pretraining.records",
     "length_bucketed_batches": "keras_bert.data.batching",
-    "pack_sequences": "keras_bert.data.packing",
-    "packed_batches": "keras_bert.data.packing",
-    "pretraining_batches": "keras_bert.data.record_reading",
-    "pretraining_examples": "keras_bert.data.pretraining_stream",
-    "ragged_pretraining_batches": "keras_bert.data.record_reading",
+    "pack_sequences": "keras_bert.data.pretraining.packing",
+    "packed_batches": "keras_bert.data.pretraining.packing",
+    "pretraining_batches": "keras_bert.data.pretraining.records",
+    "pretraining_examples": "keras_bert.data.pretraining.stream",
+    "ragged_pretraining_batches": "keras_bert.data.pretraining.records",
     "read_conll": "keras_bert.data.conll",
-    "read_corpus": "keras_bert.data.corpus",
+    "read_corpus": "keras_bert.data.pretraining.corpus",
     "read_squad": "keras_bert.data.squad",
     "write_conll": "keras_bert.data.conll",
-    "write_records": "keras_bert.data.records",
+    "write_records": "keras_bert.data.pretraining.records",
 }
 
 __all__ = [

@@ -1,19 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of like lengths, padded to the end of their bucket and no further."""
+"""Batches of rows of similar lengths, padded to the end of their bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, Required, TypedDict, Unpack
 
 import tensorflow as tf
 
-from keras_bert.data.tuning import without_tuning
+from keras_bert.text.tokenizer import Tokenizer
 
 # Batches that are sorted among themselves: enough that a batch's rows differ by a token or two,
 # few enough that the order of an epoch stays random. What a batch of like rows says of all rows is
 # less than what mixed ones say, which small and uneven data may feel: then fewer.
 WINDOW_BATCHES = 64
+
+
+class BatchOptions(TypedDict, total=False):
+    """How rows become batches.
+
+    Attributes:
+        batch_size: Rows in a batch.
+        shuffle_seed: Shuffles the order of batches, and rows if their number is known; `None`
+            keeps the order within a window of similar lengths.
+        reshuffle: Whether each iteration has another order (by default), or all have one.
+        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
+        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
+            bucket has one static shape.
+        window_batches: Batches whose rows are sorted by length among themselves. By default 64;
+            where rows are shuffled and their number is known, no more than a sixteenth of an epoch.
+    """
+
+    batch_size: Required[int]
+    shuffle_seed: int | None
+    reshuffle: bool
+    coarse_buckets: bool
+    pad_last_batch: bool
+    window_batches: int
+
+
+class RowPreprocessor(Protocol):
+    """The attributes of a preprocessor that batches need."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def sequence_length(self) -> int: ...
+
+
+def row_batches(
+    rows: tf.data.Dataset | int,
+    featurize: Callable[..., tuple[dict[str, tf.RaggedTensor], tuple[Any, ...]]],
+    preprocessor: RowPreprocessor,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Length-bucketed batches of rows.
+
+    Args:
+        rows: A dataset of them; or how many there are, where `featurize` takes their numbers.
+        featurize: As in `length_bucketed_batches`.
+        preprocessor: Makes the rows: has their maximum length and their padding token.
+        **options: `BatchOptions`.
+
+    Returns:
+        A dataset of `(features, rest)`, as `length_bucketed_batches` gives it.
+    """
+    if isinstance(rows, int):
+        rows = tf.data.Dataset.range(rows)
+    seed, reshuffle = options.get("shuffle_seed"), options.get("reshuffle", True)
+    window = WINDOW_BATCHES
+    if seed is not None and (num_rows := int(rows.cardinality())) > 0:
+        rows = rows.shuffle(num_rows, seed=seed, reshuffle_each_iteration=reshuffle)
+        # Were an epoch one window, its batches would be of the same rows in every epoch.
+        window = max(1, min(window, num_rows // (16 * options["batch_size"])))
+    coarse = options.get("coarse_buckets", False)
+    return length_bucketed_batches(
+        rows,
+        featurize,
+        batch_size=options["batch_size"],
+        buckets=bucket_lengths(preprocessor.sequence_length, coarse=coarse),
+        shuffle_seed=seed,
+        reshuffle=reshuffle,
+        pad_last_batch=options.get("pad_last_batch", False),
+        pad_token_id=preprocessor.tokenizer.pad_token_id,
+        window_batches=options.get("window_batches", window),
+    )
 
 
 def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
@@ -54,7 +126,7 @@ def length_bucketed_batches(
     pad_token_id: int = 0,
     window_batches: int = WINDOW_BATCHES,
 ) -> tf.data.Dataset:
-    """Groups rows of like length into batches.
+    """Groups rows of similar length into batches.
 
     A window of rows is tokenized in one call, sorted by length, cut into batches, and each batch
     padded to the shortest bucket that holds it. Every batch but the last is full, so an epoch
@@ -63,7 +135,7 @@ def length_bucketed_batches(
     Args:
         rows: Unbatched examples of any structure.
         featurize: Maps a batch of rows to a dict of ragged features `(rows, None)`, with
-            `token_ids` among them, and a tuple of what else a row has (labels, weights). Features
+            `token_ids` among them, and a tuple of the other columns (labels, weights). Features
             may also be `(rows, None, None)`, several sequences to a row.
         batch_size: Rows in a batch.
         buckets: Ascending lengths to pad to; the last one is the longest row allowed.
@@ -72,8 +144,8 @@ def length_bucketed_batches(
         reshuffle: Whether each iteration has another order, or all have one.
         pad_last_batch: Fills the last batch up with repeated rows, so that every batch of a
             bucket has one static shape; a last element `is_real` (float32, 0 at such rows) is
-            then added to what else a row has.
-        pad_token_id: What fills rows of `token_ids` up; all else is padded with 0.
+            then added to the other columns.
+        pad_token_id: The padding of `token_ids`; other features are padded with 0.
         window_batches: Batches whose rows are sorted by length among themselves; 1 makes batches of
             rows as they come.
 
@@ -129,7 +201,7 @@ def pad_to_bucket(
     Args:
         features: Ragged `(batch, None)` or `(batch, None, None)`, with `token_ids` among them.
         boundaries: Ascending int64 lengths; no row is longer than the last.
-        pad_token_id: What fills rows of `token_ids` up; all else is padded with 0.
+        pad_token_id: The padding of `token_ids`; other features are padded with 0.
 
     Returns:
         Dense features `(batch, bucket)` or `(batch, sequences, bucket)`, and their
@@ -146,7 +218,7 @@ def pad_to_length(
 ) -> dict[str, tf.Tensor]:
     """Pads ragged features to one length, and adds the `padding_mask`.
 
-    `token_ids` are filled up with `pad_token_id`, all else with 0.
+    `token_ids` are padded with `pad_token_id`, other features with 0.
     """
     token_ids = features["token_ids"]
     outer = [tf.constant(-1, tf.int64)] * token_ids.ragged_rank
@@ -179,3 +251,21 @@ def _repeat_to(indices: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _set_rows(tensor: tf.Tensor, batch_size: int) -> tf.Tensor:
     return tf.ensure_shape(tensor, [batch_size, *tensor.shape[1:]])
+
+
+def without_tuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """A dataset that keeps the parallelism it starts with: one call for each core.
+
+    TensorFlow's tuner of pipelines is a thread that looks at one after 10 ms, 20 ms and so on up to
+    a minute, and sleeps in between. The end of an iterator mostly fails to wake it, and waits for
+    it (TensorFlow 2.21): `fit` and `evaluate` would return that much late, in every epoch.
+
+    Args:
+        dataset: Any; what is made of it by further transformations keeps the option.
+
+    Returns:
+        The same elements in the same order.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)

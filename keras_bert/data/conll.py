@@ -132,7 +132,7 @@ def write_conll(
     (with `-d '\\t'`).
 
     Args:
-        path: The file; it is written aside and then put in its place.
+        path: The file; it is written atomically.
         text: The words and labels.
         columns: More labels, one a word.
 
@@ -193,7 +193,7 @@ class _Reader:
                 self._start_document()
             return
         columns = _columns(line, self.separator)
-        if DOCUMENT_START in columns[:2]:  # Behind the number of the word, where that comes first
+        if DOCUMENT_START in columns[:2]:  # After the number of the word, where that comes first
             self.end_sentence()
             self._start_document()
         elif not (self.comments and _NOT_A_WORD.fullmatch(columns[0])):
@@ -217,7 +217,7 @@ class _Reader:
             )
 
     def _start_document(self) -> None:
-        # Of several marks in a row, or one behind the last sentence, nothing is between.
+        # Consecutive marks, or one after the last sentence, have no sentence between them.
         if self.document_starts[-1:] != [len(self.words)]:
             self.document_starts.append(len(self.words))
 

@@ -2,6 +2,7 @@
 """The layers that models are composed of."""
 
 from keras_bert.layers.attention import SelfAttention
+from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import (
     CountedPositions,
     EmbeddingPostprocessor,
@@ -14,11 +15,10 @@ from keras_bert.layers.heads import (
     MaskedLMTransform,
     Pooler,
     ReplacedTokenHead,
+    TokensAt,
     VocabularyBias,
 )
-from keras_bert.layers.products import Dense
 from keras_bert.layers.replacement import PlacedTokens, SampledTokens, spread_slots
-from keras_bert.layers.tokens import TokensAt
 
 __all__ = [
     "BiasActivation",

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import check_same_shape
-from keras_bert.layers.products import Dense
 from keras_bert.ops import attention, attention_with_scores, bias_add
 
 
@@ -164,6 +164,6 @@ def _mask(padding_mask: Any, sequence_ids: Any, causal_mask: Any) -> Any:
 
 
 def _causal_mask(length: Any) -> Any:
-    """Boolean `(1, 1, length, length)`, True at and before a query's own place."""
-    places = ops.arange(length)
-    return (places[:, None] >= places)[None, None]
+    """Boolean `(1, 1, length, length)`, True at and before a query's own position."""
+    positions = ops.arange(length)
+    return (positions[:, None] >= positions)[None, None]

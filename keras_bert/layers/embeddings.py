@@ -215,7 +215,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CountedPositions(keras.layers.Layer):
-    """The place of each token among those of its row that are no padding.
+    """The position of each token among those of its row that are no padding.
 
     Args:
         pad_token_id: The id of padding.

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_bert.config import BertConfig
 from keras_bert.layers.attention import SelfAttention
-from keras_bert.layers.products import Dense
+from keras_bert.layers.dense import Dense
 from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm, tokens_at
 
 
@@ -98,7 +98,7 @@ class BiasResidualNorm(keras.layers.Layer):
         return {**super().get_config(), "epsilon": self.epsilon, "dropout": self.dropout}
 
 
-# The layers of each part of a block that it can have in common with another
+# The layers of each part of a block that it can share with another
 PARTS = {
     "attention": ("attention", "attention_output", "attention_norm"),
     "feed_forward": (
@@ -219,7 +219,7 @@ class TransformerBlock(keras.layers.Layer):
         self.feed_forward_norm = self._residual_norm(hidden_dim, "feed_forward_norm")
 
     def _product(self, input_dim: int, output_dim: int, name: str) -> Dense:
-        """A bare product; the bias belongs to the fused computation behind it."""
+        """A bare product; the bias belongs to the fused computation after it."""
         layer = Dense(
             output_dim,
             use_bias=False,

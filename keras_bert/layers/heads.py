@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_bert.config import BertConfig
-from keras_bert.layers.products import Dense
+from keras_bert.layers.dense import Dense
 from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
 
 
@@ -187,6 +187,25 @@ class ClassificationHead(keras.layers.Layer):
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
         }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TokensAt(keras.layers.Layer):
+    """The vectors of the tokens at some positions of each row.
+
+    Call arguments:
+        inputs: `(batch, length, dim)`.
+        positions: int `(batch, slots)`.
+
+    Output shape:
+        `(batch, slots, dim)`.
+    """
+
+    def call(self, inputs: Any, positions: Any) -> Any:
+        return tokens_at(inputs, positions)
+
+    def compute_output_shape(self, inputs_shape: Any, positions_shape: Any) -> Any:
+        return (*positions_shape, inputs_shape[-1])
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

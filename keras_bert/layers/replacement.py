@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens sampled from a generator, put in the places of masked ones."""
+"""Tokens sampled from a generator, which replace masked ones."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def _fixed_uniform(offsets: Any, vocabulary_size: int) -> Any:
         (_NUM_OFFSETS + vocabulary_size,), dtype="float32", seed=_EVALUATION_SEED
     )
     # (batch, slots, 1) + (vocabulary,) -> (batch, slots, vocabulary)
-    places = offsets[..., None] + ops.arange(vocabulary_size, dtype="int32")
-    return ops.take(numbers, places, axis=0)
+    indices = offsets[..., None] + ops.arange(vocabulary_size, dtype="int32")
+    return ops.take(numbers, indices, axis=0)
 
 
 def spread_slots(values: Any, mask_positions: Any, length: Any, *, empty: float) -> Any:
-    """The values of slots at their places in rows.
+    """The values of slots at their positions in rows.
 
     Args:
         values: `(batch, slots)`, none below `empty`.
@@ -128,8 +128,8 @@ def spread_slots(values: Any, mask_positions: Any, length: Any, *, empty: float)
         `(batch, length)` in the dtype of `values`.
     """
     positions = ops.cast(mask_positions, "int32")[:, :, None]
-    places = ops.arange(length, dtype="int32")
+    all_positions = ops.arange(length, dtype="int32")
     # (batch, slots, length)
-    is_there = ops.logical_and(ops.equal(positions, places), places > 0)
+    is_there = ops.logical_and(ops.equal(positions, all_positions), all_positions > 0)
     nothing = ops.cast(empty, values.dtype)
     return ops.max(ops.where(is_there, values[:, :, None], nothing), axis=1)

@@ -31,8 +31,8 @@ def bidirectional_lstm(
         return_sequences: Whether to return the states at all tokens.
 
     Returns:
-        Symbolic float32 `(batch, 2 * units)`: the forward state behind the last token beside the
-        backward one behind the first; with `return_sequences` `(batch, length, 2 * units)`.
+        Symbolic float32 `(batch, 2 * units)`: the forward state after the last token beside the
+        backward one after the first; with `return_sequences` `(batch, length, 2 * units)`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "+ BiLSTM", and section 5.3.

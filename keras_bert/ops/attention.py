@@ -9,8 +9,8 @@ from typing import Any
 from keras import ops
 
 from keras_bert.ops import dispatch
+from keras_bert.ops.attention_mask import masked_score
 from keras_bert.ops.dropout import portable_dropout
-from keras_bert.ops.masked_score import masked_score
 
 
 def attention(

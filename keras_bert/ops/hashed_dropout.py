@@ -55,8 +55,8 @@ def _mixed(bits: Any, offset: Any = None) -> Any:
     return bits ^ _shifted(bits, 16)
 
 
-def _shifted(bits: Any, places: int) -> Any:
-    return ops.right_shift(bits, _uint32(places))
+def _shifted(bits: Any, distance: int) -> Any:
+    return ops.right_shift(bits, _uint32(distance))
 
 
 def _uint32(value: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.ops.masked_score import masked_score
+from keras_bert.ops.attention_mask import masked_score
 
 
 def attention(query_key_value: Any, mask: Any) -> Any:

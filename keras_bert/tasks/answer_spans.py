@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from keras_bert.data.question_rows import QuestionRows
+    from keras_bert.data.question_batches import QuestionRows
 
 # Windows that are looked at together: some 3 MB of logits, and 7 million pairs of tokens at most
 CHUNK = 2048

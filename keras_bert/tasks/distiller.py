@@ -293,10 +293,10 @@ class Distiller(OwnObjective, Task):
             return x, None
         import tensorflow as tf
 
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         def label(row: Any) -> tuple[Any, Any]:
-            text, _ = text_rows.split_pair(row)
+            text, _ = text_batches.split_pair(row)
             return row, tf.fill(tf.shape(text), none)
 
         return x.map(label), None

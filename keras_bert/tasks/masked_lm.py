@@ -19,7 +19,7 @@ from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Batching, Task, class_accu
 from keras_bert.tasks.text_arguments import is_dataset, is_text, single_texts
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 # Masked tokens, filler included, in a batch of `fill`: each has a logit for every token there is.
 _MOST_SLOTS = 512
@@ -131,7 +131,7 @@ class MaskedTextTask(MaskedTokenTask):
             return dataset, *rest
         if y is not None or sample_weight is not None or _has_labels(x):
             raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
-        from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_rows
+        from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_batches
 
         tokenizer = self.preprocessor.tokenizer
         masker = (
@@ -140,7 +140,7 @@ class MaskedTextTask(MaskedTokenTask):
             else MaskedLMMasker.from_tokenizer(tokenizer, **{**self.usual_masking, **self.masking})
         )
         seed = random.getrandbits(31) if batching.training else None
-        return text_rows.masked_batches(dataset, masker, seed), *rest
+        return text_batches.masked_batches(dataset, masker, seed), *rest
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "masking": self.masking}
@@ -243,13 +243,15 @@ class MaskedLM(MaskedTextTask):
         texts = single_texts(text)
         if not texts:
             return []
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         rows, positions, spans = self._masked_rows(texts)
         # Logits of a batch are (rows, slots, vocabulary).
         most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
         batching = self._batching(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
-        batches = text_rows.token_batches(rows, self.preprocessor, positions, **batching.options())
+        batches = text_batches.token_batches(
+            rows, self.preprocessor, positions, **batching.options()
+        )
         answers: list[Any] = [None] * len(texts)
         for _, ((index,),), logits in self._outputs_of_batches(batches, verbose=0):
             for row, row_logits in zip(index.tolist(), logits, strict=True):

@@ -12,8 +12,8 @@ import numpy as np
 
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone, task_pooler
-from keras_bert.models.choices import choice_inputs, choice_logits
-from keras_bert.ops.masked_score import masked_score
+from keras_bert.models.choice_logits import choice_inputs, choice_logits
+from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.choice_arguments import (
     CHOICE_FORMS,
@@ -29,7 +29,7 @@ from keras_bert.tasks.task import Batching, Task
 from keras_bert.tasks.text_arguments import is_text, refuse_other_rows
 
 if TYPE_CHECKING:
-    from keras_bert.data.choices import MultipleChoicePreprocessor
+    from keras_bert.data.choice_batches import MultipleChoicePreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -105,7 +105,7 @@ class MultipleChoice(Task):
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        from keras_bert.data.choices import MultipleChoicePreprocessor
+        from keras_bert.data.choice_batches import MultipleChoicePreprocessor
 
         return MultipleChoicePreprocessor.from_config(config)
 
@@ -198,7 +198,7 @@ class MultipleChoice(Task):
         if not is_choices(x):
             self._check_ids_alone(x)
             return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
-        from keras_bert.data.choices import choice_batches
+        from keras_bert.data.choice_batches import choice_batches
 
         texts, choices = choice_columns(x)
         batches = choice_batches(
@@ -248,7 +248,7 @@ class MultipleChoice(Task):
         if not is_choices(x):
             self._check_ids_alone(x)
             return super()._model_data(x, y, sample_weight, batching)
-        from keras_bert.data.choices import choice_batches
+        from keras_bert.data.choice_batches import choice_batches
 
         texts, choices = choice_columns(x)
         if y is None:

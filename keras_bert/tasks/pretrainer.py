@@ -20,7 +20,7 @@ from keras_bert.tasks.task import Batching, class_accuracy, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

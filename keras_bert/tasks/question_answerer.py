@@ -15,7 +15,7 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
-from keras_bert.ops.masked_score import masked_score
+from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.answers import as_given
 from keras_bert.tasks.presets import leave_heads, load_heads, preprocessor_config
@@ -30,8 +30,7 @@ from keras_bert.tasks.task import Batching, Task, class_accuracy, class_loss
 from keras_bert.tasks.text_arguments import is_text
 
 if TYPE_CHECKING:
-    from keras_bert.data.question_rows import QuestionRows
-    from keras_bert.data.question_windows import QuestionAnswererPreprocessor
+    from keras_bert.data.question_batches import QuestionAnswererPreprocessor, QuestionRows
 
 OUTPUTS = ("start_logits", "end_logits")
 # The length of SQuAD's rows in the released code
@@ -143,7 +142,7 @@ class QuestionAnswerer(Task):
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        from keras_bert.data.question_windows import QuestionAnswererPreprocessor
+        from keras_bert.data.question_batches import QuestionAnswererPreprocessor
 
         return QuestionAnswererPreprocessor.from_config(config)
 
@@ -373,7 +372,7 @@ class QuestionAnswerer(Task):
         )
 
     def _rows(self, examples: list[Any]) -> QuestionRows:
-        from keras_bert.data.question_rows import question_rows
+        from keras_bert.data.question_batches import question_rows
 
         return question_rows(examples, self.preprocessor)
 
@@ -381,7 +380,7 @@ class QuestionAnswerer(Task):
         self, rows: QuestionRows, batch_size: int | None, verbose: Any
     ) -> dict[str, np.ndarray]:
         """The logits of every token of the windows, `(tokens,)` each."""
-        from keras_bert.data.question_rows import window_batches
+        from keras_bert.data.question_batches import window_batches
 
         batches = window_batches(rows, self.preprocessor, **self._batching(batch_size).options())
         logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
@@ -401,7 +400,7 @@ class QuestionAnswerer(Task):
             return super()._model_data(x, y, sample_weight, batching)
         if y is not None or sample_weight is not None:
             raise ValueError("Questions bring their answers, and have no weights: leave them out.")
-        from keras_bert.data.question_rows import window_batches, with_targets
+        from keras_bert.data.question_batches import window_batches, with_targets
 
         rows = self._rows(labelled_examples(x))
         batches = window_batches(rows, self.preprocessor, **batching.options())

@@ -23,7 +23,7 @@ from keras_bert.tasks.task import class_loss
 from keras_bert.tasks.text_arguments import is_text, single_texts
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 GENERATOR_FOLDER = "generator"
 _METRICS = (
@@ -352,7 +352,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         texts = single_texts(text)
         if not texts:
             return []
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         tokenizer = self.preprocessor.tokenizer
         room = self.preprocessor.sequence_length - 2
@@ -361,7 +361,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
             for part in tokenizer.tokenize_with_offsets(texts)
         )
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
-        batches = text_rows.token_batches(
+        batches = text_batches.token_batches(
             rows, self.preprocessor, **self._batching(batch_size).options()
         )
         answers: list[Any] = [None] * len(texts)

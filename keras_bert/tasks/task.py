@@ -30,7 +30,7 @@ from keras_bert.tasks.text_arguments import (
 )
 
 if TYPE_CHECKING:
-    from keras_bert.data.row_batches import BatchOptions
+    from keras_bert.data.batching import BatchOptions
 
 DEFAULT_BATCH_SIZE = 32
 
@@ -129,7 +129,7 @@ class Task(TokenModel):
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
         """The preprocessor of a config; tasks that have another kind override this."""
-        from keras_bert.data.preprocessors import TextClassifierPreprocessor
+        from keras_bert.data.text_batches import TextClassifierPreprocessor
 
         return TextClassifierPreprocessor.from_config(config)
 
@@ -430,13 +430,13 @@ class Task(TokenModel):
 
     def _numbered_batches(self, x: Any, batch_size: int | None) -> Any:
         """A dataset of features, and which rows of the input are in each batch."""
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         if not is_dataset(x):
-            x = text_rows.rows_from_columns(text_columns(x))
-        elif text_rows.is_batched(x):
+            x = text_batches.rows_from_columns(text_columns(x))
+        elif text_batches.is_batched(x):
             x = x.unbatch()
-        return text_rows.batches_from_rows(
+        return text_batches.batches_from_rows(
             # An element that is no tuple arrives whole, a tuple as several arguments
             x.enumerate().map(lambda index, row: (_without_labels(row), index)),
             self.preprocessor,
@@ -523,17 +523,17 @@ class Task(TokenModel):
             if y is not None and batching.class_weight:
                 sample_weight = class_weights_of(as_array(y), batching.class_weight, sample_weight)
             return checked_generator(x), y, sample_weight
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         if is_dataset(x):
             if y is not None:
                 raise ValueError("`y` must be left out: a dataset of text brings its labels.")
-            x = text_rows.with_checked_labels(
+            x = text_batches.with_checked_labels(
                 x, self._num_labels(), batching.class_weight, batching.allow_unlabelled
             )
-            if text_rows.is_batched(x):
-                return text_rows.batches_from_batched_rows(x, self.preprocessor), None, None
-            batches = text_rows.batches_from_rows(x, self.preprocessor, **batching.options())
+            if text_batches.is_batched(x):
+                return text_batches.batches_from_batched_rows(x, self.preprocessor), None, None
+            batches = text_batches.batches_from_rows(x, self.preprocessor, **batching.options())
             return batches, None, None
         columns = text_columns(x)
         rest = [] if y is None else [self._labels(y, allow_unlabelled=batching.allow_unlabelled)]
@@ -551,8 +551,8 @@ class Task(TokenModel):
                 )
             weights = class_weights_of(rest[0], batching.class_weight, weights)
         rest += [] if weights is None else [weights]
-        dataset = text_rows.batches_from_rows(
-            text_rows.rows_from_columns(columns, rest), self.preprocessor, **batching.options()
+        dataset = text_batches.batches_from_rows(
+            text_batches.rows_from_columns(columns, rest), self.preprocessor, **batching.options()
         )
         return dataset, None, None
 

@@ -21,7 +21,7 @@ from keras_bert.tasks.task import Batching, Task, as_array, class_accuracy, clas
 from keras_bert.tasks.text_arguments import listed
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

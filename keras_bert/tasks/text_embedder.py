@@ -18,7 +18,7 @@ from keras_bert.tasks.task import Batching, Task
 from keras_bert.tasks.text_arguments import is_dataset, is_text, listed, text_columns
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -212,7 +212,7 @@ class TextEmbedder(Task):
                 "An embedder learns from pairs of texts in memory, without labels: a list of "
                 "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`."
             )
-        from keras_bert.data.pair_rows import paired_batches
+        from keras_bert.data.text_batches import paired_batches
 
         columns = text_columns(x)
         if "text_pair" not in columns:

@@ -38,7 +38,7 @@ from keras_bert.tasks.word_arguments import (
 )
 
 if TYPE_CHECKING:
-    from keras_bert.data.tagging import TokenClassifierPreprocessor
+    from keras_bert.data.word_batches import TokenClassifierPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -132,7 +132,7 @@ class TokenClassifier(Task):
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        from keras_bert.data.tagging import TokenClassifierPreprocessor
+        from keras_bert.data.word_batches import TokenClassifierPreprocessor
 
         return TokenClassifierPreprocessor.from_config(config)
 
@@ -311,8 +311,7 @@ class TokenClassifier(Task):
 
     def _logits_of_sentences(self, x: Any, batch_size: int | None, verbose: Any) -> list[Any]:
         """An array `(words, num_classes)` for each sentence."""
-        from keras_bert.data.tagging import ragged_words
-        from keras_bert.data.tagging_rows import window_batches
+        from keras_bert.data.word_batches import ragged_words, window_batches
 
         preprocessor = self.preprocessor
         words = ragged_words(x)
@@ -342,8 +341,7 @@ class TokenClassifier(Task):
             return (checked_generator(x), *weighted)
         if depth not in (2, 3) or y is None:
             raise ValueError(f"Labels are of words: expected {WORD_FORMS}, with labels alike.")
-        from keras_bert.data.tagging import ragged_words
-        from keras_bert.data.tagging_rows import window_batches
+        from keras_bert.data.word_batches import ragged_words, window_batches
 
         x, y = as_lists(x), as_lists(y)
         labels = self._labels(flat_labels(x, y, depth))

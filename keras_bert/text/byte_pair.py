@@ -325,8 +325,8 @@ def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) ->
     one = ending & _spells(points, ends, _ONE_LETTER_ENDINGS)
     two = ending & _spells(points, ends, _TWO_LETTER_ENDINGS)
     inside = _behind(one, False) | _behind(two, False) | _behind(two, False, 2)
-    behind = _behind(one, False, 2) | _behind(two, False, 3)
-    return (starts & ~inside) | behind
+    after = _behind(one, False, 2) | _behind(two, False, 3)
+    return (starts & ~inside) | after
 
 
 def _spells(points: tf.Tensor, ends: tf.Tensor, endings: tuple[str, ...]) -> tf.Tensor:

@@ -215,7 +215,7 @@ def _valid(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _continues(piece: str) -> bool:
-    """As ALBERT's masking tells it: English letters, and punctuation behind or between them."""
+    """As in ALBERT's masking: English letters, and punctuation after or between them."""
     if piece.startswith((SPACE, "<")) or piece in _PUNCTUATION:
         return False
     return all(

@@ -18,7 +18,7 @@ from keras_bert.data import (  # noqa: E402
     TextClassifierPreprocessor,
     TokenClassifierPreprocessor,
 )
-from keras_bert.data.text_rows import batches_from_rows, rows_from_columns  # noqa: E402
+from keras_bert.data.text_batches import batches_from_rows, rows_from_columns  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]

@@ -19,8 +19,8 @@ from keras_bert.data import (  # noqa: E402
     ragged_pretraining_batches,
     write_records,
 )
-from keras_bert.data.text_rows import batches_from_batched_rows, batches_from_rows  # noqa: E402
-from keras_bert.data.tuning import without_tuning  # noqa: E402
+from keras_bert.data.batching import without_tuning  # noqa: E402
+from keras_bert.data.text_batches import batches_from_batched_rows, batches_from_rows  # noqa: E402
 from keras_bert.text import WordPieceTokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]

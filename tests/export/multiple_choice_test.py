@@ -9,8 +9,7 @@ from tests.export.small_classifier import make_classifier
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-# How the other backends export is tests/export/saved_model_test.py's matter, for any task.
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = pytest.mark.needs_tensorflow
 
 ROWS = [
     ("the cat sat", ["mat", "on the mat", "中?"]),

@@ -20,7 +20,7 @@ def vocabulary() -> list[str]:
 def make_classifier(vocabulary_file: Path, **arguments: Any) -> Any:
     """A classifier of two layers whose answers differ between texts."""
     # Imports TensorFlow, which a run may lack; its tests are then left out after being collected
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
     keras.utils.set_random_seed(0)
     vocabulary_file.write_text("\n".join(vocabulary()), encoding="utf-8")

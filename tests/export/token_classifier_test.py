@@ -15,8 +15,7 @@ from tests.export.small_classifier import make_classifier
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-# How the other backends export is tests/export/saved_model_test.py's matter, for any task.
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = pytest.mark.needs_tensorflow
 
 NAMES = ["O", "B-größe", "I-größe"]
 TEXTS = (
@@ -99,11 +98,13 @@ def test_a_process_with_tensorflow_alone_gives_the_task_s_tags(tagger, folder, t
     check_tags(json.loads(finished.stdout.splitlines()[-1]), expected)
 
 
+@pytest.mark.backend_independent
 def test_tags_do_not_depend_on_the_batch(tagger, signatures):
     for text in TEXTS:
         check_tags(serve(signatures, [text]), [tagger.tag(text)])
 
 
+@pytest.mark.backend_independent
 def test_an_empty_batch_gives_empty_outputs(signatures):
     outputs = serve(signatures, [])
     assert outputs.pop("num_words").shape == (0,)
@@ -111,6 +112,7 @@ def test_an_empty_batch_gives_empty_outputs(signatures):
     assert {value.shape for value in outputs.values()} == {(0, 0)}
 
 
+@pytest.mark.backend_independent
 def test_words_that_are_split_already(tagger, signatures):
     words = [["the cat", "", "?", "", ""], ["a"] * 5, [""] * 5]
     outputs = signatures["serve_words"](words=tf.constant(words))
@@ -125,6 +127,7 @@ def test_words_that_are_split_already(tagger, signatures):
     assert empty["labels"].shape == (2, 0)
 
 
+@pytest.mark.backend_independent
 def test_ids_give_the_logits_of_predict(tagger, signatures):
     features = {k: v.numpy() for k, v in tagger.preprocessor([["a", "cat"], ["b"]]).items()}
     received = signatures["serve_ids"](token_ids=tf.constant(features["token_ids"]))
@@ -134,6 +137,7 @@ def test_ids_give_the_logits_of_predict(tagger, signatures):
     assert [x.decode() for x in received["labels"].numpy()[mask]] == list(best[mask])
 
 
+@pytest.mark.backend_independent
 def test_warm_up_requests_replay(folder, signatures):
     prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     path = folder / "assets.extra" / "tf_serving_warmup_requests"
@@ -143,6 +147,7 @@ def test_warm_up_requests_replay(folder, signatures):
         serve(signatures, text)
 
 
+@pytest.mark.backend_independent
 def test_wrong_class_names_are_refused(tagger, tmp_path):
     with pytest.raises(ValueError, match="class_names has 1 names; the task has 3 classes"):
         tagger.export(tmp_path / "1", class_names=["one"])

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.needs_tensorflow
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import Distiller  # noqa: E402
 from keras_bert.text import WordPieceTokenizer  # noqa: E402
@@ -30,6 +30,22 @@ TEXTS = ["the cat sat on the mat.", "é cat sat."] * 48
 
 def preprocessor() -> TextClassifierPreprocessor:
     return TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+
+
+def test_masked_text(tmp_path):
+    keras.utils.set_random_seed(0)
+    teacher = MaskedLM(Backbone(CONFIG), preprocessor())
+    random_weights(teacher)
+    student = MaskedLM(Backbone(CONFIG.replace(num_layers=1)), preprocessor())
+    model = Distiller(student, teacher)
+    model.compile(keras.optimizers.Adam(0.01))
+    before = model.evaluate(TEXTS, return_dict=True, verbose=0)
+    history = model.fit(TEXTS * 4, epochs=2, verbose=0).history
+    assert history["divergence"][1] < 0.8 * before["divergence"]
+    model.save_to_preset(tmp_path)
+    loaded = MaskedLM.from_preset(tmp_path)
+    assert loaded.config == student.config
+    assert loaded.fill("The [MASK] sat.") == student.fill("The [MASK] sat.")
 
 
 @pytest.mark.parametrize("form", ["list", "batched dataset"])

@@ -29,7 +29,7 @@ Features = dict[str, np.ndarray]
 
 
 def test_losses_of_minilm_on_questions():
-    from keras_bert.data.question_rows import question_rows, window_batches, with_targets
+    from keras_bert.data.question_batches import question_rows, window_batches, with_targets
     from keras_bert.data.squad import read_squad
 
     examples = read_squad(data_folder() / "squad" / "squadshifts-new_wiki-v1.0.json").examples
@@ -59,8 +59,7 @@ def test_losses_of_minilm_on_questions():
 
 def test_losses_of_minilm_on_entities():
     from keras_bert.data.conll import read_conll
-    from keras_bert.data.tagging import ragged_words
-    from keras_bert.data.tagging_rows import window_batches
+    from keras_bert.data.word_batches import ragged_words, window_batches
     from training.jobs.tagging import label_names
 
     text = read_conll(data_folder() / "ner" / "wnut17train.conll")

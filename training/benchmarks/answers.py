@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.data.question_rows import QuestionRows
+from keras_bert.data.question_batches import QuestionRows
 from keras_bert.tasks.answer_spans import find_answer_spans
 
 # Characters of a token with the space behind it

@@ -210,7 +210,7 @@ class QuestionAnswering(Job):
 
     def build(self, seed: int) -> Training:
         from keras_bert import QuestionAnswerer
-        from keras_bert.data.question_rows import question_rows
+        from keras_bert.data.question_batches import question_rows
         from training.engine import finetuning
 
         config, train = self.config, self.data.train

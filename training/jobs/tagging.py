@@ -115,7 +115,7 @@ class Tagging(TaggingJob):
 
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier
-        from keras_bert.data.tagging import ragged_words
+        from keras_bert.data.word_batches import ragged_words
         from training.engine import finetuning
 
         config, train = self.config, self.data.train

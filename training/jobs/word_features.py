@@ -17,10 +17,8 @@ from absl import logging
 
 from keras_bert import Backbone, atomic, checkpoints
 from keras_bert.checkpoints import weights
-from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths
-from keras_bert.data.tagging import TokenClassifierPreprocessor, ragged_words
-from keras_bert.data.tagging_rows import window_batches
-from keras_bert.data.tuning import without_tuning
+from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths, without_tuning
+from keras_bert.data.word_batches import TokenClassifierPreprocessor, ragged_words, window_batches
 from keras_bert.tasks.presets import preprocessor_config
 
 

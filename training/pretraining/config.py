@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.config import BertConfig
-from keras_bert.data.masking import UNITS
+from keras_bert.data.pretraining.masking import UNITS
 from keras_bert.text.tokenizer import Tokenizer
 from training.pretraining.data_config import PretrainingDataConfig
 

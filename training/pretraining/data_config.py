@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 from keras_bert.data import InstanceMaker, StaticMasker
-from keras_bert.data.corpus import DOCUMENT_ENDS, FORMATS
-from keras_bert.data.static_masking import default_max_predictions
+from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
+from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.text.tokenizer import Tokenizer
 from training.pretraining.tokenizer_source import content_of, is_lowercased
 

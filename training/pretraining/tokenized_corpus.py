@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data import TokenStoreWriter, read_corpus
-from keras_bert.data.instances import PAIR_KINDS
+from keras_bert.data.pretraining.instances import PAIR_KINDS
 from training.pretraining.data_config import PretrainingDataConfig
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.worker_pool import ordered_map

@@ -123,8 +123,8 @@ def save_google_tf1(
 ) -> None:
     """Writes the layout of the TF1 release of BERT, ALBERT or ELECTRA, which its code then reads.
 
-    The layout has no place for whether the tokenizer lowercases, and ELECTRA's, which is written
-    for an encoder of its form, none for anything that is not a variable's shape.
+    The format cannot express whether the tokenizer lowercases; ELECTRA's, which is written for
+    an encoder of its form, expresses only the shapes of its variables.
 
     Args:
         model: The encoder, or a task, whose heads and tokenizer are then written too. Weights are

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents to pre-training instances: pairs of segments or rows of sentences, by shards."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
+
+PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
+INSTANCE_KINDS = (*PAIR_KINDS, "full_sentences", "document_sentences")
+
+# What a random stream is for, as part of its seed.
+_DOCUMENT_ORDER, _DOCUMENT, _INSTANCE_ORDER = range(3)
+
+
+class Instance(NamedTuple):
+    """A row before it is masked: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+    Attributes:
+        token_ids: int32 `(length,)`.
+        segment_ids: int32 `(length,)`: 1 for B and the separator after it.
+        label: For pairs, 0 where B follows A in the corpus, else 1; `None` for rows without B.
+    """
+
+    token_ids: Ids
+    segment_ids: Ids
+    label: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceMaker:
+    """Makes the instances of a corpus, a shard at a time.
+
+    What is drawn depends on the seed, the duplicate and the document alone, and where an instance
+    goes on the number of shards: shards may be made in any order, by any number of processes.
+
+    Args:
+        cls_token_id: Id of `[CLS]`.
+        sep_token_id: Id of `[SEP]`.
+        kind: `"next_sentence"`, BERT's pairs of segments; `"sentence_order"`, ALBERT's;
+            `"sentence_pairs"`, pairs of single sentences; `"full_sentences"`, RoBERTa's rows, which
+            go on into the next document after a separator; `"document_sentences"`, which do not.
+        sequence_length: The longest row in tokens, special ones counted.
+        short_seq_probability: How often a document's segments are gathered to a random length; of
+            no effect but on `"next_sentence"` and `"sentence_order"`.
+        duplicate_factor: How often each document is used, cut and paired anew.
+        seed: Decides all that is drawn.
+
+    Example:
+
+    >>> from keras_bert.data import InstanceMaker
+    >>> documents = [[np.array([7, 8]), np.array([9])], [np.array([10, 11])]]
+    >>> make = InstanceMaker(2, 3, kind="document_sentences", duplicate_factor=1)
+    >>> sorted(row.token_ids.tolist() for row in make(documents))
+    [[2, 7, 8, 9, 3], [2, 10, 11, 3]]
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), appendix A.1;
+        [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2;
+        [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1.
+    """
+
+    cls_token_id: int
+    sep_token_id: int
+    kind: str = "next_sentence"
+    sequence_length: int = 128
+    short_seq_probability: float = 0.1
+    duplicate_factor: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in INSTANCE_KINDS:
+            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(INSTANCE_KINDS)}.")
+        # Three special tokens of a pair, and one token of each segment
+        if self.sequence_length < 5:
+            raise ValueError(f"sequence_length is {self.sequence_length}, expected at least 5.")
+        if not 0 <= self.short_seq_probability <= 1:
+            raise ValueError(
+                f"short_seq_probability is {self.short_seq_probability}, expected 0 to 1."
+            )
+        if self.duplicate_factor < 1:
+            raise ValueError(f"duplicate_factor is {self.duplicate_factor}, expected at least 1.")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}, expected at least 0.")
+
+    def __call__(self, documents: Documents, shard: int = 0, num_shards: int = 1) -> list[Instance]:
+        """The instances of a shard, shuffled.
+
+        Args:
+            documents: The whole corpus, from which partners are drawn too: a sequence of documents,
+                each a sequence of sentences, each int32 ids `(length,)`; nothing is empty.
+            shard: Which shard.
+            num_shards: How many there are. Each gets an equal share of the documents of each
+                duplicate, in a random order.
+
+        Raises:
+            ValueError: If there is no such shard, or pairs are to be made of a single document.
+        """
+        if not 0 <= shard < num_shards:
+            raise ValueError(f"shard is {shard}, expected a number in [0, {num_shards}).")
+        instances: list[Instance] = []
+        for duplicate in range(self.duplicate_factor):
+            order = self._rng(_DOCUMENT_ORDER, duplicate).permutation(len(documents))
+            share = order[shard * len(order) // num_shards : (shard + 1) * len(order) // num_shards]
+            instances += self._of_documents(documents, share.tolist(), duplicate)
+        order = self._rng(_INSTANCE_ORDER, shard).permutation(len(instances))
+        return [instances[index] for index in order]
+
+    def _of_documents(
+        self, documents: Documents, share: list[int], duplicate: int
+    ) -> Iterator[Instance]:
+        if self.kind in PAIR_MAKERS:
+            pairs = PAIR_MAKERS[self.kind]
+            for index in share:
+                rng = self._rng(_DOCUMENT, duplicate, index)
+                max_tokens = self.sequence_length - 3
+                for pair in pairs(documents, index, rng, max_tokens, self.short_seq_probability):
+                    yield self._pair(pair)
+            return
+        max_tokens = self.sequence_length - 2
+        chosen = (documents[index] for index in share)
+        if self.kind == "full_sentences":
+            yield from map(self._row, full_sentences(chosen, max_tokens, self.sep_token_id))
+            return
+        for document in chosen:
+            yield from map(self._row, document_sentences(document, max_tokens))
+
+    def _row(self, tokens: Ids) -> Instance:
+        token_ids = np.array([self.cls_token_id, *tokens, self.sep_token_id], np.int32)
+        return Instance(token_ids, np.zeros_like(token_ids), None)
+
+    def _pair(self, pair: SegmentPair) -> Instance:
+        start_of_second = len(pair.first) + 2
+        token_ids = np.empty(start_of_second + len(pair.second) + 1, np.int32)
+        token_ids[0] = self.cls_token_id
+        token_ids[1 : start_of_second - 1] = pair.first
+        token_ids[start_of_second:-1] = pair.second
+        token_ids[[start_of_second - 1, -1]] = self.sep_token_id
+        segment_ids = np.zeros_like(token_ids)
+        segment_ids[start_of_second:] = 1
+        return Instance(token_ids, segment_ids, pair.label)
+
+    def _rng(self, *stream: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *stream])
+
+
+def full_sentences(
+    documents: Iterable[Sentences], max_tokens: int, separator: int
+) -> Iterator[Ids]:
+    """Rows filled with consecutive sentences, going on with the next document after a separator.
+
+    A sentence that does not fit opens the next row; one longer than a row is cut into rows. No
+    token is lost and none comes twice.
+
+    Args:
+        documents: The documents, in the order in which they are to be joined.
+        max_tokens: The longest row, separators between documents counted.
+        separator: The id that stands between two documents of a row.
+
+    Yields:
+        int32 ids `(length,)`.
+
+    Reference:
+        [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
+    """
+    between = np.array([separator], np.int32)
+    row: list[Ids] = []
+    length = 0
+    for document in documents:
+        is_new_document = True
+        for sentence in _cut_to(document, max_tokens):
+            glue = [between] if is_new_document and row else []
+            if length + len(glue) + len(sentence) > max_tokens:
+                yield np.concatenate(row)
+                row, length, glue = [], 0, []
+            row += [*glue, sentence]
+            length += len(glue) + len(sentence)
+            is_new_document = False
+    if row:
+        yield np.concatenate(row)
+
+
+def document_sentences(document: Sentences, max_tokens: int) -> Iterator[Ids]:
+    """Rows filled with consecutive sentences of one document; its last row may be short.
+
+    Args:
+        document: Its sentences.
+        max_tokens: The longest row.
+
+    Yields:
+        int32 ids `(length,)`.
+
+    Reference:
+        [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, DOC-SENTENCES.
+    """
+    return full_sentences([document], max_tokens, separator=-1)
+
+
+def _cut_to(sentences: Iterable[Ids], max_tokens: int) -> Iterator[Ids]:
+    for sentence in sentences:
+        for start in range(0, len(sentence), max_tokens):
+            yield sentence[start : start + max_tokens]
+
+
+class SegmentPair(NamedTuple):
+    """Two segments, neither of them empty, and whether they stand as in the corpus.
+
+    Attributes:
+        first: int32 ids `(length,)`.
+        second: int32 ids `(length,)`.
+        label: 0 where `second` follows `first`; 1 where it is from elsewhere or they are swapped.
+    """
+
+    first: Ids
+    second: Ids
+    label: int
+
+
+PairMaker = Callable[[Documents, int, np.random.Generator, int, float], Iterator[SegmentPair]]
+
+
+def next_sentence_pairs(
+    documents: Documents,
+    index: int,
+    rng: np.random.Generator,
+    max_tokens: int,
+    short_seq_probability: float = 0.1,
+) -> Iterator[SegmentPair]:
+    """BERT's pairs of segments of one document, in half of which the second is from another one.
+
+    Sentences are gathered up to a target length and cut in two at random. Where the second part is
+    replaced by sentences of another document, from a random one on, it is put back to open the
+    next pair: no sentence is lost. A lone sentence always gets a foreign partner. The partner's
+    document is any other with the same probability; the released code may, after ten draws, take
+    the document itself.
+
+    Args:
+        documents: The corpus; no document and no sentence is empty.
+        index: The document's number.
+        rng: What is drawn from.
+        max_tokens: The longest pair, without special tokens; longer ones are truncated.
+        short_seq_probability: How often the target for this pass is uniform in
+            `[2, max_tokens]` instead of `max_tokens`.
+
+    Yields:
+        Pairs; label 1 says that the second segment is from another document.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2, and appendix A.1.
+    """
+    return _pairs(documents, index, rng, max_tokens, short_seq_probability, swap=False)
+
+
+def sentence_order_pairs(
+    documents: Documents,
+    index: int,
+    rng: np.random.Generator,
+    max_tokens: int,
+    short_seq_probability: float = 0.1,
+) -> Iterator[SegmentPair]:
+    """ALBERT's pairs: two consecutive segments, swapped in half of the cases.
+
+    Arguments as for `next_sentence_pairs`. Where a lone sentence is left, its partner is from
+    another document.
+
+    Yields:
+        Pairs; label 1 says that they are swapped, or that the second is from another document.
+
+    Reference:
+        [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1.
+    """
+    return _pairs(documents, index, rng, max_tokens, short_seq_probability, swap=True)
+
+
+def single_sentence_pairs(
+    documents: Documents,
+    index: int,
+    rng: np.random.Generator,
+    max_tokens: int,
+    short_seq_probability: float = 0.0,
+) -> Iterator[SegmentPair]:
+    """Pairs of single sentences, the second one the next, or with probability 0.5 a foreign one.
+
+    A second sentence that is replaced by a foreign one opens the next pair. Arguments as for
+    `next_sentence_pairs`, but the pairs are short whatever `short_seq_probability` says.
+
+    Yields:
+        Pairs; label 1 says that the second sentence is from another document.
+
+    Reference:
+        [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.
+    """
+    sentences = list(documents[index])
+    position = 0
+    while position < len(sentences):
+        first = sentences[position]
+        is_foreign = position + 1 == len(sentences) or rng.random() < 0.5
+        if is_foreign:
+            second = _foreign_segment(documents, index, rng, min_tokens=1)
+        else:
+            second = sentences[position + 1]
+        yield SegmentPair(*truncate_pair_randomly(first, second, max_tokens, rng), int(is_foreign))
+        position += 1 if is_foreign else 2
+
+
+def truncate_pair_randomly(
+    first: Ids, second: Ids, max_tokens: int, rng: np.random.Generator
+) -> tuple[Ids, Ids]:
+    """Shortens a pair to a total length, a token at a time off the longer one, at either end.
+
+    On a tie the second one is shortened. Front or back is drawn for each token; how many come off
+    the front is then binomial, which takes one draw.
+
+    Args:
+        first: Ids `(length,)`.
+        second: Ids `(length,)`.
+        max_tokens: The longest total.
+        rng: What is drawn from.
+
+    Returns:
+        Both, shortened.
+    """
+    if len(first) + len(second) <= max_tokens:
+        return first, second
+    half = max_tokens // 2
+    keep_first = min(len(first), max(max_tokens - len(second), max_tokens - half))
+    keep_second = min(len(second), max(max_tokens - len(first), half))
+    return _cut_randomly(first, keep_first, rng), _cut_randomly(second, keep_second, rng)
+
+
+def _cut_randomly(ids: Ids, length: int, rng: np.random.Generator) -> Ids:
+    if len(ids) == length:
+        return ids
+    start = int(rng.binomial(len(ids) - length, 0.5))
+    return ids[start : start + length]
+
+
+def _pairs(
+    documents: Documents,
+    index: int,
+    rng: np.random.Generator,
+    max_tokens: int,
+    short_seq_probability: float,
+    swap: bool,
+) -> Iterator[SegmentPair]:
+    target = max_tokens
+    if rng.random() < short_seq_probability:
+        target = int(rng.integers(2, max_tokens, endpoint=True))
+    sentences = list(documents[index])
+    position = 0
+    while position < len(sentences):
+        end = _end_of_chunk(sentences, position, target)
+        size = end - position
+        cut = position + (1 if size == 1 else int(rng.integers(1, size)))
+        first = np.concatenate(sentences[position:cut])
+        is_changed = size == 1 or rng.random() < 0.5
+        if is_changed and (size == 1 or not swap):
+            second = _foreign_segment(documents, index, rng, min_tokens=target - len(first))
+            position = cut
+        else:
+            second = np.concatenate(sentences[cut:end])
+            first, second = (second, first) if is_changed else (first, second)
+            position = end
+        yield SegmentPair(*truncate_pair_randomly(first, second, max_tokens, rng), int(is_changed))
+
+
+def _end_of_chunk(sentences: Sentences, start: int, target: int) -> int:
+    """Where sentences from `start` on have `target` tokens or more, or the document ends."""
+    length = 0
+    for position in range(start, len(sentences)):
+        length += len(sentences[position])
+        if length >= target:
+            return position + 1
+    return len(sentences)
+
+
+def _foreign_segment(
+    documents: Documents, index: int, rng: np.random.Generator, min_tokens: int
+) -> Ids:
+    """Sentences of another document, from a random one on: one at least, until they are enough."""
+    if len(documents) < 2:
+        raise ValueError(
+            "The corpus has 1 document, but the second segment of a pair is taken from another "
+            "one; expected at least 2. Does the way documents end fit the files?"
+        )
+    other = int(rng.integers(len(documents) - 1))
+    document = documents[other + (other >= index)]
+    parts: list[Ids] = []
+    length = 0
+    for position in range(int(rng.integers(len(document))), len(document)):
+        parts.append(document[position])
+        length += len(parts[-1])
+        if length >= min_tokens:
+            break
+    return np.concatenate(parts)
+
+
+PAIR_MAKERS: dict[str, PairMaker] = {
+    "next_sentence": next_sentence_pairs,
+    "sentence_order": sentence_order_pairs,
+    "sentence_pairs": single_sentence_pairs,
+}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The next token of every token as its target: what a left-to-right model is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import tensorflow as tf
+
+from keras_bert.data.batching import without_tuning
+from keras_bert.text import special_tokens
+
+
+class NextTokenTargets:
+    """Asks for the next token at every position, and changes no token.
+
+    It is called as `MaskedLMMasker` is and gives the same features, so that a `MaskedLM` or a
+    `Pretrainer` trains on either. Nothing is drawn. The encoder must be causal (`BertConfig`):
+    any other one sees the token that it is asked for.
+
+    Args:
+        pad_token_id: The id of `[PAD]`.
+
+    Call arguments:
+        features: A dict with `token_ids`, int `(batch, length)` or `(length,)`; or the ids alone.
+            Looked at where they are there: `padding_mask` (else `sequence_ids`, 0 at padding, else
+            where `pad_token_id` stands tells padding); `sequence_ids`, for no token is asked for
+            the first one of another sequence.
+        step: Ignored.
+
+    Returns:
+        A dict of the features, without `word_starts`, with
+        `mask_positions`: int32 `(batch, length - 1)`, the position that predicts;
+        `mask_ids`: int32 `(batch, length - 1)`, the token that follows it;
+        `mask_weights`: float32 `(batch, length - 1)`, 0 where none follows.
+
+    Example:
+
+    >>> from keras_bert.data import NextTokenTargets
+    >>> targets = NextTokenTargets()({"token_ids": [[2, 5, 6, 3, 0]]})
+    >>> targets["mask_positions"].numpy().tolist()
+    [[0, 1, 2, 0]]
+    >>> targets["mask_ids"].numpy().tolist(), targets["mask_weights"].numpy().tolist()
+    ([[5, 6, 3, 0]], [[1.0, 1.0, 1.0, 0.0]])
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "LTR & No NSP".
+    """
+
+    def __init__(self, *, pad_token_id: int = 0) -> None:
+        self.pad_token_id = pad_token_id
+
+    @classmethod
+    def from_vocabulary(cls, vocabulary: Sequence[str]) -> Self:
+        """Targets among the ids of a WordPiece vocabulary.
+
+        Args:
+            vocabulary: The tokens, a token's id being its index.
+
+        Raises:
+            ValueError: If the vocabulary has no `[PAD]`.
+        """
+        if special_tokens.PADDING not in vocabulary:
+            raise ValueError(
+                f"The vocabulary of {len(vocabulary)} tokens has no {special_tokens.PADDING}."
+            )
+        return cls(pad_token_id=list(vocabulary).index(special_tokens.PADDING))
+
+    def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
+        """Finds the targets of a batch, or of a single row."""
+        if not isinstance(features, Mapping):
+            features = {"token_ids": features}
+        features = {
+            name: _dense(name, value) for name, value in features.items() if value is not None
+        }
+        ids = features["token_ids"] = tf.cast(features["token_ids"], tf.int32)
+        if ids.shape.rank == 1:
+            rows = {name: value[tf.newaxis] for name, value in features.items()}
+            return {name: value[0] for name, value in self(rows).items()}
+        features.pop("word_starts", None)
+        return {**features, **self._targets(features)}
+
+    def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
+        """A dataset with targets, as by `MaskedLMMasker.masked`.
+
+        Args:
+            dataset: Batches of features, or tuples of features and anything.
+            first_step: Ignored.
+
+        Returns:
+            A dataset of the same structure.
+        """
+
+        def find(*element: Any) -> Any:
+            return self(element[0]) if len(element) == 1 else (self(element[0]), *element[1:])
+
+        batches = dataset.map(find, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return without_tuning(batches)
+
+    def num_slots(self, length: int) -> int:
+        """The number of slots for predictions in a row of a length."""
+        return length - 1
+
+    def _targets(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        ids = features["token_ids"]
+        follows = self._is_real(features)
+        follows = follows[:, 1:] & follows[:, :-1]
+        if "sequence_ids" in features:
+            sequence_ids = features["sequence_ids"]
+            follows &= sequence_ids[:, 1:] == sequence_ids[:, :-1]
+        kept = tf.cast(follows, tf.int32)
+        return {
+            "mask_positions": tf.range(tf.shape(kept)[1]) * kept,
+            "mask_ids": ids[:, 1:] * kept,
+            "mask_weights": tf.cast(follows, tf.float32),
+        }
+
+    def _is_real(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Bool `(batch, length)`, False at padding."""
+        for name in ("padding_mask", "sequence_ids"):
+            if name in features:
+                return tf.cast(features[name], tf.bool)
+        return features["token_ids"] != self.pad_token_id
+
+
+def _dense(name: str, value: Any) -> tf.Tensor:
+    if isinstance(value, tf.RaggedTensor):
+        raise ValueError(f"{name} is ragged, expected rows of one length: pad or pack them first.")
+    return tf.convert_to_tensor(value)

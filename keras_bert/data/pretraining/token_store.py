@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ids of a corpus on disk, to be read by document and by sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self, overload
+
+import numpy as np
+
+from keras_bert.atomic import atomic_path
+
+Ids = np.ndarray[Any, np.dtype[np.int32]]
+Sentences = Sequence[Ids]
+Documents = Sequence[Sentences]
+
+# A longer document is cut in two: who reads one needs memory for all of its instances.
+MAX_DOCUMENT_TOKENS = 2**20
+
+_TOKENS, _SENTENCES, _DOCUMENTS = "token_ids.bin", "sentences.bin", "documents.bin"
+_OFFSET = np.dtype("<i8")
+_ID = np.dtype("<i4")
+
+
+class TokenStoreWriter:
+    """Writes a token store; the folder has its name only once it is complete.
+
+    Args:
+        folder: The folder of the store, which must not exist.
+
+    Example:
+
+    >>> from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
+    >>> folder = getfixture("tmp_path") / "store"
+    >>> with TokenStoreWriter(folder) as writer:
+    ...     writer.add_sentences([[7, 8], [9]])
+    ...     writer.end_document()
+    >>> TokenStore(folder)[0][1].tolist()
+    [9]
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+        if self._folder.exists():
+            raise FileExistsError(f"{self._folder} is there already.")
+        # The files are closed before the folder is renamed
+        self._exits = contextlib.ExitStack()
+        self._partial = self._exits.enter_context(atomic_path(self._folder))
+        self._partial.mkdir(parents=True)
+        self._tokens, self._sentences, self._documents = (
+            self._create(name) for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
+        )
+        self.num_tokens = self.num_sentences = self.num_documents = 0
+        self._document_start = self._document_start_tokens = 0
+        for file in (self._sentences, self._documents):
+            file.write(np.zeros(1, _OFFSET).tobytes())
+
+    def add_sentences(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
+        """Appends sentences to the open document; empty ones are dropped."""
+        for sentence in sentences:
+            if len(sentence) == 0:
+                continue
+            if self.num_tokens - self._document_start_tokens >= MAX_DOCUMENT_TOKENS:
+                self.end_document()
+            self._tokens.write(np.asarray(sentence, _ID).tobytes())
+            self.num_tokens += len(sentence)
+            self.num_sentences += 1
+            self._sentences.write(np.asarray([self.num_tokens], _OFFSET).tobytes())
+
+    def end_document(self) -> None:
+        """Ends the open document; one without sentences is dropped."""
+        if self.num_sentences == self._document_start:
+            return
+        self._document_start, self._document_start_tokens = self.num_sentences, self.num_tokens
+        self.num_documents += 1
+        self._documents.write(np.asarray([self.num_sentences], _OFFSET).tobytes())
+
+    def _create(self, name: str) -> BinaryIO:
+        return self._exits.enter_context(open(self._partial / name, "wb"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end_document()
+        self._exits.__exit__(kind, error, traceback)
+
+
+class TokenStore(Documents):
+    """A corpus of ids as a sequence of documents, each a sequence of sentences.
+
+    Nothing is held in memory: what is asked for is read from the files. They are read and not
+    mapped, since mapped pages count as memory of each process that has touched them.
+
+    Args:
+        folder: What a `TokenStoreWriter` wrote.
+
+    Raises:
+        FileNotFoundError: If there is no store.
+        ValueError: If its files do not fit together.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not there, expected the folder of a token store.")
+        self._tokens = _Array(folder / _TOKENS, _ID)
+        self._sentences = _Array(folder / _SENTENCES, _OFFSET)
+        self._documents = _Array(folder / _DOCUMENTS, _OFFSET)
+        self.num_tokens = len(self._tokens)
+        self.num_sentences = len(self._sentences) - 1
+        ends = (self._last(self._sentences), self._last(self._documents))
+        if ends != (self.num_tokens, self.num_sentences):
+            raise ValueError(
+                f"{folder} is broken: its offsets end at {ends}, expected "
+                f"{(self.num_tokens, self.num_sentences)}."
+            )
+
+    @staticmethod
+    def _last(offsets: _Array) -> int:
+        return int(offsets.read(len(offsets) - 1, len(offsets))[0])
+
+    def __len__(self) -> int:
+        return len(self._documents) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> StoredDocument: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoredDocument]: ...
+
+    def __getitem__(self, index: int | slice) -> StoredDocument | Sequence[StoredDocument]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        index = _checked_index(index, len(self))
+        first, last = self._documents.read(index, index + 2).tolist()
+        return StoredDocument(self, first, last)
+
+    def sentences(self, first: int, last: int) -> list[Ids]:
+        """Sentences by their numbers in the corpus, `last` not among them."""
+        offsets = self._sentences.read(first, last + 1)
+        tokens = self._tokens.read(int(offsets[0]), int(offsets[-1]))
+        return np.split(tokens, offsets[1:-1] - offsets[0])
+
+
+class StoredDocument(Sentences):
+    """The sentences of a document, read when asked for: all at once by iteration."""
+
+    def __init__(self, store: TokenStore, first: int, last: int) -> None:
+        self._store, self._first, self._last = store, first, last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> Ids: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Ids]: ...
+
+    def __getitem__(self, index: int | slice) -> Ids | list[Ids]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        sentence = self._first + _checked_index(index, len(self))
+        return self._store.sentences(sentence, sentence + 1)[0]
+
+    def __iter__(self) -> Iterator[Ids]:
+        return iter(self._store.sentences(self._first, self._last))
+
+
+class _Array:
+    """A one-dimensional array in a file."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._dtype = dtype
+        self._length = path.stat().st_size // dtype.itemsize
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, first: int, last: int) -> np.ndarray[Any, Any]:
+        size = self._dtype.itemsize
+        content = os.pread(self._descriptor, (last - first) * size, first * size)
+        return np.frombuffer(content, self._dtype)
+
+
+def _checked_index(index: int, length: int) -> int:
+    if not -length <= index < length:
+        raise IndexError(f"index is {index}, expected less than {length}")
+    return index % length

@@ -1,0 +1,510 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts and pairs of texts: packed between special tokens, and batched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, Unpack
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data.batching import (
+    BatchOptions,
+    RowPreprocessor,
+    pad_to_length,
+    row_batches,
+    without_tuning,
+)
+from keras_bert.data.pretraining.masking import MaskedLMMasker
+from keras_bert.data.pretraining.next_tokens import NextTokenTargets
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
+
+# The features that a masker adds, `(batch, slots)`
+_SLOTS = {"mask_positions": tf.int32, "mask_ids": tf.int32, "mask_weights": tf.float32}
+
+
+class TextClassifierPreprocessor:
+    """Packs one text or a pair: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+    RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, all of them segment 0.
+
+    Args:
+        tokenizer: Text to ids.
+        sequence_length: The longest row in tokens, special ones counted. A pair that is too
+            long loses tokens from the end of its longer text, one at a time.
+
+    Call arguments:
+        text: A string, or a batch of them `(batch,)`.
+        text_pair: The second texts, of the same shape; `None` for single texts.
+
+    Returns:
+        A dict of `token_ids` int32, `segment_ids` int32 (1 for the second text, in families
+        that tell segments apart) and `padding_mask` bool, each `(batch, length)` with the length
+        of the batch's longest row; `(length,)` for a single string.
+
+    Example:
+
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat"]
+    >>> preprocessor = TextClassifierPreprocessor(keras_bert.WordPieceTokenizer(tokens))
+    >>> preprocessor("A cat", "sat")["token_ids"].numpy().tolist()
+    [2, 4, 5, 3, 6, 3]
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3, "Input/Output Representations";
+        truncation as in the released code.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
+        # The special tokens of a pair, and one token of each text
+        shortest = num_special_tokens(tokenizer, 2) + 2
+        if sequence_length < shortest:
+            raise ValueError(
+                f"sequence_length is {sequence_length}; it must be at least {shortest}."
+            )
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+
+    def __call__(self, text: Any, text_pair: Any = None) -> dict[str, tf.Tensor]:
+        text = tf.convert_to_tensor(text, tf.string)
+        if text.shape.rank == 0:
+            pair = None if text_pair is None else tf.convert_to_tensor(text_pair)[None]
+            return {name: value[0] for name, value in self(text[None], pair).items()}
+        features = self.ragged(text, text_pair)
+        return padded(self.tokenizer, features, num_special_tokens(self.tokenizer))
+
+    def ragged(self, text: Any, text_pair: Any = None) -> dict[str, tf.RaggedTensor]:
+        """Packed rows without padding.
+
+        Args:
+            text: Strings `(batch,)`.
+            text_pair: Strings `(batch,)` or `None`.
+
+        Returns:
+            Ragged `token_ids` and `segment_ids`, int32 `(batch, None)`.
+        """
+        first = self.tokenizer(text)
+        room = self.sequence_length - num_special_tokens(
+            self.tokenizer, 1 if text_pair is None else 2
+        )
+        if text_pair is None:
+            return pack_texts(self.tokenizer, cut_rows(first, tf.constant(room, tf.int64)))
+        return pack_texts(self.tokenizer, *truncate_pair(first, self.tokenizer(text_pair), room))
+
+    def get_config(self) -> dict[str, Any]:
+        """Plain values from which `from_config` makes the same preprocessor."""
+        return {
+            "tokenizer": self.tokenizer.get_config(),
+            "sequence_length": self.sequence_length,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """The inverse of `get_config`."""
+        tokenizer = tokenizer_from_config(config["tokenizer"])
+        return cls(tokenizer, sequence_length=config["sequence_length"])
+
+
+def truncate_pair(
+    first: tf.RaggedTensor, second: tf.RaggedTensor, max_tokens: int
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Shortens pairs to a total length, from the end of the longer one (on a tie, the second).
+
+    The lengths that dropping one token at a time ends with, without the loop: the shorter text
+    keeps all it has up to its half, the longer one gets the rest.
+
+    Args:
+        first: Ragged ids `(batch, None)`.
+        second: Ragged ids `(batch, None)`.
+        max_tokens: The longest total.
+
+    Returns:
+        Both, shortened.
+    """
+    first_length, second_length = first.row_lengths(), second.row_lengths()
+    half = max_tokens // 2
+    keep_first = tf.minimum(first_length, tf.maximum(max_tokens - second_length, max_tokens - half))
+    keep_second = tf.minimum(second_length, tf.maximum(max_tokens - first_length, half))
+    return cut_rows(first, keep_first), cut_rows(second, keep_second)
+
+
+def cut_rows(ragged: tf.RaggedTensor, limits: tf.Tensor) -> tf.RaggedTensor:
+    """The first `limits` values of each row; limits a scalar or `(batch,)`, int64."""
+    lengths = ragged.row_lengths()
+    kept_lengths = tf.minimum(lengths, limits)
+    positions = tf.ragged.range(lengths).flat_values
+    kept = tf.boolean_mask(ragged.flat_values, positions < tf.repeat(kept_lengths, lengths))
+    return tf.RaggedTensor.from_row_lengths(kept, kept_lengths, validate=False)
+
+
+def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
+    """The number of special tokens in a row of one text, or of two."""
+    return 2 + (num_texts - 1) * tokenizer.pair_separators
+
+
+def pack_texts(
+    tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None
+) -> dict[str, tf.RaggedTensor]:
+    """`[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` with as many separators as the family has.
+
+    Args:
+        tokenizer: Whose special tokens and segments they get.
+        first: Ids of the first texts, ragged int32 `(batch, None)`.
+        second: Ids of the second ones.
+
+    Returns:
+        Ragged `token_ids` and `segment_ids` (1 for the second text and its separator, in families
+        that tell segments apart), int32 `(batch, None)`.
+    """
+    start, end = (
+        tf.fill([first.nrows(), 1], tf.constant(token_id, tf.int32))
+        for token_id in (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    )
+    segment_a = tf.concat([start, first, end], axis=1)
+    if second is None:
+        return {"token_ids": segment_a, "segment_ids": tf.zeros_like(segment_a)}
+    segment_b = tf.concat([second, end], axis=1)
+    between = [end] * (tokenizer.pair_separators - 1)
+    segment_a = tf.concat([segment_a, *between], axis=1)
+    of_b = tf.ones_like(segment_b) if tokenizer.num_segments > 1 else tf.zeros_like(segment_b)
+    return {
+        "token_ids": tf.concat([segment_a, segment_b], axis=1),
+        "segment_ids": tf.concat([tf.zeros_like(segment_a), of_b], axis=1),
+    }
+
+
+def start_of_second(tokenizer: Tokenizer, first: tf.RaggedTensor) -> tf.Tensor:
+    """The position of the first token of each second text in rows of `pack_texts`.
+
+    Segments do not tell it in families with a single segment.
+
+    Args:
+        tokenizer: As for `pack_texts`.
+        first: Ids of the first texts, ragged `(batch, None)`.
+
+    Returns:
+        int64 `(batch,)`.
+    """
+    return 1 + first.row_lengths() + tokenizer.pair_separators
+
+
+def surround_second(
+    tokenizer: Tokenizer, first: tf.RaggedTensor, values: tf.RaggedTensor
+) -> tf.RaggedTensor:
+    """Values of second texts, with zeros at all other positions of rows of `pack_texts`.
+
+    Args:
+        tokenizer: As for `pack_texts`.
+        first: Ids of the first texts, ragged `(batch, None)`.
+        values: A value for each token of the second ones, ragged `(batch, None)`.
+
+    Returns:
+        Ragged `(batch, None)`, of the rows' lengths.
+    """
+    lengths = start_of_second(tokenizer, first)
+    zeros = tf.zeros([tf.reduce_sum(lengths)], values.dtype)
+    before = tf.RaggedTensor.from_row_lengths(zeros, lengths, validate=False)
+    return tf.concat([before, values, tf.zeros([values.nrows(), 1], values.dtype)], axis=1)
+
+
+def padded(
+    tokenizer: Tokenizer, features: dict[str, tf.RaggedTensor], shortest: int
+) -> dict[str, tf.Tensor]:
+    """Dense features with the length of the longest row, and their `padding_mask`.
+
+    Args:
+        tokenizer: Whose padding fills rows up.
+        features: Ragged `(batch, None)` or `(batch, None, None)`, with `token_ids` among them.
+        shortest: The minimum length: for an empty batch the model still reads column 0.
+    """
+    token_ids = features["token_ids"]
+    lengths = token_ids if token_ids.ragged_rank == 1 else token_ids.values
+    longest = tf.reduce_max(tf.concat([lengths.row_lengths(), [shortest]], axis=0))
+    return pad_to_length(features, longest, tokenizer.pad_token_id)
+
+
+def rows_from_columns(
+    columns: Mapping[str, np.ndarray], rest: Sequence[np.ndarray] = ()
+) -> tf.data.Dataset:
+    """A dataset of the rows of text that is in memory.
+
+    Args:
+        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
+        rest: The other columns: labels, weights.
+
+    Returns:
+        Unbatched `(x, *rest)`, where `x` is a dict of the columns.
+    """
+    # Given the dtype, an empty column is one of strings too.
+    text = {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
+    return tf.data.Dataset.from_tensor_slices((text, *rest))
+
+
+def batches_from_rows(
+    rows: tf.data.Dataset,
+    preprocessor: TextClassifierPreprocessor,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Length-bucketed batches of a dataset's rows.
+
+    Args:
+        rows: Unbatched `x` or `(x, *rest)`, where `x` is a string, a pair of strings, or a dict
+            of `text` and `text_pair`.
+        preprocessor: Text to features.
+        **options: `BatchOptions`.
+
+    Returns:
+        A dataset of `(features, *rest)`; a padded last batch adds a weight if there is none.
+    """
+
+    def featurize(*row: Any) -> Any:
+        text, text_pair = split_pair(row[0])
+        return preprocessor.ragged(text, text_pair), tuple(row[1:])
+
+    batches = row_batches(_as_tuples(rows), featurize, preprocessor, **options)
+    if options.get("pad_last_batch"):
+        return batches.map(_weigh_filler_rows)
+    return batches.map(lambda features, rest: (features, *rest))
+
+
+def with_checked_labels(
+    rows: tf.data.Dataset,
+    num_labels: int | None,
+    class_weight: Mapping[int, float] | None = None,
+    allow_unlabelled: bool = False,
+) -> tf.data.Dataset:
+    """A dataset of text whose labels are checked to be class ids.
+
+    Args:
+        rows: `(x, label, ...)`, single rows or batches; `x` alone is left as it is.
+        num_labels: How many class ids there are; `None` leaves the rows as they are.
+        class_weight: The weight of each class id, which the rows then bring.
+        allow_unlabelled: Whether a label may be -1, for none.
+
+    Returns:
+        The same rows. An iteration raises `tf.errors.InvalidArgumentError` at a label that is no
+        class id, and says in which row or batch.
+
+    Raises:
+        ValueError: If the labels are strings, or there are class weights but no ids.
+    """
+    spec = rows.element_spec
+    if not isinstance(spec, tuple) or len(spec) < 2 or num_labels is None:
+        if class_weight:
+            raise ValueError("class_weight needs labels that are class ids; the rows have none.")
+        return rows
+    if spec[1].dtype == tf.string:
+        raise ValueError(
+            f"The labels of a dataset must be class ids, 0 to {num_labels - 1}; received strings."
+        )
+    lowest = -1 if allow_unlabelled else 0
+    element = "batch" if is_batched(rows) else "row"
+    expected = f"; expected an id from {lowest} to {num_labels - 1}"
+    given = class_weight or {}
+    # The last one is that of -1
+    table = tf.constant([*(given.get(i, 1.0) for i in range(num_labels)), 1.0], tf.float32)
+
+    def check(index: tf.Tensor, row: Any) -> Any:
+        text, label, *rest = row
+        ids = tf.cast(label, tf.int64)
+        is_id = (ids >= lowest) & (ids < num_labels) & (tf.cast(ids, label.dtype) == label)
+        message = [f"The label in {element}", index, "is", label, expected]
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_id), message)]):
+            label = tf.identity(label)
+        if class_weight:
+            weight = tf.gather(table, tf.where(ids < 0, tf.constant(num_labels, tf.int64), ids))
+            rest = [tf.cast(rest[0], tf.float32) * weight] if rest else [weight]
+        return (text, label, *rest)
+
+    return rows.enumerate().map(check)
+
+
+def batches_from_batched_rows(
+    batches: tf.data.Dataset, preprocessor: TextClassifierPreprocessor
+) -> tf.data.Dataset:
+    """Features for a dataset that is batched already, each batch padded to its longest row."""
+
+    def featurize(*batch: Any) -> Any:
+        return (preprocessor(*split_pair(batch[0])), *batch[1:])
+
+    batches = _as_tuples(batches).map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
+    return without_tuning(batches.prefetch(1))
+
+
+def token_batches(
+    token_ids: Sequence[Sequence[int]],
+    preprocessor: RowPreprocessor,
+    mask_positions: Sequence[Sequence[int]] | None = None,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Length-bucketed batches of rows that are tokenized already.
+
+    Args:
+        token_ids: Rows `(rows, None)`, special tokens included.
+        preprocessor: Whose rows they are.
+        mask_positions: The positions to predict in each row `(rows, None)`; those of a batch are
+            padded with 0 to a power of two.
+        **options: `BatchOptions`.
+
+    Returns:
+        A dataset of `(features, (index,))`, where `index` is which rows are in the batch.
+    """
+    rows = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1)
+    positions = None if mask_positions is None else tf.ragged.constant(mask_positions, tf.int32)
+
+    def featurize(index: tf.Tensor) -> Any:
+        return {"token_ids": tf.gather(rows, index)}, (index,)
+
+    def add_positions(features: Any, rest: Any) -> Any:
+        asked = tf.gather(positions, rest[0])
+        longest = tf.reduce_max(asked.row_lengths())
+        # Few shapes for a compiler to meet
+        widths = tf.constant([1 << power for power in range(31)], tf.int64)
+        width = widths[tf.searchsorted(widths, longest[tf.newaxis])[0]]
+        shape = tf.stack([tf.constant(-1, tf.int64), width])
+        return {**features, "mask_positions": asked.to_tensor(shape=shape)}, rest
+
+    batches = row_batches(len(token_ids), featurize, preprocessor, **options)
+    return batches if positions is None else batches.map(add_positions)
+
+
+def masked_batches(
+    batches: tf.data.Dataset, masker: MaskedLMMasker | NextTokenTargets, seed: int | None = None
+) -> tf.data.Dataset:
+    """Batches of text with masked tokens, and these as targets.
+
+    Args:
+        batches: `(features,)`, or `(features, weight)` with weights of the rows `(batch,)`.
+        masker: Draws the masks.
+        seed: Draws others in each iteration; `None` draws those of a row by its ids, always the
+            same, whatever its batch.
+
+    Returns:
+        A dataset of `(features, mask_ids, mask_weights)`.
+    """
+
+    def with_targets(masked: Any, row_weights: Any = None) -> Any:
+        ids, weights = masked.pop("mask_ids"), masked.pop("mask_weights")
+        if row_weights is not None:
+            weights *= tf.cast(row_weights, weights.dtype)[:, tf.newaxis]
+        return masked, ids, weights
+
+    if seed is None:
+        return batches.map(
+            lambda features, *rest: with_targets(_masked_by_rows(masker, features), *rest),
+            tf.data.AUTOTUNE,
+        )
+    steps = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
+    return tf.data.Dataset.zip(steps, batches).map(
+        lambda step, batch: with_targets(masker(batch[0], step), *batch[1:]), tf.data.AUTOTUNE
+    )
+
+
+def _masked_by_rows(
+    masker: MaskedLMMasker | NextTokenTargets, features: dict[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Features whose masks depend on each row's own tokens alone, without its padding."""
+    if isinstance(masker, NextTokenTargets):
+        return masker(features, None)
+    slots = masker.num_slots_in_graph(features["token_ids"])
+    lengths = tf.math.count_nonzero(features["padding_mask"], axis=1)
+
+    def mask(row: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        ids, length = row
+        masked = masker({"token_ids": ids[:length]}, None)
+        masked["token_ids"] = tf.concat([masked["token_ids"], ids[length:]], axis=0)
+        for name in _SLOTS:
+            masked[name] = tf.pad(masked[name], [[0, slots - tf.shape(masked[name])[0]]])
+        return masked
+
+    ids = features["token_ids"]
+    specs = {"token_ids": tf.TensorSpec(ids.shape[1:], tf.int32)}
+    num_slots = slots if isinstance(slots, int) else None
+    for name, dtype in _SLOTS.items():
+        specs[name] = tf.TensorSpec([num_slots], dtype)
+    masked = tf.map_fn(mask, (ids, lengths), fn_output_signature=specs)
+    return {**features, **masked}
+
+
+def split_pair(x: Any) -> tuple[Any, Any]:
+    """`(text, text_pair)` of a string, a pair or a dict; the second is `None` for single texts."""
+    if isinstance(x, Mapping):
+        return x["text"], x.get("text_pair")
+    if isinstance(x, tuple):
+        return x[0], (x[1] if len(x) > 1 else None)
+    return x, None
+
+
+def is_batched(rows: tf.data.Dataset) -> bool:
+    """Whether the elements of a dataset of text are batches rather than rows."""
+    spec = rows.element_spec
+    text, _ = split_pair(spec[0] if isinstance(spec, tuple) else spec)
+    return bool(text.shape.rank)
+
+
+def _as_tuples(rows: tf.data.Dataset) -> tf.data.Dataset:
+    return rows if isinstance(rows.element_spec, tuple) else rows.map(lambda x: (x,))
+
+
+def _weigh_filler_rows(features: Any, rest: Any) -> Any:
+    *targets, is_real = rest
+    if len(targets) < 2:
+        return (features, *targets, is_real)
+    weight = targets[-1]
+    return (features, *targets[:-1], tf.cast(weight, tf.float32) * is_real)
+
+
+def paired_batches(
+    texts: Sequence[str],
+    partners: Sequence[str],
+    preprocessor: TextClassifierPreprocessor,
+    weights: np.ndarray[Any, Any] | None = None,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Batches in which the two texts of a pair are consecutive rows.
+
+    Args:
+        texts: The first of each pair, `(pairs,)`.
+        partners: The second of each, `(pairs,)`.
+        preprocessor: Text to features.
+        weights: Of the pairs, float32 `(pairs,)`.
+        **options: `BatchOptions`, of which the size counts pairs.
+
+    Returns:
+        A dataset of `(features, numbers, weights)`: features `(2 * pairs, length)`; which pair of
+        the batch a row belongs to, int32 `(2 * pairs,)`, -1 in pairs that only fill a batch up;
+        and float32 `(2 * pairs,)`, 0 in those.
+    """
+    # (pairs, 2)
+    columns = tf.stack([tf.constant(list(column), tf.string) for column in (texts, partners)], 1)
+    given = tf.constant(np.ones(len(texts)) if weights is None else weights, tf.float32)
+
+    def featurize(index: tf.Tensor) -> Any:
+        pairs = tf.gather(columns, index)
+        rows = preprocessor.ragged(tf.reshape(pairs, [-1]))
+        # (2 * pairs, None) -> (pairs, 2, None)
+        starts = 2 * tf.range(tf.shape(pairs, tf.int64)[0] + 1)
+        ragged = {
+            name: tf.RaggedTensor.from_row_splits(value, starts, validate=False)
+            for name, value in rows.items()
+        }
+        return ragged, (tf.gather(given, index),)
+
+    batches = row_batches(len(texts), featurize, preprocessor, **options)
+    return batches.map(_as_rows)
+
+
+def _as_rows(features: dict[str, tf.Tensor], rest: tuple[tf.Tensor, ...]) -> Any:
+    weights, *filler = rest
+    is_real = filler[0] if filler else tf.ones_like(weights)
+    numbers = tf.where(is_real > 0, tf.range(tf.size(is_real)), -1)
+    # (pairs, 2, length) -> (2 * pairs, length)
+    rows = {name: _stacked(value) for name, value in features.items()}
+    return rows, tf.repeat(numbers, 2), tf.repeat(weights * is_real, 2)
+
+
+def _stacked(value: tf.Tensor) -> tf.Tensor:
+    pairs = value.shape[0]
+    rows = tf.reshape(value, [-1, tf.shape(value)[2]])
+    return tf.ensure_shape(rows, [None if pairs is None else 2 * pairs, value.shape[2]])

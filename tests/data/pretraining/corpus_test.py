@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import gzip
+import json
+import re
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")  # which keras_bert.data imports
+
+from keras_bert.data.pretraining.corpus import read_corpus, sentence_splitter  # noqa: E402
+
+WIKITEXT = """
+ = Robert Boulter =
+
+ Robert Boulter is an actor . He had a role in 2000 .
+
+ = = Career = =
+
+ In 2006 , he starred .
+
+ = = = Stage = = =
+
+ = Another = article =
+
+ = Played , W =
+ x = 5 is text .
+"""
+
+
+def read(path, content, *args, **options):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read_corpus(path, *args, **options))
+
+
+def test_blank_lines_end_documents_and_nothing_is_empty(tmp_path):
+    content = "\n\n  One. \nTwo.\r\n\n\t\nThree.\n   \n"
+    assert read(tmp_path / "a.txt", content) == ["One.", "Two.", None, "Three.", None]
+    assert read(tmp_path / "a.txt", "\n \n") == []
+    assert read(tmp_path / "a.txt", "") == []
+
+
+def test_only_the_end_of_a_file_may_end_documents(tmp_path):
+    sentences = read(tmp_path / "a.txt", "One.\n\nTwo.", document_ends="files")
+    assert sentences == ["One.", "Two.", None]
+
+
+def test_titles_of_wikitext_start_documents_and_headings_are_left_out(tmp_path):
+    sentences = read(tmp_path / "a.txt", WIKITEXT, "paragraphs", document_ends="wikitext")
+    assert sentences == [
+        "Robert Boulter is an actor .",
+        "He had a role in 2000 .",
+        "In 2006 , he starred .",
+        None,
+        "= Played , W =",
+        "x = 5 is text .",
+        None,
+    ]
+
+
+def test_paragraphs_are_split_by_the_rules_of_the_language(tmp_path):
+    english = read(tmp_path / "a.txt", "Dr. Smith left. He ran!", "paragraphs")
+    assert english == ["Dr. Smith left.", "He ran!", None]
+    chinese = read(tmp_path / "a.txt", "你好。再见!", "paragraphs", language="zh")
+    assert chinese == ["你好。", "再见!", None]
+    assert sentence_splitter("de")("Am 3. Mai kam er. Sie auch.") == [
+        "Am 3. Mai kam er. ",
+        "Sie auch.",
+    ]
+
+
+def test_json_lines_are_documents_of_paragraphs(tmp_path):
+    content = '{"text": "A cat. It sat.\\nA dog.", "id": 1}\n\n{"text": " "}\n{"text": "Rain."}\n'
+    expected = ["A cat.", "It sat.", "A dog.", None, "Rain.", None]
+    assert read(tmp_path / "a.jsonl", content) == expected
+    assert read(tmp_path / "a.txt", content, "jsonl") == expected
+    renamed = content.replace('"text"', '"body"')
+    assert read(tmp_path / "b.ndjson", renamed, field="body") == expected
+
+
+def test_gzip_and_byte_order_marks_are_read(tmp_path):
+    content = b"\xef\xbb\xbfOne.\n\nTwo.\n"
+    assert read(tmp_path / "a.txt.gz", gzip.compress(content)) == ["One.", None, "Two.", None]
+    lines = json.dumps({"text": "One."}).encode()
+    assert read(tmp_path / "a.jsonl.gz", gzip.compress(lines)) == ["One.", None]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    assert read(tmp_path / "a.txt", "One\u2028two\x85three\n") == ["One\u2028two\x85three", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"good\nb\xffd\n", "a.txt, line 2: not UTF-8"),
+        ("a.jsonl", b'{"text": "good"}\n{"text": ', "a.jsonl, line 2: no JSON"),
+        ("a.jsonl", b'\n["text"]\n', "a.jsonl, line 2: received list"),
+        ("a.jsonl", b'{"body": "x"}\n', r"line 1: 'text' is missing.* keys are \['body'\]"),
+        ("a.jsonl", b'{"text": 5}\n', "line 1: 'text' is of type int, expected a string"),
+        ("a.txt.gz", gzip.compress(b"x\n" * 99)[:-9], "a.txt.gz, after line .*: broken gzip"),
+        ("a.txt.gz", b"plain\n", "a.txt.gz, after line 0: broken gzip"),
+    ],
+)
+def test_malformed_input_is_an_error_with_file_and_line(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / name, content)
+
+
+def test_what_cannot_be_is_refused_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path / "none.txt"))):
+        read_corpus(tmp_path / "none.txt")
+    with pytest.raises(ValueError, match="format is 'pdf', expected one of auto"):
+        read_corpus(tmp_path, "pdf")
+    with pytest.raises(ValueError, match="document_ends is 'never', expected one of blank_lines"):
+        read_corpus(tmp_path, document_ends="never")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")  # which keras_bert.data imports
+
+from keras_bert.data.pretraining.instances import document_sentences, full_sentences  # noqa: E402
+from tests.data.pretraining import plain_pairs  # noqa: E402
+
+SEPARATOR = -7
+
+
+def test_rows_are_filled_with_whole_sentences_across_documents():
+    documents = [[np.array([1, 2]), np.array([3])], [np.array([4, 5])], [np.array([6, 7, 8])]]
+    rows = [row.tolist() for row in full_sentences(documents, 6, SEPARATOR)]
+    assert rows == [[1, 2, 3, SEPARATOR, 4, 5], [6, 7, 8]]
+
+
+def test_a_separator_counts():
+    documents = [[np.array([1, 2])], [np.array([3, 4])]]
+    rows = [row.tolist() for row in full_sentences(documents, 4, SEPARATOR)]
+    assert rows == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("max_tokens", [3, 10, 64])
+def test_every_token_comes_once_in_order_and_rows_are_as_full_as_they_can_be(max_tokens):
+    documents = plain_pairs.corpus(30)
+    rows = list(full_sentences(documents, max_tokens, SEPARATOR))
+    tokens = np.concatenate(rows)
+    text = np.concatenate([sentence for document in documents for sentence in document])
+    assert (tokens[tokens != SEPARATOR] == text).all()
+    assert max(map(len, rows)) <= max_tokens
+    for row in rows:
+        assert SEPARATOR not in (row[0], row[-1])
+        after = np.flatnonzero(row == SEPARATOR)
+        documents_of_row = plain_pairs.document_of(row)
+        assert (documents_of_row[after - 1] + 1 == documents_of_row[after + 1]).all()
+    if max_tokens == 64:
+        # No sentence is longer than 25, so none of 26 free places stays free
+        assert min(map(len, rows[:-1])) >= 64 - 25
+
+
+def test_rows_of_a_document_end_with_it():
+    documents = plain_pairs.corpus(20)
+    for index, document in enumerate(documents):
+        rows = list(document_sentences(document, 50))
+        assert (np.concatenate(rows) == np.concatenate(document)).all()
+        assert {plain_pairs.document_of(token) for row in rows for token in row} == {index}
+
+
+def test_a_sentence_longer_than_a_row_is_cut():
+    rows = [row.tolist() for row in document_sentences([np.arange(7)], 3)]
+    assert rows == [[0, 1, 2], [3, 4, 5], [6]]

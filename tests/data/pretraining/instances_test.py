@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import collections
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")  # which keras_bert.data imports
+
+from keras_bert.data.pretraining.instances import INSTANCE_KINDS, PAIR_KINDS, InstanceMaker  # noqa: E402
+from tests.data.pretraining import plain_pairs  # noqa: E402
+
+CLS, SEP = 9_999_998, 9_999_999
+
+
+def rows_of(documents, num_shards=1, **options):
+    options = {"duplicate_factor": 2, "sequence_length": 40, **options}
+    make = InstanceMaker(CLS, SEP, **options)
+    return [make(documents, shard, num_shards) for shard in range(num_shards)]
+
+
+def as_tuples(shards):
+    return [[(tuple(row[0]), tuple(row[1]), row[2]) for row in shard] for shard in shards]
+
+
+@pytest.mark.parametrize("kind", INSTANCE_KINDS)
+def test_rows_stand_between_special_tokens(kind):
+    documents = plain_pairs.corpus(30)
+    (rows,) = rows_of(documents, kind=kind)
+    for token_ids, segment_ids, label in rows:
+        assert token_ids.dtype == segment_ids.dtype == np.int32
+        assert len(token_ids) == len(segment_ids) <= 40
+        assert token_ids[0] == CLS
+        assert token_ids[-1] == SEP
+        ends = np.flatnonzero(token_ids == SEP)
+        if kind in PAIR_KINDS:
+            assert len(ends) == 2
+            assert ends[0] not in (1, len(token_ids) - 2)
+            assert segment_ids.tolist() == [0] * (ends[0] + 1) + [1] * (ends[1] - ends[0])
+            assert label in (0, 1)
+        else:
+            assert label is None
+            assert not segment_ids.any()
+            assert len(ends) == 1 or kind == "full_sentences"
+
+
+@pytest.mark.parametrize("kind", INSTANCE_KINDS)
+def test_the_seed_alone_decides(kind):
+    documents = plain_pairs.corpus(20)
+    first = as_tuples(rows_of(documents, 3, kind=kind, seed=5))
+    assert first == as_tuples(rows_of(documents, 3, kind=kind, seed=5))
+    assert first != as_tuples(rows_of(documents, 3, kind=kind, seed=6))
+
+
+@pytest.mark.parametrize("kind", [*PAIR_KINDS, "document_sentences"])
+def test_shards_share_the_rows_out(kind):
+    documents = plain_pairs.corpus(20)
+    (whole,) = as_tuples(rows_of(documents, kind=kind))
+    shards = as_tuples(rows_of(documents, 3, kind=kind))
+    assert all(shards)
+    assert collections.Counter(whole) == collections.Counter(
+        row for shard in shards for row in shard
+    )
+
+
+def test_full_sentences_of_all_shards_hold_every_token_of_each_duplicate():
+    documents = plain_pairs.corpus(20)
+    shards = rows_of(documents, 3, kind="full_sentences", duplicate_factor=2)
+    tokens = np.concatenate([row.token_ids for shard in shards for row in shard])
+    tokens = tokens[tokens < CLS]
+    text = np.concatenate([sentence for document in documents for sentence in document])
+    assert sorted(tokens) == sorted([*text, *text])
+
+
+def test_duplicates_are_cut_and_paired_anew():
+    documents = plain_pairs.corpus(30)
+    (once,) = rows_of(documents, duplicate_factor=1)
+    (twice,) = rows_of(documents, duplicate_factor=2)
+    assert len(twice) == pytest.approx(2 * len(once), rel=0.2)
+    assert set(as_tuples([once])[0]) < set(as_tuples([twice])[0])
+    assert len(set(as_tuples([twice])[0])) > 1.5 * len(once)
+
+
+def test_rows_are_shuffled():
+    documents = plain_pairs.corpus(40)
+    (rows,) = rows_of(documents, duplicate_factor=1)
+    order = [plain_pairs.document_of(row.token_ids[1]) for row in rows]
+    assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.2
+    assert np.mean(np.diff(order) == 0) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "paragraphs"}, "kind is 'paragraphs', expected one of next_sentence"),
+        ({"sequence_length": 4}, "sequence_length is 4, expected at least 5"),
+        ({"short_seq_probability": 1.5}, "short_seq_probability is 1.5"),
+        ({"duplicate_factor": 0}, "duplicate_factor is 0"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_bad_values_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        InstanceMaker(CLS, SEP, **options)
+
+
+def test_a_shard_that_is_not_is_refused():
+    with pytest.raises(ValueError, match=r"shard is 2, expected a number in \[0, 2\)"):
+        InstanceMaker(CLS, SEP)(plain_pairs.corpus(3), 2, 2)

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data.pretraining.instances import Instance, InstanceMaker  # noqa: E402
+from keras_bert.data.pretraining.records import (  # noqa: E402  # noqa: E402
+    InstanceEncoder,
+    check_record_files,
+    pretraining_batches,
+    ragged_pretraining_batches,
+    write_records,
+)
+from keras_bert.data.pretraining.static_masking import StaticMasker  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENS += [f"w{i}" for i in range(30)] + [f"##p{i}" for i in range(15)]
+CLS, SEP, MASK, LENGTH = 2, 3, 4, 24
+
+
+def documents():
+    rng = np.random.default_rng(0)
+    return [
+        [
+            rng.integers(5, len(TOKENS), size=rng.integers(1, 9)).astype(np.int32)
+            for _ in range(rng.integers(1, 12))
+        ]
+        for _ in range(15)
+    ]
+
+
+def instances(kind="next_sentence"):
+    return InstanceMaker(CLS, SEP, kind=kind, sequence_length=LENGTH, duplicate_factor=1)(
+        documents()
+    )
+
+
+def encoder(masked, **options):
+    masker = StaticMasker(MASK, len(TOKENS), 4, **options) if masked else None
+    return InstanceEncoder(TOKENS, [CLS, SEP], LENGTH, masker)
+
+
+def write(path, rows, encode):
+    rng = np.random.default_rng(0)
+    write_records(path, (encode(row, rng) for row in rows))
+    return path
+
+
+def batches(path, **options):
+    options = {"batch_size": 4, "sequence_length": LENGTH, **options}
+    return list(pretraining_batches(path, **options).as_numpy_iterator())
+
+
+def rows_of(batches):
+    """Each row's features, in the order of the batches."""
+    return [
+        {name: value[i] for name, value in batch.items()}
+        for batch in batches
+        for i in range(len(batch["token_ids"]))
+    ]
+
+
+def test_masked_records_are_read_as_the_released_code_reads_its_own(tmp_path):
+    spec = {
+        "input_ids": tf.io.FixedLenFeature([LENGTH], tf.int64),
+        "input_mask": tf.io.FixedLenFeature([LENGTH], tf.int64),
+        "segment_ids": tf.io.FixedLenFeature([LENGTH], tf.int64),
+        "masked_lm_positions": tf.io.FixedLenFeature([4], tf.int64),
+        "masked_lm_ids": tf.io.FixedLenFeature([4], tf.int64),
+        "masked_lm_weights": tf.io.FixedLenFeature([4], tf.float32),
+        "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
+    }
+    rows = instances()
+    path = write(tmp_path / "a.tfrecord", rows, encoder(masked=True))
+    records = list(tf.data.TFRecordDataset(str(path)))
+    assert len(records) == len(rows)
+    for record, row in zip(records, rows, strict=True):
+        assert set(tf.train.Example.FromString(record.numpy()).features.feature) == set(spec)
+        parsed = {k: v.numpy() for k, v in tf.io.parse_single_example(record, spec).items()}
+        length = len(row.token_ids)
+        assert parsed["input_mask"].tolist() == [1] * length + [0] * (LENGTH - length)
+        assert parsed["segment_ids"].tolist() == [*row.segment_ids] + [0] * (LENGTH - length)
+        assert parsed["next_sentence_labels"] == [row.label]
+        predictions = int(parsed["masked_lm_weights"].sum())
+        assert predictions == min(4, max(1, round(0.15 * length)))
+        for name in ("masked_lm_weights", "masked_lm_ids", "masked_lm_positions"):
+            assert parsed[name].astype(bool).tolist() == [True] * predictions + [False] * (
+                4 - predictions
+            )
+        unmasked = parsed["input_ids"].copy()
+        positions = parsed["masked_lm_positions"][:predictions]
+        unmasked[positions] = parsed["masked_lm_ids"][:predictions]
+        assert unmasked.tolist() == [*row.token_ids] + [0] * (LENGTH - length)
+        assert not np.isin(row.token_ids[positions], [CLS, SEP]).any()
+
+
+def test_records_of_the_released_form_are_read(tmp_path):
+    path = tmp_path / "original.tf_record"
+    features = {
+        "input_ids": [CLS, 5, MASK, SEP, 7, SEP, 0, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0, 0],
+        "masked_lm_positions": [2, 0, 0],
+        "masked_lm_ids": [6, 0, 0],
+        "next_sentence_labels": [1],
+    }
+    write_records(path, [example(features, masked_lm_weights=[1.0, 0.0, 0.0])])
+    (batch,) = batches(path, sequence_length=7, vocabulary_size=10)
+    assert {name: value.tolist() for name, value in batch.items()} == {
+        "token_ids": [[CLS, 5, MASK, SEP, 7, SEP, 0]],
+        "segment_ids": [[0, 0, 0, 0, 1, 1, 0]],
+        "padding_mask": [[True] * 6 + [False]],
+        "mask_positions": [[2, 0, 0]],
+        "mask_ids": [[6, 0, 0]],
+        "mask_weights": [[1.0, 0.0, 0.0]],
+        "next_sentence_labels": [1],
+    }
+
+
+def example(features, **floats):
+    record = tf.train.Example()
+    for name, values in features.items():
+        record.features.feature[name].int64_list.value.extend(values)
+    for name, values in floats.items():
+        record.features.feature[name].float_list.value.extend(values)
+    return record.SerializeToString()
+
+
+@pytest.mark.parametrize("kind", ["next_sentence", "full_sentences"])
+def test_unmasked_rows_come_back_as_they_were(tmp_path, kind):
+    rows = instances(kind)
+    path = write(tmp_path / "a.tfrecord", rows, encoder(masked=False))
+    read = rows_of(batches(path, vocabulary_size=len(TOKENS)))
+    assert len(read) == len(rows)
+    for features, row in zip(read, rows, strict=True):
+        length = len(row.token_ids)
+        assert features["padding_mask"].sum() == length
+        for name in ("token_ids", "segment_ids"):
+            np.testing.assert_array_equal(features[name][:length], getattr(row, name))
+            assert not features[name][length:].any()
+        tokens = [TOKENS[token] for token in row.token_ids]
+        starts = [
+            not token.startswith("##") or before in ("[CLS]", "[SEP]")
+            for before, token in zip(["[CLS]", *tokens], tokens, strict=False)
+        ]
+        assert features["word_starts"].tolist() == starts + [False] * (LENGTH - length)
+        assert features.get("next_sentence_labels") == row.label
+
+
+def test_a_piece_that_opens_the_second_segment_is_no_part_of_the_first_ones_last_word():
+    ids = np.array([CLS, 5, SEP, 40, 41, SEP], np.int32)
+    row = Instance(ids, np.array([0, 0, 0, 1, 1, 1], np.int32), 0)
+    encode = encoder(masked=True, masked_lm_probability=0.2, whole_words=True)
+    for seed in range(20):
+        record = tf.train.Example.FromString(encode(row, np.random.default_rng(seed)))
+        assert list(record.features.feature["masked_lm_ids"].int64_list.value) == [5, 0, 0, 0]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_batches_have_static_shapes_and_the_contracts_types(tmp_path, masked):
+    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked))
+    dataset = pretraining_batches(
+        path, batch_size=4, sequence_length=LENGTH, drop_remainder=True, shuffle_seed=0
+    )
+    long, slots = ((4, LENGTH), (4, 4))
+    expected = {
+        "token_ids": (long, "int32"),
+        "segment_ids": (long, "int32"),
+        "padding_mask": (long, "bool"),
+        "next_sentence_labels": ((4,), "int32"),
+    }
+    if masked:
+        expected["mask_positions"] = expected["mask_ids"] = (slots, "int32")
+        expected["mask_weights"] = (slots, "float32")
+    else:
+        expected["word_starts"] = (long, "bool")
+    spec = dataset.element_spec
+    assert {name: (tuple(x.shape), x.dtype.name) for name, x in spec.items()} == expected
+
+
+def test_shuffling_covers_all_files_and_repeats_itself_with_the_seed(tmp_path):
+    rows = instances()
+    for shard in range(3):
+        write(tmp_path / f"{shard}.tfrecord", rows[shard::3], encoder(masked=False))
+
+    def order(**options):
+        read = rows_of(batches(tmp_path / "*.tfrecord", **options))
+        return [tuple(row["token_ids"]) for row in read]
+
+    plain, shuffled = order(), order(shuffle_seed=1)
+    assert plain != shuffled
+    assert sorted(plain) == sorted(shuffled)
+    assert shuffled == order(shuffle_seed=1)
+    assert shuffled != order(shuffle_seed=2)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_buckets_pad_no_further_than_needed(tmp_path, masked):
+    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked))
+    bucketed = batches(path, buckets=(8, 16, LENGTH))
+    for batch in bucketed:
+        longest = batch["padding_mask"].sum(axis=1).max()
+        bucket = min(b for b in (8, 16, LENGTH) if b >= longest)
+        assert batch["token_ids"].shape[1] == batch["segment_ids"].shape[1] == bucket
+    rows = {tuple(row["token_ids"][row["padding_mask"]]) for row in rows_of(bucketed)}
+    assert rows == {tuple(row["token_ids"][row["padding_mask"]]) for row in rows_of(batches(path))}
+    with pytest.raises(ValueError, match=r"buckets are \[8, 16\], expected ascending"):
+        batches(path, buckets=(8, 16))
+
+
+def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
+    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked=False))
+    ragged = ragged_pretraining_batches(path, batch_size=4, sequence_length=LENGTH)
+    for batch, padded in zip(ragged, batches(path), strict=True):
+        assert set(batch) == set(padded) - {"padding_mask"}
+        for name in ("token_ids", "segment_ids", "word_starts"):
+            dense = batch[name].to_tensor(shape=(None, LENGTH))
+            np.testing.assert_array_equal(dense, padded[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input_ids": None}, "Feature input_ids: expected at least 1 value.*bad.tfrecord, rec"),
+        ({"input_ids": [5] * 6 + [99]}, r"Feature input_ids: expected values in \[0, 50\)"),
+        ({"input_ids": [-1] * 7}, r"Feature input_ids: expected values in \[0, 50\)"),
+        ({"segment_ids": [0]}, "Feature segment_ids: expected as many values as input_ids"),
+        ({"segment_ids": [2] * 7}, r"Feature segment_ids: expected values in \[0, 2\)"),
+        ({"word_starts": [1] * 8}, "Feature word_starts: expected as many values as input_ids"),
+        ({"next_sentence_labels": None}, "Feature next_sentence_labels: expected 1 value"),
+        ({"next_sentence_labels": [2]}, r"Feature next_sentence_labels: expected values in"),
+        ({"segment_ids": "floats"}, r"bad.tfrecord, record 1, Key: segment_ids.*int64"),
+        (dict.fromkeys(("input_ids", "segment_ids", "word_starts"), [1] * 25), "at most 24 tokens"),
+        ({"input_ids": [5] * 5 + [0] * 2}, "input_mask: expected one where input_ids end in padd"),
+        ({"input_mask": [1] * 7}, "Feature input_mask: expected no values, as in the first record"),
+    ],
+)
+def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, change, message):
+    good = {"input_ids": [5] * 7, "segment_ids": [0] * 7, "word_starts": [1] * 7}
+    good["next_sentence_labels"] = [1]
+    values = {name: value for name, value in {**good, **change}.items() if value is not None}
+    floats = {name: [0.5] * 7 for name, value in values.items() if value == "floats"}
+    ints = {name: value for name, value in values.items() if value != "floats"}
+    path = tmp_path / "bad.tfrecord"
+    write_records(path, [example(good), example(ints, **floats)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as raised:
+        batches(path, vocabulary_size=50)
+    assert f"{path}, record 1" in str(raised.value)
+
+
+def test_a_prediction_outside_its_row_is_an_error(tmp_path):
+    features = {"input_ids": [5] * 4, "segment_ids": [0] * 4, "input_mask": [1, 1, 1, 0]}
+    features |= {"masked_lm_positions": [3], "masked_lm_ids": [5], "next_sentence_labels": [0]}
+    write_records(tmp_path / "a.tfrecord", [example(features, masked_lm_weights=[1.0])])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="masked_lm_positions: expected posit"):
+        batches(tmp_path / "a.tfrecord")
+
+
+def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    with pytest.raises(FileNotFoundError, match=r"a.tfrecord"):
+        batches(path)
+    write_records(path, [])
+    with pytest.raises(ValueError, match=r"a.tfrecord: has no records"):
+        batches(path)
+    write_records(path, [b"\xff\xff"])
+    with pytest.raises(ValueError, match=r"a.tfrecord: the first record is no tf.train.Example"):
+        batches(path)
+    write_records(path, [example({"input_ids": [5], "label": [1]})])
+    with pytest.raises(ValueError, match=r"a.tfrecord: the first record lacks segment_ids, word"):
+        batches(path)
+    good = {"input_ids": [5], "segment_ids": [0], "word_starts": [1]}
+    write_records(path, [example(good)])
+    write_records(tmp_path / "b.tfrecord", [])
+    assert len(batches(tmp_path / "*.tfrecord")) == 1
+    for record, message in {
+        example({**good, "input_mask": [1]}): r"has \['input_ids', 'input_mask', .* as in .*/a.tf",
+        b"\xff\xff": "is no tf.train.Example",
+    }.items():
+        write_records(tmp_path / "b.tfrecord", [record])
+        with pytest.raises(ValueError, match=f"b.tfrecord: the first record {message}"):
+            batches(tmp_path / "*.tfrecord")
+
+
+def test_a_torn_file_is_found(tmp_path):
+    good = write(tmp_path / "a.tfrecord", instances(), encoder(masked=False))
+    num_records = len(rows_of(batches(good)))
+    content = good.read_bytes()
+    assert check_record_files(tmp_path / "*.tfrecord") == num_records
+    torn = tmp_path / "b.tfrecord"
+    last = num_records - 1
+    for number, broken in {last: content[:-4], 0: content[:20] + b"?" + content[21:]}.items():
+        torn.write_bytes(broken)
+        for read in (check_record_files, batches):
+            with pytest.raises(
+                ValueError, match=rf"b.tfrecord, record {number}: torn .* record at"
+            ):
+                read(tmp_path / "*.tfrecord")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    def failing():
+        yield b"new"
+        raise KeyError
+
+    path = tmp_path / "a.tfrecord"
+    assert write_records(path, [b"old", b"old"]) == 2
+    with pytest.raises(KeyError):
+        write_records(path, failing())
+    assert [record.numpy() for record in tf.data.TFRecordDataset(str(path))] == [b"old", b"old"]
+    assert [item.name for item in tmp_path.iterdir()] == ["a.tfrecord"]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs held to a plain statement of the algorithm. Bounds are 4.5 standard errors: were the
+seeds not fixed, a right implementation would fail one check in 150,000."""
+
+import random
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")  # which keras_bert.data imports
+
+from keras_bert.data.pretraining.instances import (  # noqa: E402
+    PAIR_MAKERS,
+    next_sentence_pairs,
+    sentence_order_pairs,
+    single_sentence_pairs,
+    truncate_pair_randomly,
+)
+from tests.data.pretraining import plain_pairs  # noqa: E402
+from tests.data.pretraining.plain_pairs import document_of  # noqa: E402
+
+
+def ours(documents, max_tokens, short=0.1, seed=1, times=1, make=next_sentence_pairs):
+    rng = np.random.default_rng(seed)
+    return [
+        pair
+        for _ in range(times)
+        for index in range(len(documents))
+        for pair in make(documents, index, rng, max_tokens, short)
+    ]
+
+
+def plain(documents, max_tokens, short=0.1, seed=1, times=1):
+    source = random.Random(seed)
+    return [
+        pair
+        for _ in range(times)
+        for index in range(len(documents))
+        for pair in plain_pairs.next_sentence_pairs(documents, index, source, max_tokens, short)
+    ]
+
+
+def assert_same_mean(first, second):
+    first, second = np.asarray(first, float), np.asarray(second, float)
+    error = np.sqrt(first.var() / len(first) + second.var() / len(second))
+    assert abs(first.mean() - second.mean()) <= 4.5 * error + 1e-12
+
+
+@pytest.mark.parametrize(("max_tokens", "short"), [(61, 0.0), (61, 0.1), (20, 0.0), (29, 1.0)])
+def test_pairs_are_distributed_as_by_the_plain_algorithm(max_tokens, short):
+    documents = plain_pairs.corpus(100)
+    our_pairs = ours(documents, max_tokens, short, times=4)
+    plain_ones = plain(documents, max_tokens, short, times=4)
+    statistics = [
+        lambda first, second, label: label,
+        lambda first, second, label: len(first),
+        lambda first, second, label: len(second),
+        lambda first, second, label: len(first) ** 2,
+        lambda first, second, label: len(second) ** 2,
+        lambda first, second, label: len(first) + len(second) == max_tokens,
+        lambda first, second, label: label * len(second),
+        # Where in their documents the segments begin
+        lambda first, second, label: first[0] % plain_pairs.TOKENS_OF_A_DOCUMENT,
+        lambda first, second, label: second[0] % plain_pairs.TOKENS_OF_A_DOCUMENT,
+    ]
+    for statistic in statistics:
+        assert_same_mean(
+            [statistic(*pair) for pair in our_pairs], [statistic(*pair) for pair in plain_ones]
+        )
+    counts = [len(our_pairs), len(plain_ones)]
+    assert counts[0] == pytest.approx(counts[1], rel=0.05)
+
+
+def test_a_little_over_half_are_random_and_the_more_the_shorter_the_chunks():
+    documents = plain_pairs.corpus(150)
+    shares = [
+        np.mean([pair.label for pair in ours(documents, max_tokens, short=0.0, times=2)])
+        for max_tokens in (200, 60, 20)
+    ]
+    assert 0.5 < shares[0] < shares[1] < shares[2] < 1
+
+
+def test_labels_say_whether_the_second_segment_follows_the_first():
+    for first, second, label in ours(plain_pairs.corpus(50), 10_000, short=0.5):
+        is_foreign = document_of(first[0]) != document_of(second[0])
+        assert is_foreign == bool(label)
+        if not is_foreign:
+            assert second[0] == first[-1] + 1
+
+
+def test_partners_come_from_every_other_document_alike():
+    documents = plain_pairs.corpus(12)
+    pairs = ours(documents, 40, times=40)
+    partners = [(document_of(a[0]), document_of(b[0])) for a, b, label in pairs if label]
+    counts = np.zeros((12, 12))
+    np.add.at(counts, tuple(np.transpose(partners)), 1)
+    assert counts.diagonal().sum() == 0
+    expected = counts.sum(axis=1, keepdims=True) / 11
+    others = ~np.eye(12, dtype=bool)
+    deviations = (counts - expected)[others] / np.sqrt(np.repeat(expected, 12, axis=1)[others])
+    assert np.abs(deviations).max() < 4.5
+
+
+@pytest.mark.parametrize("make", PAIR_MAKERS.values(), ids=PAIR_MAKERS)
+def test_no_sentence_is_lost_and_none_comes_twice(make):
+    # Sentences of one length, so that chunks need no truncation
+    documents = [
+        list(np.arange(6 * size, dtype=np.int32).reshape(size, 6) + 10_000 * index)
+        for index, size in enumerate([1, 2, 3, 7, 20, 31])
+    ]
+    for seed in range(20):
+        for index, document in enumerate(documents):
+            rng = np.random.default_rng(seed)
+            pairs = list(make(documents, index, rng, 24, 0.0))
+            tokens = np.concatenate([part for pair in pairs for part in pair[:2]])
+            own = tokens[document_of(tokens) == index]
+            assert sorted(own) == sorted(np.concatenate(document))
+
+
+def test_the_partner_of_a_lone_sentence_is_foreign():
+    documents = [[np.array([7, 8], np.int32)], [np.array([10_001], np.int32)]]
+    for make in PAIR_MAKERS.values():
+        (pair,) = make(documents, 0, np.random.default_rng(0), 10, 0.0)
+        assert (pair.first.tolist(), pair.second.tolist(), pair.label) == ([7, 8], [10_001], 1)
+
+
+def test_half_of_the_ordered_pairs_are_swapped():
+    documents = plain_pairs.corpus(150)
+    pairs = ours(documents, 10_000, short=0.3, times=3, make=sentence_order_pairs)
+    whole = [pair for pair in pairs if document_of(pair.first[0]) == document_of(pair.second[0])]
+    for first, second, label in whole:
+        before, after = (second, first) if label else (first, second)
+        assert after[0] == before[-1] + 1
+    share = np.mean([pair.label for pair in whole])
+    assert abs(share - 0.5) < 4.5 * 0.5 / np.sqrt(len(whole))
+    foreign = [pair for pair in pairs if document_of(pair.first[0]) != document_of(pair.second[0])]
+    assert len(foreign) > 0
+    assert all(pair.label == 1 for pair in foreign)
+
+
+def test_single_sentence_pairs_are_whole_sentences():
+    documents = plain_pairs.corpus(60)
+    sentences = {tuple(sentence) for document in documents for sentence in document}
+    pairs = ours(documents, 60, times=2, make=single_sentence_pairs)
+    assert all(tuple(pair.first) in sentences and tuple(pair.second) in sentences for pair in pairs)
+    assert 0.5 < np.mean([pair.label for pair in pairs]) < 0.6
+
+
+def test_truncation_leaves_the_lengths_of_a_loop_that_drops_a_token_at_a_time():
+    rng, source = np.random.default_rng(0), random.Random(0)
+    for first_length in range(1, 12):
+        for second_length in range(1, 12):
+            for max_tokens in range(2, 23):
+                first, second = np.arange(first_length), np.arange(second_length)
+                ours = truncate_pair_randomly(first, second, max_tokens, rng)
+                expected = list(first), list(second)
+                plain_pairs.truncate(*expected, max_tokens, source)
+                assert [len(part) for part in ours] == [len(part) for part in expected]
+                assert all((np.diff(part) == 1).all() for part in ours)
+
+
+def test_truncation_takes_from_both_ends_as_the_loop_does():
+    rng, source = np.random.default_rng(0), random.Random(0)
+    dropped, expected = [], []
+    for _ in range(4000):
+        ours = truncate_pair_randomly(np.arange(14), np.arange(9), 11, rng)
+        dropped.append([part[0] for part in ours])
+        plain = list(range(14)), list(range(9))
+        plain_pairs.truncate(*plain, 11, source)
+        expected.append([part[0] for part in plain])
+    dropped, expected = np.array(dropped), np.array(expected)
+    for part in (0, 1):
+        assert_same_mean(dropped[:, part], expected[:, part])
+        assert_same_mean(dropped[:, part] ** 2, expected[:, part] ** 2)
+    assert dropped.min() == 0
+    assert dropped[:, 0].max() == 8
+
+
+def test_a_corpus_of_one_document_is_refused():
+    with pytest.raises(ValueError, match="1 document"):
+        ours([[np.array([5], np.int32)]], 10)

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows over passages, held to a plain statement of the released code's algorithm."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data import (  # noqa: E402
+    QuestionAnswererPreprocessor,
+    QuestionExample,
+    SpanAnswer,
+    read_squad,
+)
+from keras_bert.data.question_batches import (  # noqa: E402
+    question_rows,
+    window_batches,
+    with_targets,
+)
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+from tests.text.vocabularies import released  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh?", "##c", "##d", "京"]
+CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
+
+
+def make(sequence_length=12, doc_stride=3, max_query_length=4, tokens=TOKENS):
+    return QuestionAnswererPreprocessor(
+        WordPieceTokenizer(tokens), sequence_length, doc_stride, max_query_length
+    )
+
+
+def plain_windows(question, passage, sequence_length, doc_stride, max_query_length):
+    """The rows, and each window's first token and length, as the released code makes them."""
+    question = question[:max_query_length]
+    room = sequence_length - len(question) - 3
+    spans, start = [], 0
+    while True:
+        length = min(room, len(passage) - start)
+        spans.append((start, length))
+        if start + length == len(passage):
+            break
+        start += min(length, doc_stride)
+    rows = [[CLS, *question, SEP, *passage[start : start + n], SEP] for start, n in spans]
+    return rows, spans
+
+
+def plain_speaker(spans, position):
+    """Which window speaks for a token of the passage."""
+    best_score, best = None, None
+    for index, (start, length) in enumerate(spans):
+        end = start + length - 1
+        if not start <= position <= end:
+            continue
+        score = min(position - start, end - position) + 0.01 * length
+        if best_score is None or score > best_score:
+            best_score, best = score, index
+    return best
+
+
+def letters(generator, count):
+    return " ".join(generator.choice(list("abcdefgh"), count))
+
+
+def ids(text):
+    return [TOKENS.index(letter) for letter in text.split()]
+
+
+@pytest.mark.parametrize("settings", [(12, 3, 4), (11, 1, 6), (9, 9, 2), (40, 7, 3)])
+def test_windows_are_those_of_the_released_code(settings):
+    generator = np.random.default_rng(0)
+    questions = [letters(generator, count) for count in generator.integers(0, 8, 60)]
+    passages = [letters(generator, count) for count in generator.integers(0, 60, 60)]
+    windows = make(*settings)(questions, passages)
+    rows, firsts, index, speaks = [], [], [], []
+    for number, (question, passage) in enumerate(zip(questions, passages, strict=True)):
+        their_rows, spans = plain_windows(ids(question), ids(passage), *settings)
+        rows += their_rows
+        for window, (start, length) in enumerate(spans):
+            index.append(number)
+            firsts.append(start)
+            before = len(their_rows[window]) - length - 1
+            flags = [plain_speaker(spans, start + place) == window for place in range(length)]
+            speaks.append([False] * before + flags + [False])
+    assert windows.features["token_ids"].to_list() == rows
+    assert windows.question_index.numpy().tolist() == index
+    assert windows.first_token.numpy().tolist() == firsts
+    assert windows.is_max_context.to_list() == speaks
+
+
+def test_segments():
+    windows = make()(["a京?", "a"], ["b  Ccd京 e", ""])
+    assert windows.features["segment_ids"].to_list() == [[0] * 5 + [1] * 7, [0] * 3 + [1]]
+
+
+def test_every_token_leads_back_to_its_characters():
+    passage = "b  Ccd京 🏔e"
+    (starts,), (ends,) = (part.to_list() for part in make(16)(["a?"], [passage])[3:5])
+    spans = [passage[a:b] for a, b in zip(starts, ends, strict=True)]
+    assert spans == ["", "", "", "", "b", "C", "c", "d", "京", "🏔e", ""]
+
+
+def test_in_a_graph_and_of_nothing():
+    preprocessor = make()
+    strings = tf.TensorSpec([None], tf.string)
+    function = tf.function(preprocessor, input_signature=[strings, strings], autograph=False)
+    text = (["a b", "c"], ["a b c d e f g h a b c d", ""])
+    for received, expected in zip(
+        tf.nest.flatten(function(*text), expand_composites=True),
+        tf.nest.flatten(preprocessor(*text), expand_composites=True),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(received, expected)
+    nothing = tf.constant([], tf.string)
+    assert function(nothing, nothing).question_index.shape == (0,)
+
+
+def test_the_slice_counts_characters_as_the_windows_do():
+    texts = tf.constant(["a京🏔b".encode(), b"\xffab\xfec"])
+    received = QuestionAnswererPreprocessor.passage_slice(
+        texts, tf.constant([1, 1]), tf.constant([3, 3])
+    )
+    assert [part.decode() for part in received.numpy()] == ["京🏔", "bc"]
+
+
+def test_config_round_trip_is_json():
+    preprocessor = make(14, 5, 6)
+    config = json.loads(json.dumps(preprocessor.get_config()))
+    assert QuestionAnswererPreprocessor.from_config(config).get_config() == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ((10, 3, 7), "sequence_length must be at least 11"),
+        ((10, 0, 3), "doc_stride is 0"),
+        ((10, 3, 0), "max_query_length 0"),
+    ],
+)
+def test_a_row_without_room_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make(*settings)
+
+
+def example(context, answer=None, start=0, question="a?"):
+    answers = () if answer is None else (SpanAnswer(answer, start),)
+    return QuestionExample(f"{context}{start}", question, context, answers)
+
+
+def positions(rows):
+    return list(zip(rows.start_positions.tolist(), rows.end_positions.tolist(), strict=True))
+
+
+def test_targets_are_the_tokens_that_have_a_part_of_the_answer():
+    # Rows [CLS] a ? [SEP] passage [SEP]: the passage begins at token 4.
+    examples = [
+        example("a bcd e", "bcd", 2),
+        example("a bcd e", "cd", 3),
+        example("a bcd e", "cd e", 3),
+        example("a 京 e", "京", 2),
+        example("a bcd e"),
+        QuestionExample("unlabelled", "a?", "a b"),
+        example("a \u200b b", "\u200b", 2),  # of which the tokenizer leaves nothing
+    ]
+    rows = question_rows(examples, make(20))
+    assert positions(rows) == [(5, 7), (6, 7), (6, 8), (5, 5), (0, 0), (0, 0), (0, 0)]
+
+
+def test_a_window_without_the_whole_answer_points_to_cls():
+    rows = question_rows([example("a b c d e f g h", "d e", 6)], make(9, 2, 3))
+    # Windows of 4 tokens: a b c d, c d e f, e f g h
+    assert rows.question_index.tolist() == [0, 0, 0]
+    assert positions(rows) == [(0, 0), (4 + 1, 4 + 2), (0, 0)]
+
+
+def test_questions_of_several_chunks_on_few_passages(monkeypatch):
+    examples = [example("a b c d e f g h"[: 2 * n + 1], "b", 2) for n in (1, 4, 1, 7, 4)]
+    whole = question_rows(examples, make())
+    monkeypatch.setattr("keras_bert.data.question_batches.CHUNK", 2)
+    parts = question_rows(examples, make())
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(getattr(parts, name), value)
+    assert len(question_rows([], make())) == 0
+
+
+def test_batches_hold_every_window_once_with_its_targets():
+    generator = np.random.default_rng(1)
+    texts = [letters(generator, count) for count in generator.integers(2, 40, 30)]
+    preprocessor = make()
+    rows = question_rows([example(text, text[2], 2) for text in texts], preprocessor)
+    options = {"batch_size": 8, "shuffle_seed": 3, "coarse_buckets": True, "pad_last_batch": True}
+    batches = with_targets(window_batches(rows, preprocessor, **options), rows)
+    assert int(batches.cardinality()) == -(-len(rows) // 8)
+    seen = []
+    for features, targets, weights in batches.as_numpy_iterator():
+        assert features["token_ids"].shape in {(8, 12)}
+        for number in np.flatnonzero(weights["end_logits"]):
+            length = features["padding_mask"][number].sum()
+            seen.append(
+                (
+                    *features["token_ids"][number, :length],
+                    *features["segment_ids"][number, :length],
+                    targets["start_logits"][number],
+                    targets["end_logits"][number],
+                )
+            )
+    expected = [
+        (*rows.token_ids[a:b], *rows.segment_ids[a:b], start, end)
+        for a, b, (start, end) in zip(
+            rows.row_splits[:-1], rows.row_splits[1:], positions(rows), strict=True
+        )
+    ]
+    assert sorted(map(tuple, seen)) == sorted(map(tuple, expected))
+
+
+@pytest.mark.skipif("KERAS_BERT_DATA" not in os.environ, reason="needs the data sets")
+def test_real_answers_are_found_again():
+    file = read_squad(Path(os.environ["KERAS_BERT_DATA"]) / "squad" / "dev-v1.1.json")
+    examples = file.examples[:1500]
+    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(list(released())))
+    rows = question_rows(examples, preprocessor)
+    found = exact = 0
+    for window, (start, end) in enumerate(positions(rows)):
+        if start == 0:
+            continue
+        found += 1
+        question = examples[rows.question_index[window]]
+        tokens = slice(*rows.row_splits[window : window + 2])
+        a, b = rows.char_starts[tokens][start], rows.char_ends[tokens][end]
+        assert question.answers[0].text.strip() in question.context[a:b]
+        exact += question.context[a:b] == question.answers[0].text
+    assert len(set(rows.question_index[rows.start_positions > 0])) > 0.99 * len(examples)
+    assert exact > 0.98 * found  # the rest begins or ends within a word piece
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
+def test_targets_are_the_answer_for_tokenizers_of_one_segment_too(kind):
+    """Byte-pair rows are of segment 0 throughout."""
+    tokenizer = small_tokenizers.make(kind)
+    preprocessor = QuestionAnswererPreprocessor(tokenizer, 24, 6, 8)
+    context = "the test case is run, and the result is assert equal or it is a failure"
+    answers = ["test case", "result", "failure"]
+    examples = [
+        QuestionExample(str(i), "what is it", context, (SpanAnswer(text, context.index(text)),))
+        for i, text in enumerate(answers)
+    ]
+    rows = question_rows(examples, preprocessor)
+    assert len(rows) > len(examples)  # several windows a question
+    found = set()
+    for window, question in enumerate(rows.question_index):
+        start, end = rows.start_positions[window], rows.end_positions[window]
+        if start:
+            tokens = slice(rows.row_splits[window], rows.row_splits[window + 1])
+            first = rows.char_starts[tokens][start]
+            behind = rows.char_ends[tokens][end]
+            assert context[first:behind].strip() == answers[question]
+            found.add(int(question))
+    assert found == {0, 1, 2}

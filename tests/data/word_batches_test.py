@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data.word_batches import TokenClassifierPreprocessor, ragged_words  # noqa: E402
+from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", *(f"##{x}" for x in "abcdefgh")]
+UNK, CLS, SEP = 1, 2, 3
+
+
+def make_preprocessor(sequence_length=10, overlap=None):
+    return TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length, overlap)
+
+
+def ids(*pieces):
+    return [TOKENS.index(piece) for piece in pieces]
+
+
+def places(windows):
+    return list(zip(windows.word_window.numpy(), windows.word_position.numpy(), strict=True))
+
+
+def test_each_word_has_its_tag_at_its_first_piece():
+    windows = make_preprocessor().windows([["a", "bcd", "e"], ["f"]])
+    assert windows.token_ids.to_list() == [
+        [CLS, *ids("a", "b", "##c", "##d", "e"), SEP],
+        [CLS, *ids("f"), SEP],
+    ]
+    assert places(windows) == [(0, 1), (0, 2), (0, 5), (1, 1)]
+    assert windows.scatter(tf.constant([1, 2, 3, 4])).to_list() == [
+        [0, 1, 2, 0, 0, 3, 0],
+        [0, 4, 0],
+    ]
+
+
+def test_words_without_pieces_are_unknown_and_keep_their_place():
+    windows = make_preprocessor().windows([["a", "\x00", "\u200b", "b", ""]])
+    assert windows.token_ids.to_list() == [[CLS, *ids("a"), UNK, UNK, *ids("b"), UNK, SEP]]
+    assert places(windows) == [(0, position) for position in range(1, 6)]
+
+
+def test_a_long_sentence_is_split_between_words_with_overlap():
+    windows = make_preprocessor(sequence_length=8, overlap=3).windows([["ab"] * 6])
+    # Words of two pieces, a new window every three tokens, cut back to whole words
+    assert windows.token_ids.to_list() == [
+        [CLS, *ids("a", "##b") * 3, SEP],
+        [CLS, *ids("a", "##b") * 2, SEP],
+        [CLS, *ids("a", "##b") * 3, SEP],
+    ]
+    assert places(windows) == [(0, 1), (0, 3), (1, 1), (1, 3), (2, 3), (2, 5)]
+
+
+def test_a_word_longer_than_the_window_is_cut():
+    windows = make_preprocessor(sequence_length=8, overlap=2).windows([["a", "bcdefghabc", "d"]])
+    assert windows.token_ids.to_list() == [[CLS, *ids("a", "b", "##c", "d"), SEP]]
+    assert places(windows) == [(0, 1), (0, 2), (0, 4)]
+
+
+def test_neighbours_in_a_document_fill_the_window():
+    documents = [[["a"], ["b", "c"], ["d", "e"], ["f"]], [["g"]]]
+    windows = make_preprocessor(sequence_length=6).windows(documents)
+    assert windows.token_ids.to_list() == [
+        [CLS, *ids("a", "b", "c", "d"), SEP],
+        [CLS, *ids("a", "b", "c", "d"), SEP],
+        [CLS, *ids("c", "d", "e", "f"), SEP],
+        [CLS, *ids("c", "d", "e", "f"), SEP],
+        [CLS, *ids("g"), SEP],
+    ]
+    assert places(windows) == [(0, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 4), (4, 1)]
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["sentences", "documents"])
+def test_every_word_is_whole_in_its_window_whatever_the_lengths(nested):
+    generator = np.random.default_rng(0)
+    preprocessor = make_preprocessor(sequence_length=12, overlap=4)
+    for _ in range(60):
+        sentences = [
+            ["abcdefgh"[: generator.integers(1, 9)] for _ in range(generator.integers(0, 14))]
+            for _ in range(generator.integers(0, 5))
+        ]
+        half = len(sentences) // 2
+        words = [sentences[:half], [], sentences[half:]] if nested else sentences
+        windows = preprocessor.windows(words)
+        rows = windows.token_ids.to_list()
+        assert all(row[0] == CLS and row[-1] == SEP and len(row) <= 12 for row in rows)
+        flat = [word for sentence in sentences for word in sentence]
+        assert len(places(windows)) == len(flat)
+        long = [sum(map(len, sentence)) > 10 for sentence in sentences for _ in sentence]
+        for word, is_long, (window, position) in zip(flat, long, places(windows), strict=True):
+            pieces = ids(word[0], *(f"##{letter}" for letter in word[1:]))[: 4 if is_long else None]
+            assert rows[window][position : position + len(pieces)] == pieces
+            # Not in the middle of another word, and followed by none of a cut one's pieces
+            assert not TOKENS[rows[window][position + len(pieces)]].startswith("##")
+        assert not any(TOKENS[row[1]].startswith("##") for row in rows)
+
+
+def test_the_window_with_most_around_a_word_decides():
+    preprocessor = make_preprocessor(sequence_length=10, overlap=4)
+    windows = preprocessor.windows([["a"] * 30])
+    rows = windows.token_ids.to_list()
+    for index, (window, position) in enumerate(places(windows)):
+        shown = min(position, len(rows[window]) - 1 - position)
+        assert shown >= min(3, index + 1, 30 - index)
+
+
+def test_features_are_padded_with_zeros():
+    features = make_preprocessor()([["a", "b"], ["c"]])
+    assert features["token_ids"].numpy().tolist() == [
+        [CLS, *ids("a", "b"), SEP], [CLS, *ids("c"), SEP, 0],
+    ]  # fmt: skip
+    assert features["padding_mask"].numpy().tolist() == [[True] * 4, [True] * 3 + [False]]
+    assert not features["segment_ids"].numpy().any()
+
+
+@pytest.mark.parametrize("words", [[], [[]], [[], []], [[[]]]])
+def test_no_words_make_no_windows(words):
+    windows = make_preprocessor().windows(words)
+    assert windows.token_ids.nrows() == 0
+    assert windows.word_window.shape == (0,)
+    assert make_preprocessor()(words)["token_ids"].shape == (0, 2)
+
+
+def test_a_graph_makes_the_same_windows():
+    preprocessor = make_preprocessor()
+    words = ragged_words([["a", "bcd"] * 4, [], ["\x00"]])
+    traced = tf.function(preprocessor.windows, input_signature=[
+        tf.RaggedTensorSpec([None, None], tf.string, row_splits_dtype=tf.int64)
+    ])  # fmt: skip
+    for eager, graph in zip(preprocessor.windows(words), traced(words), strict=True):
+        eager, graph = ((x.flat_values if hasattr(x, "flat_values") else x) for x in (eager, graph))
+        np.testing.assert_array_equal(eager, graph)
+
+
+def test_pieces_and_places_are_those_of_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*TOKENS, "[MASK]"]))
+    theirs = transformers.BertTokenizerFast(str(path))
+    sentence = ["abc", "d", "E", "zz", "f.g", "héa"]
+    encoded = theirs(sentence, is_split_into_words=True)
+    windows = make_preprocessor(sequence_length=32).windows([sentence])
+    assert windows.token_ids.to_list() == [encoded["input_ids"]]
+    first_pieces = [encoded.word_ids().index(index) for index in range(len(sentence))]
+    assert windows.word_position.numpy().tolist() == first_pieces
+
+
+def test_config_round_trip_is_json():
+    preprocessor = make_preprocessor(overlap=3)
+    config = json.loads(json.dumps(preprocessor.get_config()))
+    same = TokenClassifierPreprocessor.from_config(config)
+    assert same.get_config() == preprocessor.get_config()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a", "b"], "received 'a' where a list was expected"),
+        ([["a"], "b"], "where a list was expected"),
+        ([[[["a"]]]], "too many levels"),
+    ],
+)
+def test_words_that_are_nested_otherwise_are_refused(words, message):
+    with pytest.raises(ValueError, match=message):
+        ragged_words(words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((3,), "sequence_length is 3"), ((10, 8), "overlap is 8"), ((10, 0), "overlap is 0")],
+)
+def test_lengths_without_room_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_preprocessor(*arguments)
