@@ -26,15 +26,12 @@ from absl import flags
 
 from training.engine import program
 from training.engine.config_flags import define_flags, read_flags
+from training.engine.options import check_one_of
 from training.plots.classifier_plots import plot_calibration, plot_confusion
 from training.plots.span_view import AnsweredQuestion, write_span_view
 from training.readers.choice_files import read_choices
-from training.readers.labelled_text import (
-    HEADERS,
-    LabelledText,
-    read_labelled_text,
-    reading_options,
-)
+from training.readers.labelled_text import LabelledText, TextColumns
+from training.readers.tagged_words import WordColumns, in_scheme
 from training.readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
@@ -54,7 +51,7 @@ _SUFFIXES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(TextColumns, WordColumns):
     """What is scored against what.
 
     Args:
@@ -65,19 +62,11 @@ class EvaluateConfig:
         null_odds: for SQuAD 2.0, the odds of no answer that belong to the answers.
         null_threshold: the odds above which an answer is taken for none.
         text: for text, the column of the text, by name or by number from 0.
-        text_pair: the column of the second text; empty for single texts.
-        label: the column of the label.
-        header: whether the first row names the columns: auto, yes or no.
         format: of text tsv, csv or jsonl (JSON Lines, or an array), of choices swag, codah or
             jsonl; auto tells by the suffix.
-        allow_empty: whether a text may be empty.
         class_names: the classes in the order of their ids, where answers are scored whose model is
             not there; empty takes the labels in alphabetical order.
-        regression: whether labels are scores.
         word_column: for tagging, the words' column from 0, or from the end with a negative number.
-        label_column: the labels' column.
-        separator: what stands between columns: auto, tab or space.
-        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
         plots_dir: a folder for confusion.png and calibration.png of a classifier's answers, or for
             spans.html of a model's answers to questions; empty for none.
     """
@@ -88,26 +77,13 @@ class EvaluateConfig:
     answers: str = ""
     null_odds: str = ""
     null_threshold: float = 1.0
-    text: str = "text"
-    text_pair: str = ""
-    label: str = "label"
-    header: str = "auto"
-    format: str = "auto"
-    allow_empty: bool = False
     class_names: tuple[str, ...] = ()
-    regression: bool = False
-    word_column: int = 0
-    label_column: int = -1
-    separator: str = "auto"
-    comments: bool = False
     plots_dir: str = ""
 
     def __post_init__(self) -> None:
-        for name, values in {"kind": _KINDS, "header": tuple(HEADERS)}.items():
-            if getattr(self, name) not in values:
-                raise ValueError(
-                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
-                )
+        check_one_of(self, kind=_KINDS)
+        TextColumns.__post_init__(self)
+        WordColumns.__post_init__(self)
 
 
 def main(arguments: list[str]) -> None:
@@ -171,13 +147,7 @@ def _text(config: EvaluateConfig) -> dict[str, float]:
     regression = config.regression or (model is not None and model.is_regression)
     if regression and config.plots_dir:
         raise ValueError("--plots_dir: the plots are of classes, and the labels are scores")
-    data = read_labelled_text(
-        config.data_file,
-        label=config.label,
-        class_names=None if regression else class_names,
-        regression=regression,
-        **reading_options(config),
-    )
+    data = config.read_text(config.data_file, None if regression else class_names, regression)
     rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config, len(data))
     metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:
@@ -268,15 +238,8 @@ def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any
 def _tagging(config: EvaluateConfig) -> dict[str, float]:
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
-    from training.readers.tagged_words import in_scheme
 
-    gold = read_conll(
-        config.data_file,
-        word_column=config.word_column,
-        label_column=config.label_column,
-        separator=config.separator,
-        comments=config.comments,
-    )
+    gold = config.read_words(config.data_file)
     if config.answers:
         answered = read_conll(config.answers)
         if answered.words != gold.words:

@@ -32,6 +32,7 @@ from absl import flags
 from keras_bert.atomic import atomic_path
 from training.engine import program
 from training.engine.config_flags import define_flags, read_flags
+from training.engine.options import check_at_least, check_one_of
 from training.readers.choice_files import read_choices
 from training.readers.labelled_text import HEADERS
 from training.readers.text_rows import (
@@ -104,13 +105,8 @@ class PredictConfig:
     batch_size: int = 64
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"--batch_size is {self.batch_size}, expected at least 1")
-        for name, values in {"format": _FORMATS, "header": tuple(HEADERS)}.items():
-            if getattr(self, name) not in values:
-                raise ValueError(
-                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(values)}"
-                )
+        check_at_least(self, 1, "batch_size")
+        check_one_of(self, format=_FORMATS, header=tuple(HEADERS))
 
 
 def main(arguments: list[str]) -> None:

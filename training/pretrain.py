@@ -41,6 +41,7 @@ from keras_bert.data import (
 )
 from keras_bert.text.tokenizer import Tokenizer
 from training.engine import config_flags, output_folder, program
+from training.engine.options import recorded_settings
 from training.engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState
 from training.pretraining import model_flops, pretraining_run
 from training.pretraining.config import Phase, PretrainConfig
@@ -187,7 +188,7 @@ def _begin(
 
 
 def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
-    settings = dataclasses.asdict(config)
+    settings = recorded_settings(config)
     settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
     for name in _NO_INFLUENCE:
         del settings[name]

@@ -15,11 +15,11 @@ from absl import logging
 
 from keras_bert import atomic
 from training.engine.job import DevScores, Job, Training
-from training.engine.options import FineTuningConfig, check_at_least, optional
-from training.readers import glue, labelled_text
+from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from training.readers import glue
 from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
-from training.readers.labelled_text import LabelledText
-from training.readers.text_rows import MissingColumnError
+from training.readers.labelled_text import LabelledText, TextColumns
+from training.readers.text_rows import FORMATS, MissingColumnError
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneConfig(FineTuningConfig):
+class FinetuneConfig(FineTuningConfig, TextColumns):
     """A fine-tuning run on a file of labelled text, or on a task of GLUE.
 
     Args:
@@ -38,14 +38,6 @@ class FinetuneConfig(FineTuningConfig):
         dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out,
             at random and with each class's share.
         test_file: text to answer at the end, labelled or not; empty for none.
-        text: the column of the text, by name or by number from 0; in JSON also a nested field,
-            as in document.text.
-        text_pair: the column of the second text; empty for single texts.
-        label: the column of the label, likewise.
-        header: whether the first row names the columns: auto, yes or no.
-        format: tsv, csv or jsonl (JSON Lines, or an array); auto tells by the suffix.
-        allow_empty: whether a text may be empty.
-        regression: whether labels are scores rather than classes.
         dropout: rate before the classifier; not given, it is the checkpoint's.
         encoder_dropout: both of the encoder's rates; not given, they are the checkpoint's.
         bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
@@ -57,13 +49,6 @@ class FinetuneConfig(FineTuningConfig):
     """
 
     task: str = ""
-    text: str = "text"
-    text_pair: str = ""
-    label: str = "label"
-    header: str = "auto"
-    format: str = "auto"
-    allow_empty: bool = False
-    regression: bool = False
     train_rows: int = 0
     dropout: float | None = optional(recorded=-1.0)
     encoder_dropout: float | None = optional(recorded=-1.0)
@@ -75,8 +60,9 @@ class FinetuneConfig(FineTuningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        TextColumns.__post_init__(self)
+        check_one_of(self, format=("auto", *sorted(set(FORMATS.values()))))
         check_at_least(self, 0, "dropout", "encoder_dropout", "bilstm_units")
-        labelled_text.check_options(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,40 +121,27 @@ def _read_glue(config: FinetuneConfig) -> FinetuneData:
 def _read_files(config: FinetuneConfig) -> FinetuneData:
     from training.scores.classifier_scores import metrics_for
 
-    train = _read_file(config, config.train_file)
+    def read(
+        name: str, class_names: tuple[str, ...] | None = None, labelled: bool = True
+    ) -> LabelledText:
+        path = config.path(name, "a file of labelled text")
+        return config.read_text(path, class_names, labelled=labelled)
+
+    train = read(config.train_file)
     if config.dev_file:
-        dev = _read_file(config, config.dev_file, train.class_names)
+        dev = read(config.dev_file, train.class_names)
     else:
         train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
-    test = _read_test_file(config, train.class_names) if config.test_file else None
+    test = None
+    if config.test_file:
+        try:
+            test = read(config.test_file, train.class_names)
+        except MissingColumnError as error:
+            test = read(config.test_file, train.class_names, labelled=False)
+            logging.warning(
+                "the test file is answered and not scored, since it has no labels: %s", error
+            )
     return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
-
-
-def _read_file(
-    config: FinetuneConfig,
-    name: str,
-    class_names: tuple[str, ...] | None = None,
-    labelled: bool = True,
-) -> LabelledText:
-    return labelled_text.read_labelled_text(
-        config.path(name, "a file of labelled text"),
-        label=config.label if labelled else None,
-        class_names=class_names,
-        regression=config.regression,
-        **labelled_text.reading_options(config),
-    )
-
-
-def _read_test_file(config: FinetuneConfig, class_names: tuple[str, ...] | None) -> LabelledText:
-    """Reads a test file with or without the column of the labels."""
-    try:
-        return _read_file(config, config.test_file, class_names)
-    except MissingColumnError as error:
-        data = _read_file(config, config.test_file, class_names, labelled=False)
-        logging.warning(
-            "the test file is answered and not scored, since it has no labels: %s", error
-        )
-        return data
 
 
 class TextClassification(Job):

@@ -11,6 +11,7 @@ from typing import Any
 from keras_bert.config import BertConfig
 from keras_bert.data.pretraining.masking import UNITS
 from keras_bert.text.tokenizer import Tokenizer
+from training.engine.options import check_at_least, check_one_of, optional
 from training.pretraining.data_config import PretrainingDataConfig
 
 PAIRED_KINDS = ("next_sentence", "sentence_order")
@@ -53,13 +54,13 @@ class PretrainConfig(PretrainingDataConfig):
             from input_files.
         dev_records: the same for the held-out text.
         model: the architecture: a name that BertConfig.from_name knows, or a JSON file.
-        num_layers: replaces the model's, if it is not 0.
-        hidden_dim: replaces the model's, if it is not 0; it is four times as wide inside.
-        num_heads: replaces the model's, if it is not 0.
-        dropout: replaces both of the model's rates, if it is not negative.
+        num_layers: replaces the model's.
+        hidden_dim: replaces the model's; the feed-forward layers are four times as wide.
+        num_heads: replaces the model's.
+        dropout: replaces both of the model's rates.
         causal: whether a token sees only those before it, and each is to predict the next one.
-        init_preset: a checkpoint to go on from; empty starts fresh. It takes the place of model and
-            vocabulary.
+        init_preset: a checkpoint to continue from, which replaces model and vocabulary; empty
+            starts with random weights.
         objective: masked_lm (with pairs where kind has labels for them), replaced_token (ELECTRA's;
             model is the discriminator) or distillation (model is the student).
         generator_size: for replaced_token, width of the generator as a share of the model's; an
@@ -94,7 +95,7 @@ class PretrainConfig(PretrainingDataConfig):
         steps_per_execution: batches that the accelerator does without asking; on PyTorch it is
             always one.
         interval: updates after which metrics are logged, the held-out text is scored and a
-            checkpoint is written; 0 takes a hundredth of num_steps.
+            checkpoint is written; not given, it is a hundredth of num_steps.
         keep_checkpoints: how many of the last checkpoints are kept, 2 or more: one may be torn.
         dev_batches: batches of held-out text that are scored.
         deterministic: whether TensorFlow and PyTorch have to be deterministic on GPUs too.
@@ -110,10 +111,10 @@ class PretrainConfig(PretrainingDataConfig):
     records: str = ""
     dev_records: str = ""
     model: str = "bert_base_uncased"
-    num_layers: int = 0
-    hidden_dim: int = 0
-    num_heads: int = 0
-    dropout: float = -1.0
+    num_layers: int | None = optional(recorded=0)
+    hidden_dim: int | None = optional(recorded=0)
+    num_heads: int | None = optional(recorded=0)
+    dropout: float | None = optional(recorded=-1.0)
     causal: bool = False
     init_preset: str = ""
     objective: str = "masked_lm"
@@ -143,7 +144,7 @@ class PretrainConfig(PretrainingDataConfig):
     precision: str = "mixed_bfloat16"
     jit: str = "auto"
     steps_per_execution: int = 1
-    interval: int = 0
+    interval: int | None = optional(recorded=0)
     keep_checkpoints: int = 2
     dev_batches: int = 50
     deterministic: bool = False
@@ -153,17 +154,13 @@ class PretrainConfig(PretrainingDataConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choices = {"masking_unit": UNITS, "optimizer": OPTIMIZERS, "jit": JIT}
-        choices |= {"objective": OBJECTIVES, "schedule": SCHEDULES}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(allowed)}"
-                )
-        at_least = {"num_steps": 1, "batch_size": 1, "accumulation": 1, "steps_per_execution": 1}
-        for name, least in {**at_least, "keep_checkpoints": 2, "dev_batches": 1}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"--{name} is {getattr(self, name)}, expected {least} or more")
+        check_one_of(self, masking_unit=UNITS, optimizer=OPTIMIZERS, jit=JIT)
+        check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES)
+        check_at_least(self, 0, "dropout")
+        check_at_least(self, 1, "num_layers", "hidden_dim", "num_heads", "interval")
+        check_at_least(self, 1, "num_steps", "batch_size", "accumulation", "steps_per_execution")
+        check_at_least(self, 1, "dev_batches")
+        check_at_least(self, 2, "keep_checkpoints")
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"--batch_size is {self.batch_size}, expected a multiple of --accumulation, "
@@ -261,10 +258,10 @@ class PretrainConfig(PretrainingDataConfig):
         if config.position_offset:  # positions that follow padding's
             changes["position_offset"] = tokenizer.pad_token_id + 1
         for name in ("num_layers", "hidden_dim", "num_heads"):
-            changes |= {name: getattr(self, name)} if getattr(self, name) else {}
-        if self.hidden_dim:
+            changes |= {} if getattr(self, name) is None else {name: getattr(self, name)}
+        if self.hidden_dim is not None:
             changes["intermediate_dim"] = 4 * self.hidden_dim
-        if self.dropout >= 0:
+        if self.dropout is not None:
             changes |= {"dropout": self.dropout, "attention_dropout": self.dropout}
         longest = max(phase.sequence_length for phase in self.plan())
         changes["max_sequence_length"] = max(config.max_sequence_length, longest)

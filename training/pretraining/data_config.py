@@ -14,6 +14,7 @@ from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.text.tokenizer import Tokenizer
+from training.engine.options import check_at_least, check_one_of
 from training.pretraining.tokenizer_source import content_of, is_lowercased
 
 
@@ -73,14 +74,8 @@ class PretrainingDataConfig:
     keep_store: bool = False
 
     def __post_init__(self) -> None:
-        for name, choices in (("format", FORMATS), ("document_ends", DOCUMENT_ENDS)):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"--{name} is {getattr(self, name)!r}, expected one of {', '.join(choices)}"
-                )
-        for name in ("num_shards", "num_workers", "max_predictions"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"--{name} is {getattr(self, name)}, expected 0 or more")
+        check_one_of(self, format=FORMATS, document_ends=DOCUMENT_ENDS)
+        check_at_least(self, 0, "num_shards", "num_workers", "max_predictions")
         if not 0 < self.masked_lm_probability < 1:
             raise ValueError(
                 f"--masked_lm_probability is {self.masked_lm_probability}, expected between 0 and 1"

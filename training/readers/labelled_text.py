@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from training.engine.options import check_one_of
 from training.readers.text_rows import (
-    FORMATS,
     Header,
     Row,
     excerpt,
@@ -98,33 +98,51 @@ class LabelledText:
         return rows | dict(zip(self.class_names, by_class, strict=True))
 
 
-def check_options(config: Any) -> None:
-    """Checks how a config says that files of text are read: its `header` and its `format`.
-
-    Raises:
-        ValueError: If one is none of those that are known.
-    """
-    allowed = {"header": tuple(HEADERS), "format": ("auto", *sorted(set(FORMATS.values())))}
-    for name, values in allowed.items():
-        if getattr(config, name) not in values:
-            raise ValueError(
-                f"{name} is {getattr(config, name)!r}, expected one of {', '.join(values)}"
-            )
-
-
-def reading_options(config: Any) -> dict[str, Any]:
-    """The arguments of `read_labelled_text` that every program has a flag for.
+@dataclass(frozen=True)
+class TextColumns:
+    """How a file of labelled text is read.
 
     Args:
-        config: A record with the fields `text`, `text_pair`, `header`, `format`, `allow_empty`.
+        text: the column of the text, by name or by number from 0; in JSON also a nested field,
+            as in document.text.
+        text_pair: the column of the second text; empty for single texts.
+        label: the column of the label, likewise.
+        header: whether the first row names the columns: auto, yes or no.
+        format: tsv, csv or jsonl (JSON Lines, or an array); auto tells by the suffix.
+        allow_empty: whether a text may be empty.
+        regression: whether labels are scores rather than classes.
     """
-    return {
-        "text": config.text,
-        "text_pair": config.text_pair or None,
-        "header": HEADERS[config.header],
-        "format": None if config.format == "auto" else config.format,
-        "allow_empty": config.allow_empty,
-    }
+
+    text: str = "text"
+    text_pair: str = ""
+    label: str = "label"
+    header: str = "auto"
+    format: str = "auto"
+    allow_empty: bool = False
+    regression: bool = False
+
+    def __post_init__(self) -> None:
+        check_one_of(self, header=tuple(HEADERS))
+
+    def read_text(
+        self,
+        path: str | os.PathLike[str],
+        class_names: Sequence[str] | None = None,
+        regression: bool = False,
+        labelled: bool = True,
+    ) -> LabelledText:
+        """Reads a file as `read_labelled_text` does."""
+        return read_labelled_text(
+            path,
+            text=self.text,
+            text_pair=self.text_pair or None,
+            label=self.label if labelled else None,
+            header=HEADERS[self.header],
+            format=None if self.format == "auto" else self.format,
+            class_names=class_names,
+            regression=regression or self.regression,
+            allow_empty=self.allow_empty,
+        )
 
 
 def read_labelled_text(
