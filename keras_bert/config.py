@@ -14,6 +14,9 @@ from keras_bert import named_sizes
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
+# Far beyond any model; a damaged file that asks for more must not cost memory before its tensors
+# are compared with it.
+MAX_LAYERS = 10_000
 
 
 class ConfigError(ValueError):
@@ -119,6 +122,10 @@ class BertConfig:
                 f"BertConfig.num_heads is {self.num_heads}; it must divide hidden_dim, "
                 f"which is {self.hidden_dim}."
             )
+        if self.num_layers > MAX_LAYERS:
+            raise ConfigError(
+                f"BertConfig.num_layers is {self.num_layers}; it must be at most {MAX_LAYERS}."
+            )
         if self.num_layer_groups > self.num_layers:
             raise ConfigError(
                 f"BertConfig.num_layer_groups is {self.num_layer_groups}; it must be at most "
@@ -155,7 +162,8 @@ class BertConfig:
         if self.layer_sharing in ("all", part):
             num_groups = self.num_layer_groups
         groups = [index * num_groups // self.num_layers for index in range(self.num_layers)]
-        return tuple(map(groups.index, groups))
+        first: dict[int, int] = {}
+        return tuple(first.setdefault(group, index) for index, group in enumerate(groups))
 
     @property
     def effective_masked_lm_activation(self) -> str:

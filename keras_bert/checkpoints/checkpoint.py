@@ -36,6 +36,10 @@ def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
     return cls(config, **arguments)
 
 
+# Of the tensors that an error lists
+_NAMES_SHOWN = 10
+
+
 @dataclasses.dataclass(eq=False)
 class Checkpoint:
     """A folder of weights, in whichever format.
@@ -312,9 +316,11 @@ class Checkpoint:
         wanted = [name for stored in layout.values() for name in stored.names]
         missing = [name for name in wanted if name not in found]
         if missing:
+            rest = len(missing) - _NAMES_SHOWN
             raise CheckpointError(
                 f"{self.folder} lacks {len(missing)} of the {len(wanted)} tensors of the "
-                f"{owner}: {', '.join(missing)}."
+                f"{owner}: {', '.join(missing[:_NAMES_SHOWN])}"
+                + (f" and {rest} more." if rest > 0 else ".")
             )
 
     def _warn(self, what: str) -> None:

@@ -399,6 +399,21 @@ def test_a_size_that_is_not_the_file_s_takes_no_memory(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("num_layers", "message"),
+    [
+        (10**9, r"num_layers is 1000000000; it must be at most 10000"),
+        (5000, "lacks 79968 of the 80007 tensors .* and 79958 more"),
+    ],
+)
+def test_layers_that_the_file_does_not_have_take_no_memory(num_layers, message, tmp_path):
+    saved_by_transformers("BertModel", tmp_path)
+    edit_json(tmp_path / "config.json", num_hidden_layers=num_layers)
+    with pytest.raises(CheckpointError, match=message) as error:
+        Backbone.from_preset(tmp_path)
+    assert len(str(error.value)) < 2000
+
+
 def test_a_vocabulary_smaller_than_its_table_is_told_of(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     save_vocabulary(VOCABULARY[:10], tmp_path / "vocab.txt")
