@@ -6,7 +6,7 @@
 
 The text is tokenized into a store on disk, from which rows are made shard by shard, so memory does
 not grow with the corpus. Records depend on the seed and not on the number of processes. Started
-again with the same command after it was stopped, it goes on behind the last whole shard.
+again with the same command after it was stopped, it continues after the last whole shard.
 
 It writes into `output_dir`: the shards (`pretraining-*-of-*.tfrecord`), `summary.json`, and a
 histogram of the rows' lengths (`lengths.png`).
@@ -28,7 +28,7 @@ from keras_bert import atomic
 from keras_bert.data import TokenStore
 from training.engine import config_flags, output_folder, program
 from training.plots.length_histogram import plot_lengths
-from training.pretraining.data_config import PretrainingDataConfig
+from training.pretraining.config import PretrainingDataConfig
 from training.pretraining.shards import ShardStatistics, count_shards, write_shards
 from training.pretraining.tokenized_corpus import write_token_store
 

@@ -7,8 +7,8 @@
 
 Each task's training file is cut to samples of so many rows, and the encoder is fine-tuned on each
 of them with every learning rate, number of epochs and seed. The last epoch is scored on the
-development file. Each run is a line of `results_file`, and what is in it is not done again:
-stopped and started with the same command, the sweep goes on, and another grid with the same file
+development file. Each run is a line of `results_file`, and what is in it is not run again:
+stopped and started with the same command, the sweep continues, and another grid with the same file
 adds to it. A table of all that the file holds ends the program, baselines among it.
 
 `training.engine.finetuning_defaults` was chosen by it.

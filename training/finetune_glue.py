@@ -5,7 +5,7 @@
 
 Each task is fine-tuned with every rate, batch size and seed; the dev set decides which of these
 runs answers the test file, as in the paper, whose rates are the defaults. Each run is a program of
-its own, and what is done is not done again: stopped and started with the same command, it goes on.
+its own, and what is finished is not run again: the same command continues where it was stopped.
 
 It writes into `output_dir`: a folder for each run, `submission/*.tsv` in the official form where
 there are test files (MNLI answers the diagnostic set too), `glue.json`, `glue.md` and `glue.png`.

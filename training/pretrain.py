@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-trains an encoder on raw text, and goes on where it was stopped.
+"""Pre-trains an encoder on raw text, and continues where it was stopped.
 
 On text of your own, in one command: a vocabulary, records, and the training itself:
 
@@ -10,8 +10,9 @@ By a recipe, with any of its values changed by a flag:
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=wikitext-2
 
-Killed at any moment and started again with the same command, it goes on from its last checkpoint,
-and ends with the same weights, bit for bit, as one never killed (on a GPU: with --deterministic).
+Killed at any moment and started again with the same command, it continues from its last
+checkpoint, and ends with the same weights, bit for bit, as one never killed (on a GPU: with
+--deterministic).
 
 It writes into `output_dir`: the vocabulary and the records, if it made them; the last checkpoints;
 `log.jsonl`, a line for each interval; `curves.png`; in the end `results.json`, and `preset`, the
@@ -224,7 +225,7 @@ class _Run:
         )
         # Each length is traced alone. A function that TensorFlow has traced for another length
         # before is traced for any length, whose sums are other ones than those of a run that
-        # goes on here.
+        # continues here.
         self.model.make_train_function(force=True)
         self.model.make_test_function(force=True)
         interval = self.config.steps_per_interval

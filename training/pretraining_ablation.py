@@ -5,8 +5,8 @@
 
 Pre-trains a small encoder in three ways, fine-tunes each (the left-to-right one also under a
 BiLSTM, and one from random weights) on SST-2, MRPC and SQuAD with several seeds, and prints a table
-beside the paper's. Stopped and started again, it goes on: each part is a program of its own, and
-what is done is not done again.
+beside the paper's. Stopped and started again, it continues: each part is a program of its own, and
+what is finished is not run again.
 
 It writes into `output_dir`: each pre-training run, each fine-tuning run, and `ablation.json`.
 """

@@ -30,7 +30,7 @@ from keras_bert.text import (
 )
 from training.engine import output_folder, program
 from training.engine.config_flags import define_flags, read_flags
-from training.pretraining.data_config import files_of
+from training.pretraining.config import files_of
 from training.pretraining.tokenizer_source import NO_LIMIT
 
 KINDS = ("wordpiece", "byte_pair", "sentence_piece")

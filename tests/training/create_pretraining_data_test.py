@@ -23,7 +23,7 @@ from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
 from training.engine import config_flags, program  # noqa: E402
-from training.pretraining.data_config import PretrainingDataConfig  # noqa: E402
+from training.pretraining.config import PretrainingDataConfig  # noqa: E402
 
 WORDS = [f"w{i}" for i in range(40)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
@@ -116,7 +116,7 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     config = dataclasses.replace(config, num_shards=30, duplicate_factor=40)
     program = (
         "from training.create_pretraining_data import create_pretraining_data\n"
-        "from training.pretraining.data_config import PretrainingDataConfig\n"
+        "from training.pretraining.config import PretrainingDataConfig\n"
         f"create_pretraining_data({config!r})\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)

@@ -280,7 +280,7 @@ def test_phases():
         ({"phases": ("long",)}, "a phase is 'long', expected length:share"),
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
         ({"packing": True}, "packing leaves no room for labels of pairs"),
-        ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected 2 or more"),
+        ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected at least 2"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
         ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),
         ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),

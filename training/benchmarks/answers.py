@@ -62,13 +62,13 @@ def random_rows(num_questions: int) -> QuestionRows:
     counts = generator.choice([1, 2], num_questions, p=[0.95, 0.05])
     lengths = generator.integers(80, 385, counts.sum())
     row_splits = np.concatenate([[0], np.cumsum(lengths)])
-    place = np.arange(row_splits[-1]) - np.repeat(row_splits[:-1], lengths)
-    is_passage = (place >= QUESTION_TOKENS) & (place < np.repeat(lengths, lengths) - 1)
-    starts = np.where(is_passage, (place - QUESTION_TOKENS) * TOKEN_WIDTH, 0)
+    position = np.arange(row_splits[-1]) - np.repeat(row_splits[:-1], lengths)
+    is_passage = (position >= QUESTION_TOKENS) & (position < np.repeat(lengths, lengths) - 1)
+    starts = np.where(is_passage, (position - QUESTION_TOKENS) * TOKEN_WIDTH, 0)
     nothing = np.zeros(len(lengths), "int32")
     return QuestionRows(
         row_splits=row_splits,
-        token_ids=np.zeros(len(place), "int32"),
+        token_ids=np.zeros(len(position), "int32"),
         segment_ids=is_passage.astype("int32"),
         char_starts=starts,
         char_ends=np.where(is_passage, starts + TOKEN_WIDTH - 1, 0),

@@ -32,8 +32,8 @@ class Subject:
     """
 
     def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
-        place, _, model = name.partition("@")
-        library, backend, precision = (*place.split(":"), "", "")[:3]
+        runner, _, model = name.partition("@")
+        library, backend, precision = (*runner.split(":"), "", "")[:3]
         if library not in LIBRARIES or backend not in BACKENDS:
             raise ValueError(
                 f"{name!r} is no subject; expected library:backend[:precision][@model] with a "

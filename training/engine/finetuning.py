@@ -78,7 +78,7 @@ def make_optimizer(config: Any, num_rows: int) -> AdamW:
         config: what decides it.
         num_rows: rows in an epoch.
     """
-    # The optimizer counts updates, and an accumulation goes on from one epoch to the next.
+    # The optimizer counts updates, and an accumulation continues from one epoch to the next.
     batches = -(-num_rows // (config.batch_size // config.accumulation)) * config.epochs
     steps = max(1, batches // config.accumulation)
     return AdamW(
@@ -234,7 +234,7 @@ class DevEvaluation(keras.callbacks.Callback):
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from `state`."""
+        """The inverse of `state`."""
         for name in _EVALUATION_STATE:
             setattr(self, name, state[name])
 

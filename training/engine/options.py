@@ -15,8 +15,8 @@ def optional(recorded: float) -> Any:
     """A field that is `None` unless it is given.
 
     Args:
-        recorded: What fingerprints have in its place: older versions wrote a negative number for
-            a value that was not given, and their run folders are continued.
+        recorded: What fingerprints have instead of `None`: older versions wrote a number for a
+            value that was not given, and their run folders are continued.
     """
     return dataclasses.field(default=None, metadata={"recorded": recorded})
 
@@ -78,8 +78,8 @@ class RunConfig:
         seed: of the first run; it decides the new head's weights, dropout and the order.
         output_dir: where models, scores and plots go.
         tensorboard: whether to log for TensorBoard, into output_dir.
-        checkpoint_seconds: of training between two checkpoints, from which the same command goes on
-            if it was killed; 0 writes one after each batch.
+        checkpoint_seconds: of training between two checkpoints, from which the same command
+            continues if it was killed; 0 writes one after each batch.
     """
 
     data_dir: str = ""

@@ -83,7 +83,7 @@ def plain_warning(
     line: str | None = None,
     formatted: Callable[..., str] = warnings.formatwarning,
 ) -> str:
-    """How a program shows a warning: those for its user in one line, without a place in the code.
+    """How a program shows a warning: those for its user in one line, without file and line.
 
     Args:
         message, category, filename, lineno, line: As for `warnings.formatwarning`.

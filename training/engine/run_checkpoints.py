@@ -190,7 +190,7 @@ def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
 
 
 def seed_dropout(seed: int, step: int) -> None:
-    """Seeds what has no place in a checkpoint, before any batch that may be the first behind one.
+    """Seeds what a checkpoint cannot hold, before any batch that may be the first after one.
 
     Keras' dropout on PyTorch draws from PyTorch's own generator, from which `fit` draws too when it
     builds a model or begins to read data.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning with one seed that goes on where it was stopped, as if it had not been.
+"""Fine-tuning with one seed that continues where it was stopped, with the same result.
 
 What a run is made of is known from its seed, the epoch and the number of the batch alone: the order
 of an epoch's batches, and PyTorch's dropout. All else is in the checkpoint.
@@ -87,7 +87,7 @@ class SeedRun:
             values: dict[str, Any] = kept["run"]
             return values
         logging.info("seed %d was trained with other settings: it is trained anew", self.seed)
-        # What follows takes the place of its model.
+        # The new run replaces its model.
         self._record.unlink()
         return None
 

@@ -56,7 +56,7 @@ def plot_curves(
         history: `History.history` of Keras' `fit`: a value for each epoch under `loss`,
             `val_loss` and the names of metrics.
         evaluations: Scores, one record an evaluation: their names and values, and under `epoch`
-            (under `step` where `steps` are given) when it took place. They take the place of the
+            (under `step` where `steps` are given) when it was made. They replace the
             history's metrics. `mse` is not drawn.
         steps: The optimizer steps after which the history's values were taken, where these are no
             whole epochs; makes steps the horizontal axis.
@@ -68,7 +68,7 @@ def plot_curves(
 
     Raises:
         ImportError: If matplotlib is not installed.
-        ValueError: If there is nothing to draw, or an evaluation does not say when it took place.
+        ValueError: If there is nothing to draw, or an evaluation does not say when it was made.
     """
     try:
         from matplotlib.figure import Figure

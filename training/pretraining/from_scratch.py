@@ -34,7 +34,7 @@ def from_scratch(folder: Path, docstrings: DocstringData, seed: int, **changes: 
     """Pre-trains, fills masks, fine-tunes, and tells of each step.
 
     Args:
-        folder: where everything goes; a run that was stopped there goes on.
+        folder: where everything goes; a run that was stopped there is continued.
         docstrings: what to fine-tune on; the texts to score on are left out of pre-training.
         seed: decides what is random.
         **changes: to the `PretrainConfig`.

@@ -285,7 +285,7 @@ class IntervalReport(keras.callbacks.Callback):
 
     Args:
         config: of the run.
-        state: what is known so far; `self.state` goes on from it.
+        state: what is known so far; `self.state` begins with it.
         first_step: updates before this call of `fit`.
         interval: updates in an epoch of Keras'.
         workload: what an update takes.

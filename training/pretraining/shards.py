@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert import atomic
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
-from training.pretraining.data_config import PretrainingDataConfig
+from training.pretraining.config import PretrainingDataConfig
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.worker_pool import ordered_map, process_pool
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_bert.data import TokenStoreWriter, read_corpus
 from keras_bert.data.pretraining.instances import PAIR_KINDS
-from training.pretraining.data_config import PretrainingDataConfig
+from training.pretraining.config import PretrainingDataConfig
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.worker_pool import ordered_map
 

@@ -30,7 +30,7 @@ class ChoiceRows:
     Args:
         texts: The texts.
         choices: Those of each text; rows may differ in number.
-        labels: The place of the right one, from 0, int32 `(rows,)`; `None` for unlabelled files.
+        labels: The index of the right one, from 0, int32 `(rows,)`; `None` for unlabelled files.
         path: The file.
     """
 
@@ -192,14 +192,14 @@ def _check(path: Path, row: _Row) -> None:
     if len(row.choices) < 2:
         raise row_error(path, row.line, f"{len(row.choices)} choices, expected two or more")
     if not all(row.choices):
-        place = row.choices.index("")
-        raise row_error(path, row.line, f"choice {place} is empty")
+        index = row.choices.index("")
+        raise row_error(path, row.line, f"choice {index} is empty")
 
 
 def _label(path: Path, row: _Row) -> int:
-    places = [str(place) for place in range(len(row.choices))]
-    if row.label not in places:
+    indices = [str(index) for index in range(len(row.choices))]
+    if row.label not in indices:
         raise row_error(
-            path, row.line, f"label is {excerpt(row.label)}, expected one of {', '.join(places)}"
+            path, row.line, f"label is {excerpt(row.label)}, expected one of {', '.join(indices)}"
         )
     return int(row.label)

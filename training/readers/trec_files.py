@@ -250,8 +250,8 @@ def read_cranfield(folder: Path) -> Collection:
         for number, text in _records(folder / "cran.all.1400", ("T", "W"))
     }
     queries = {
-        str(place): " ".join(text.split())
-        for place, (_, text) in enumerate(_records(folder / "cran.qry", ("W",)), start=1)
+        str(number): " ".join(text.split())
+        for number, (_, text) in enumerate(_records(folder / "cran.qry", ("W",)), start=1)
     }
     graded = read_judgements(folder / "cranqrel")
     judgements = {

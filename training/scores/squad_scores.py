@@ -200,8 +200,10 @@ def _official_thresholds(
 
     There, questions of the same odds may fall on both sides of a threshold.
     """
-    place = {gold.id: index for index, gold in enumerate(scored)}
-    order = [place[name] for name in sorted(null_odds, key=null_odds.__getitem__) if name in place]
+    position = {gold.id: index for index, gold in enumerate(scored)}
+    order = [
+        position[name] for name in sorted(null_odds, key=null_odds.__getitem__) if name in position
+    ]
     num_unanswerable = sum(not gold.texts for gold in questions.values())
     results = {}
     for name, values in raw.items():
