@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
@@ -74,6 +74,16 @@ CASES = {
     "feature_tagging": _fine_tuning(
         "feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
     ),
+    "finetune_squad": _fine_tuning(
+        "finetune_squad",
+        *("--train_file={data}/squad.json", "--dev_file={data}/squad.json", "--noexport"),
+        *("--doc_stride=8", "--max_query_length=8"),
+    ),
+    "finetune_choice": _fine_tuning(
+        "finetune_choice",
+        *("--train_file={data}/choices.jsonl", "--dev_file={data}/choices.jsonl", "--noexport"),
+    ),
+    "rerank": _fine_tuning("rerank", "--data_dir={data}/collection", "--candidates=8"),
 }
 
 
@@ -92,6 +102,43 @@ def make_data(folder: Path) -> None:
     (folder / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     tagged = [[f"{word} {'B-X' if word == 'cat' else 'O'}\n" for word in row] for row in rows]
     (folder / "train.conll").write_text("\n".join(map("".join, tagged)))
+    questions = [
+        {
+            "context": " ".join(row),
+            "qas": [
+                {
+                    "id": str(number),
+                    "question": "the bird and ?",
+                    "answers": [{"text": row[0], "answer_start": 0}],
+                }
+            ],
+        }
+        for number, row in enumerate(rows)
+    ]
+    squad = {"version": "1.1", "data": [{"title": "rows", "paragraphs": questions}]}
+    (folder / "squad.json").write_text(json.dumps(squad))
+    _write_json_lines(
+        folder / "choices.jsonl",
+        [
+            {"text": " ".join(row), "choices": [row[0], "mat", "under"], "label": 0}
+            for row in rows
+            if row[0] not in ("mat", "under")
+        ],
+    )
+    collection = folder / "collection"
+    (collection / "qrels").mkdir(parents=True)
+    texts = [{"_id": f"d{number}", "text": " ".join(row)} for number, row in enumerate(rows)]
+    _write_json_lines(collection / "corpus.jsonl", texts)
+    queries = [{"_id": f"q{n}", "text": " ".join(rows[n][:3])} for n in range(20)]
+    _write_json_lines(collection / "queries.jsonl", queries)
+    judged = [f"q{n}\td{n}\t1\n" for n in range(20)]
+    (collection / "qrels" / "test.tsv").write_text(
+        "".join(["query-id\tcorpus-id\tscore\n", *judged])
+    )
+
+
+def _write_json_lines(path: Path, rows: Iterable[object]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def make_preset(folder: Path) -> None:
@@ -123,13 +170,15 @@ def outcome(folder: Path) -> str:
     for path in sorted(folder.glob("**/*.safetensors")):
         if "checkpoints" not in path.parts:
             content.update(path.read_bytes())
-    for path in sorted(folder.glob("seed_*/model.keras")):
+    for path in sorted(folder.glob("**/model.keras")):
         with zipfile.ZipFile(path) as archive:
             weights = io.BytesIO(archive.read("model.weights.h5"))
         with h5py.File(weights) as file:
             file.visititems(add)
-    results = json.loads((folder / "results.json").read_text())
-    content.update(json.dumps(_comparable(results), sort_keys=True).encode())
+    for name in ("results.json", "scores.json"):
+        if (folder / name).exists():
+            results = json.loads((folder / name).read_text())
+            content.update(json.dumps(_comparable(results), sort_keys=True).encode())
     return content.hexdigest()[:16]
 
 
