@@ -7,6 +7,7 @@ reordered in the graph without a checkpoint noticing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -119,12 +120,10 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         "feed_forward_output.kernel": (inner, hidden),
     }
     return {
-        name: shapes.get(_within_block(name), (hidden,)) for name in backbone_weight_names(config)
+        # `blocks.3.attention_norm.bias` has the shape of `attention_norm.bias`.
+        name: shapes.get(re.sub(r"^blocks\.\d+\.", "", name), (hidden,))
+        for name in backbone_weight_names(config)
     }
-
-
-def _within_block(name: str) -> str:
-    return name.split(".", 2)[2] if name.startswith("blocks.") else name
 
 
 def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:

@@ -253,7 +253,11 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
             pattern = step.get("pattern")
             name = f"Replace {next(iter(pattern.values())) if isinstance(pattern, dict) else ''}"
         elif name == "Precompiled":
-            characters_map = _decoded(step.get("precompiled_charsmap"), tokenizer)
+            try:
+                encoded = step.get("precompiled_charsmap") or ""
+                characters_map = base64.b64decode(encoded, validate=True)
+            except (TypeError, binascii.Error) as error:
+                raise tokenizer.error(f"precompiled_charsmap is no base64 ({error})") from error
         names.append(name)
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     expected = [
@@ -268,13 +272,6 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
             f"{', '.join(expected)}: get its spiece.model"
         )
     return lowercase, keep_accents, characters_map
-
-
-def _decoded(characters_map: Any, tokenizer: TokenizerJson) -> bytes:
-    try:
-        return base64.b64decode(characters_map or "", validate=True)
-    except (TypeError, binascii.Error) as error:
-        raise tokenizer.error(f"precompiled_charsmap is no base64 ({error})") from error
 
 
 def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:

@@ -207,10 +207,12 @@ class KerasHubWeights:
 
     def shape(self, name: str) -> tuple[int, ...]:
         shape = tuple(self._weights[name].shape)
-        return _flat(shape, self._hidden_dim) if HUB_ATTENTION in name else shape
+        # Kernels (hidden, heads, head_dim) or (heads, head_dim, hidden), biases (heads, head_dim)
+        if HUB_ATTENTION in name:
+            return (self._hidden_dim,) * (2 if len(shape) == 3 else 1)
+        return shape
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
-        # (hidden, heads, head_dim) or (heads, head_dim, hidden) -> (hidden, hidden)
         return to_numpy(self._weights[name]).reshape(self.shape(name))
 
     def label(self, name: str) -> str:
@@ -218,10 +220,6 @@ class KerasHubWeights:
 
     def file(self, name: str) -> str:
         return str(self._path)
-
-
-def _flat(shape: tuple[int, ...], hidden_dim: int) -> tuple[int, ...]:
-    return (hidden_dim, hidden_dim) if len(shape) == 3 else (hidden_dim,)
 
 
 def _make_backbone(family: Family, config: BertConfig) -> Any:

@@ -197,12 +197,8 @@ class MaskedLMMasker:
 
     def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
         """Masks a batch, or a single row."""
-        if not isinstance(features, Mapping):
-            features = {"token_ids": features}
-        features = {
-            name: _dense(name, value) for name, value in features.items() if value is not None
-        }
-        ids = features["token_ids"] = tf.cast(features["token_ids"], tf.int32)
+        features = dense_features(features)
+        ids = features["token_ids"]
         if ids.shape.rank == 1:
             rows = {name: value[tf.newaxis] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows, step).items()}
@@ -270,7 +266,7 @@ class MaskedLMMasker:
     ) -> tuple[tf.Tensor, int | tf.Tensor]:
         """Which tokens to predict, bool `(batch, length)`, and for how many there is room."""
         ids = features["token_ids"]
-        is_real = self._is_real(features)
+        is_real = real_tokens(features, self.pad_token_id)
         slots = self.num_slots_in_graph(ids)
         # In float64, and halves to even, as Python rounds
         share = self.mask_selection_rate * tf.cast(
@@ -292,13 +288,6 @@ class MaskedLMMasker:
             )
         chosen = mask_selection.choose_words(starts, selectable, budgets, seeds[_CHOICE], runs)
         return chosen, slots
-
-    def _is_real(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Bool `(batch, length)`, False at padding."""
-        for name in ("padding_mask", "sequence_ids"):
-            if name in features:
-                return tf.cast(features[name], tf.bool)
-        return features["token_ids"] != self.pad_token_id
 
     def _continues_word(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
         if "word_starts" in features:
@@ -385,10 +374,35 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
             )
 
 
-def _dense(name: str, value: Any) -> tf.Tensor:
-    if isinstance(value, tf.RaggedTensor):
-        raise ValueError(f"{name} is ragged, expected rows of one length: pad or pack them first.")
-    return tf.convert_to_tensor(value)
+def dense_features(features: Any) -> dict[str, tf.Tensor]:
+    """A dict of dense features, with `token_ids` in int32; those that are `None` are left out.
+
+    Args:
+        features: A dict with `token_ids`, or the ids alone.
+
+    Raises:
+        ValueError: If one is ragged.
+    """
+    if not isinstance(features, Mapping):
+        features = {"token_ids": features}
+    dense = {}
+    for name, value in features.items():
+        if isinstance(value, tf.RaggedTensor):
+            raise ValueError(
+                f"{name} is ragged, expected rows of one length: pad or pack them first."
+            )
+        if value is not None:
+            dense[name] = tf.convert_to_tensor(value)
+    dense["token_ids"] = tf.cast(dense["token_ids"], tf.int32)
+    return dense
+
+
+def real_tokens(features: Mapping[str, tf.Tensor], pad_token_id: int) -> tf.Tensor:
+    """Bool `(batch, length)`, False at padding."""
+    for name in ("padding_mask", "sequence_ids"):
+        if name in features:
+            return tf.cast(features[name], tf.bool)
+    return features["token_ids"] != pad_token_id
 
 
 def _constant(values: Sequence[Any] | None, dtype: tf.DType) -> tf.Tensor | None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import tensorflow as tf
 
 from keras_bert.data.batching import without_tuning
+from keras_bert.data.pretraining.masking import dense_features, real_tokens
 from keras_bert.text import special_tokens
 
 
@@ -69,12 +70,8 @@ class NextTokenTargets:
 
     def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
         """Finds the targets of a batch, or of a single row."""
-        if not isinstance(features, Mapping):
-            features = {"token_ids": features}
-        features = {
-            name: _dense(name, value) for name, value in features.items() if value is not None
-        }
-        ids = features["token_ids"] = tf.cast(features["token_ids"], tf.int32)
+        features = dense_features(features)
+        ids = features["token_ids"]
         if ids.shape.rank == 1:
             rows = {name: value[tf.newaxis] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows).items()}
@@ -104,7 +101,7 @@ class NextTokenTargets:
 
     def _targets(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         ids = features["token_ids"]
-        follows = self._is_real(features)
+        follows = real_tokens(features, self.pad_token_id)
         follows = follows[:, 1:] & follows[:, :-1]
         if "sequence_ids" in features:
             sequence_ids = features["sequence_ids"]
@@ -115,16 +112,3 @@ class NextTokenTargets:
             "mask_ids": ids[:, 1:] * kept,
             "mask_weights": tf.cast(follows, tf.float32),
         }
-
-    def _is_real(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Bool `(batch, length)`, False at padding."""
-        for name in ("padding_mask", "sequence_ids"):
-            if name in features:
-                return tf.cast(features[name], tf.bool)
-        return features["token_ids"] != self.pad_token_id
-
-
-def _dense(name: str, value: Any) -> tf.Tensor:
-    if isinstance(value, tf.RaggedTensor):
-        raise ValueError(f"{name} is ragged, expected rows of one length: pad or pack them first.")
-    return tf.convert_to_tensor(value)
