@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network of BERT's architecture is made of: one frozen record, and the released sizes."""
+"""The configuration of an encoder: one frozen record, and the released sizes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class BertConfig:
             projection.
         layer_sharing: Which weights the blocks share: `none`, `all` (ALBERT), `attention` or
             `feed_forward` (that sublayer alone, its LayerNorm included).
-        num_layer_groups: Into how many groups of neighbours the blocks that share fall.
+        num_layer_groups: Number of groups of consecutive blocks that share their weights.
         max_sequence_length: The longest input in tokens.
         num_segments: Number of segment types (2: sentence A and sentence B; 1: all tokens are of
             the same; 0: there are no segment embeddings).
-        position_offset: Where learned positions begin in their table. Above 0 (2 in RoBERTa) they
+        position_offset: The row of position 0 in the position table. Above 0 (2 in RoBERTa) they
             count the tokens that are no padding, and padding takes the row before the first.
         activation: One of `gelu_erf` (the exact GELU), `gelu_tanh` (its approximation, as in the
             released TF1 code), `relu`, `silu`, `tanh`. The word "gelu" alone is ambiguous between
@@ -60,10 +60,10 @@ class BertConfig:
         answer_dropout: Rate before the head of question answering.
         layer_norm_epsilon: Added to the variance in every LayerNorm.
         initializer_range: Standard deviation of the truncated normal that kernels start from.
-        pad_token_id: The id that fills a row up.
-        tokenizer: How its text becomes ids: `wordpiece`, `byte_pair` or `sentence_piece`.
-        causal: Whether a token sees only itself and those before it: the left-to-right model of
-            the paper's ablation (section 5.1).
+        pad_token_id: The id of the padding token.
+        tokenizer: The kind of tokenizer: `wordpiece`, `byte_pair` or `sentence_piece`.
+        causal: Whether a token attends only to itself and the tokens before it: the left-to-right
+            model of the paper's ablation (section 5.1).
         output_hidden_states: Whether a backbone also returns every block's hidden states.
         output_attention_scores: Whether a backbone also returns every block's attention maps.
 
@@ -149,12 +149,12 @@ class BertConfig:
 
     @property
     def attention_owners(self) -> tuple[int, ...]:
-        """For each block, the first one whose attention weights it has; itself where none."""
+        """For each block, the index of the block whose attention weights it uses, or its own."""
         return self._owners("attention")
 
     @property
     def feed_forward_owners(self) -> tuple[int, ...]:
-        """For each block, the first one whose feed-forward weights it has."""
+        """For each block, the index of the block whose feed-forward weights it uses."""
         return self._owners("feed_forward")
 
     def _owners(self, part: str) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that Keras has not."""
+"""Losses that Keras does not have."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ class InBatchNegatives(keras.losses.Loss):
     """The cross-entropy of finding a vector's partner among those of all pairs in a batch.
 
     Args:
-        scale: What the products of vectors are multiplied by; of normalised ones, the inverse of
-            the temperature.
+        scale: The factor of the products of vectors; for normalized vectors, the inverse
+            temperature.
         symmetric: Whether the first vector of a pair is also looked for among the first ones. If
             not, each pair counts the one way, from its first vector to its second.
         reduction, name, dtype: As in Keras.
 
     Call arguments:
         y_true: int `(2 * pairs,)`: which pair a row belongs to, -1 for a row that only fills the
-            batch up, which is no candidate. Rows of one number are no negatives to one another.
+            batch up, which is no candidate. Rows with the same number are no negatives of each
+            other.
         y_pred: Vectors `(2 * pairs, dim)`, the two of a pair in consecutive rows.
 
     Returns:
@@ -67,7 +68,7 @@ class InBatchNegatives(keras.losses.Loss):
 
 
 def partner_scores(y_true: Any, y_pred: Any) -> Any:
-    """The products of first and second vectors, `(pairs, pairs)`; far below where one is masked.
+    """The products of first and second vectors, `(pairs, pairs)`, very low where one is masked.
 
     Args:
         y_true, y_pred: As in `InBatchNegatives`.
@@ -94,7 +95,7 @@ class SoftTargetDivergence(keras.losses.Loss):
     """How far a student's softened distribution is from its teacher's: `T^2 KL(teacher, student)`.
 
     Args:
-        temperature: What both logits are divided by first (T). The factor `T^2` keeps the size of
+        temperature: The divisor of both logits (T). The factor `T^2` keeps the size of
             the gradients, whatever the temperature.
         reduction, name, dtype: As in Keras.
 

@@ -88,7 +88,7 @@ class ClassAccuracy(ElementMean):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Perplexity(ElementMean):
-    """`exp` of the mean cross-entropy: among how many tokens a model wavers.
+    """Perplexity: `exp` of the mean cross-entropy.
 
     Over all tokens seen since the last reset, each by its weight: not the mean of the batches'
     perplexities, which is larger.

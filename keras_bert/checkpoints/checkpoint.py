@@ -55,11 +55,10 @@ class Checkpoint:
         head_layouts: How the weights of each head that the format knows are stored.
         open_tensors: Finds the tensors.
         open_tokenizer: Reads the tokenizer, `None` where the folder has none.
-        unsupported_heads: Heads that mean something else than those of the tasks here, and what.
-        num_tokens: How many tokens the tokenizer had when it was saved; `None` where the files do
-            not say.
-        class_names: What a classifier's outputs mean, in their order, where the files say so.
-        task: What a task of ours has written about itself, `None` in other formats.
+        unsupported_heads: Messages for heads whose meaning the tasks here do not support.
+        num_tokens: The number of tokens when the tokenizer was saved; `None` if it is unknown.
+        class_names: The names of a classifier's outputs, in their order, if the files have them.
+        task: The settings of a task in a preset of ours; `None` in other formats.
 
     Example:
 
@@ -95,7 +94,7 @@ class Checkpoint:
 
     @functools.cached_property
     def tokenizer(self) -> dict[str, Any] | None:
-        """What the tokenizer is made of, as its config; `None` if the folder has none."""
+        """The config of the tokenizer; `None` if the folder has none."""
         tokenizer = self.open_tokenizer()
         if tokenizer is None:
             return None
@@ -124,7 +123,7 @@ class Checkpoint:
         return tokens_of(self.tokenizer) if self.tokenizer else None
 
     def require_tokenizer(self) -> dict[str, Any]:
-        """What the tokenizer is made of.
+        """The config of the tokenizer.
 
         Raises:
             CheckpointError: If the folder has none.
@@ -223,7 +222,7 @@ class Checkpoint:
         self._load(targets, layout, "encoder")
 
     def load_head(self, name: str, head: Head, outputs: Sequence[int] | None = None) -> bool:
-        """Sets the weights of a head, or warns that they stay as they are.
+        """Sets the weights of a head, or warns that they stay freshly initialised.
 
         Args:
             name: `classifier`, `masked_lm`, `next_sentence`, … (see `heads`).
@@ -250,7 +249,7 @@ class Checkpoint:
         return True
 
     def leave_head(self, name: str) -> None:
-        """Keeps a head that is knowingly not loaded out of `unused`."""
+        """Excludes a head that is intentionally not loaded from `unused`."""
         self._used |= _names(self._found(self.head_layouts[name]))
 
     def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
@@ -269,7 +268,7 @@ class Checkpoint:
         return {ours: layouts.assemble(stored, self._tensors) for ours, stored in layout.items()}
 
     def unused(self) -> list[str]:
-        """The names, as the files spell them, of tensors that nothing has asked for so far."""
+        """The names in the files of tensors that have not been used so far."""
         rest = set(self._tensors.names()) - self._used
         return sorted(self._tensors.label(name) for name in rest)
 

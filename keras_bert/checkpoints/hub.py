@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the Hugging Face Hub, by their address `hf://organisation/model`."""
+"""Downloads from the Hugging Face Hub, by the address `hf://organisation/model`."""
 
 from __future__ import annotations
 

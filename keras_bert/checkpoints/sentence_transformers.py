@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a folder in sentence-transformers' layout says about making vectors of texts."""
+"""The pooling options in folders of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
 
 def read_options(folder: Path) -> dict[str, Any]:
-    """How vectors are made, as far as a checkpoint's folder says it.
+    """The options of text vectors that a checkpoint's folder has.
 
     Args:
         folder: Of a checkpoint in any layout.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of our layers by name, whatever paths Keras gives the variables.
+"""The weights of encoders and heads by name, independent of the paths of Keras' variables.
 
 A name is the path of attributes that leads to the weight, so a layer may be renamed, wrapped or
-reordered in the graph without a checkpoint noticing.
+reordered in the graph without a change of the checkpoint.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _HEAD_WEIGHTS = {
 
 
 def backbone_weight_names(config: BertConfig) -> list[str]:
-    """The names of an encoder's weights; those that blocks share have the first one's."""
+    """The names of an encoder's weights; shared weights have the name of the first block."""
     embeddings = [
         name for name in _EMBEDDING_WEIGHTS if config.num_segments or "segment" not in name
     ]
@@ -127,7 +127,7 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
-    """The weights that blocks have of their own, each with the block's index."""
+    """The names of the weights that each block owns, each with the block's index."""
     parts = (
         (config.attention_owners, ATTENTION_WEIGHTS),
         (config.feed_forward_owners, FEED_FORWARD_WEIGHTS),
@@ -195,11 +195,11 @@ def parts_of(
     tokenizer: Mapping[str, Any] | None,
     class_names: Sequence[str] | None = None,
 ) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
-    """What there is to write of a model: its encoder, heads, tokenizer and class names.
+    """The parts of a model to write: its encoder, heads, tokenizer and class names.
 
     Args:
         model: An encoder, or a task, which knows the rest; of a distiller, its student.
-        heads, tokenizer, class_names: Where they are given, these and not the task's.
+        heads, tokenizer, class_names: Given ones take precedence over the task's.
 
     Raises:
         TypeError: If the model is neither.
@@ -232,7 +232,7 @@ def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
     """
     if not isinstance(weight, keras.Variable):
         raise CheckpointError(
-            f"The weight {name} is no variable that could be set; load before `enable_lora`."
+            f"The weight {name} is no variable that can be set; load before `enable_lora`."
         )
     weight.assign(value)
 

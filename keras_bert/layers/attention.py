@@ -26,20 +26,20 @@ class _BiasedProduct(Dense):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SelfAttention(keras.layers.Layer):
-    """Tokens look at tokens; the output projection is the block's.
+    """Multi-head self-attention without the output projection, which is the block's.
 
     Args:
         num_heads: Number of heads; divides the hidden width.
         dropout: Rate on the attention probabilities.
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
-        causal: Whether a token looks only at itself and those before it.
+        causal: Whether a token attends only to itself and the tokens before it.
         return_scores: Whether the attention probabilities are returned too.
 
     Call arguments:
         inputs: `(batch, length, hidden)`.
-        padding_mask: Boolean `(batch, length)`, False where a token must not be looked at;
+        padding_mask: Boolean `(batch, length)`, False at tokens that are not attended to;
             `None` for a batch without padding, which is faster.
-        sequence_ids: int `(batch, length)`: a token looks at those with its own number alone;
+        sequence_ids: int `(batch, length)`: a token attends to those with its own number alone;
             `None` where every row is one sequence.
         training: Whether dropout is active.
 
@@ -148,7 +148,7 @@ def _check_masks(inputs: Any, padding_mask: Any, sequence_ids: Any) -> None:
 
 
 def _mask(padding_mask: Any, sequence_ids: Any, causal_mask: Any) -> Any:
-    """True where a query may look, as far as anything is masked.
+    """The attention mask: True where a query may attend.
 
     Returns:
         Boolean, broadcastable to `(batch, 1, length, length)`: of no larger shape than is needed;

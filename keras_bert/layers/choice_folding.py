@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several sequences to a row: into rows of one each for an encoder, and back for a choice."""
+"""Rows of several choices: unfolded to one sequence a row for an encoder, and back to logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.ops.attention_mask import masked_score
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(keras.layers.Layer):
-    """Makes rows of the choices of rows.
+    """Makes each choice of a row a row of its own.
 
     Call arguments:
         token_ids: int `(batch, choices, length)`.
@@ -48,14 +48,14 @@ class FoldChoices(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(keras.layers.Layer):
-    """Puts the scores of one row's choices side by side.
+    """Gathers the scores of each row's choices.
 
-    A choice without a single token is none: its logit is so far below the others that its
+    A choice without tokens is masked: its logit is so far below the others that its
     probability is 0.
 
     Call arguments:
         scores: `(batch * choices, 1)`.
-        token_ids: What was folded, int `(batch, choices, length)`.
+        token_ids: The ids that were folded, int `(batch, choices, length)`.
         padding_mask: Boolean, of the same shape, or `None` where every choice is one.
 
     Output shape:

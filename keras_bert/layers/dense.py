@@ -12,10 +12,10 @@ _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(keras.layers.Dense):
-    """`keras.layers.Dense` whose low-rank update (LoRA) is a part of what is saved.
+    """`keras.layers.Dense` that saves its low-rank update (LoRA) too.
 
-    Keras saves the kernel with the update merged into it. That is what a layer without LoRA loads
-    here too; one with LoRA loads the kernel as it was, and the two matrices of the update.
+    Keras saves the kernel with the update merged into it, which a layer without LoRA loads here
+    too; a layer with LoRA loads the original kernel and the two matrices of the update.
 
     The name is Keras': files of weights call layers in lists by the names of their classes.
     """

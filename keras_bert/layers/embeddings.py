@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From token ids to the vectors that enter the first block."""
+"""The embeddings: from token ids to the input of the first block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_bert.ops import dropout, layer_norm, token_logits
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenEmbedding(keras.layers.Layer):
-    """A table of token vectors that works in both directions.
+    """The token embeddings, which are also the output layer of a masked-LM head.
 
     `layer(token_ids)` looks vectors up; `layer(hidden, reverse=True)` multiplies by the
     transposed table, which is how a masked-LM head shares its weights with the input
@@ -27,11 +27,11 @@ class TokenEmbedding(keras.layers.Layer):
 
     Call arguments:
         inputs: Token ids `(batch, length)`; or, in reverse, vectors `(batch, slots, hidden)`.
-        reverse: Which direction.
+        reverse: Whether to multiply by the transposed table.
 
     Output shape:
         `(batch, length, hidden)` in the table's own dtype (float32 under the mixed policies:
-        sums and LayerNorm follow at once, and they want the precision); in reverse
+        the sum and the LayerNorm that follow need the precision); in reverse
         `(batch, slots, vocabulary)` in the compute dtype.
     """
 
@@ -79,12 +79,11 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class EmbeddingPostprocessor(keras.layers.Layer):
-    """`dropout(LN(token + segment + position))`: what goes into the first block.
+    """`dropout(LN(token + segment + position))`: the input of the first block.
 
     Args:
         max_sequence_length: The longest input in tokens.
-        num_segments: Number of segment types; of 1 all tokens are, and with 0 there are no segment
-            embeddings.
+        num_segments: Number of segment types; with 0 there are no segment embeddings.
         position_offset: Rows of the position table before that of position 0.
         layer_norm_epsilon: Added to the variance.
         dropout: Rate after the LayerNorm.
@@ -223,7 +222,7 @@ class CountedPositions(keras.layers.Layer):
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        position_ids: int `(batch, length)`, which are then the answer, or `None`.
+        position_ids: int `(batch, length)`, which are then returned, or `None`.
 
     Output shape:
         int32 `(batch, length)`: from 0, and -1 at padding.
@@ -266,7 +265,7 @@ class CountedPositions(keras.layers.Layer):
 
 
 def too_long(length: int, max_sequence_length: int) -> str:
-    """What to say of an input with more tokens than there are positions."""
+    """The error message for an input with more tokens than there are positions."""
     return (
         f"The input is {length} tokens long; this model has positions for at most "
         f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."

@@ -23,7 +23,7 @@ class BiasActivation(keras.layers.Layer):
 
     Call arguments:
         inputs: `(..., dim)`.
-        training: Whether gradients will be wanted.
+        training: Whether gradients will be computed.
 
     Output shape:
         As `inputs`.
@@ -58,7 +58,7 @@ class BiasResidualNorm(keras.layers.Layer):
 
     Call arguments:
         inputs: The sublayer's last product, `(..., dim)`.
-        residual: What went into the sublayer, `(..., dim)`.
+        residual: The input of the sublayer, `(..., dim)`.
         training: Whether dropout is active.
 
     Output shape:
@@ -122,15 +122,15 @@ class TransformerBlock(keras.layers.Layer):
         attention_dropout: Rate on the attention probabilities.
         layer_norm_epsilon: Added to the variance in both LayerNorms.
         initializer_range: Standard deviation of the truncated normal the kernels start from.
-        causal: Whether a token looks only at itself and those before it.
+        causal: Whether a token attends only to itself and the tokens before it.
         return_scores: Whether the attention probabilities are returned too.
 
     Call arguments:
         inputs: `(batch, length, hidden)`.
         padding_mask: Boolean `(batch, length)`, or `None` for a batch without padding.
         sequence_ids: int `(batch, length)`, or `None` where every row is one sequence.
-        output_positions: int `(batch, slots)`, the tokens whose outputs are wanted, so that all
-            that follows the attention is computed for these alone; `None` for all of them.
+        output_positions: int `(batch, slots)`, the positions whose outputs are wanted: what follows
+            the attention is computed for these alone. `None` for all of them.
         training: Whether dropout is active.
 
     Output shape:

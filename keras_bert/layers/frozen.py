@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model inside another one that learns nothing."""
+"""A frozen model inside another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_CLONE = (
 
 
 class FrozenModel(keras.layers.Layer):
-    """Runs a model as at inference, without gradients, also while the model around it is trained.
+    """Runs a model in inference mode, without gradients, while the model around it is trained.
 
     (A model that is a layer of another one takes over that one's `training`, so `training=False`
     where the graph is made is not enough.)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands on top of an encoder: pooler, classifier, and the heads of pre-training."""
+"""The heads of an encoder: pooler, classifier, and the heads of pre-training."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Pooler(keras.layers.Layer):
         activation: A name that `BertConfig.activation` allows.
         dropout: Rate on the token's vector.
         initializer_range: Standard deviation of the truncated normal the kernel starts from.
-        last_token: Whether the token is the last real one, which alone has seen the whole input
-            where tokens see only those before them; otherwise it is the first.
+        last_token: Whether the token is the last real one, the only one that attends to the whole
+            input in a causal encoder; otherwise it is the first.
 
     Call arguments:
         inputs: `(batch, length, hidden)`.
         padding_mask: Boolean `(batch, length)`, False at padding, which decides which token is the
             last real one; `None` where there is no padding, or for the first token.
-        sequence_ids: int `(batch, length)`, 0 at padding, in its stead for packed rows, or `None`.
+        sequence_ids: int `(batch, length)`, 0 at padding, instead of it for packed rows, or `None`.
         training: Whether dropout is active.
 
     Output shape:
@@ -162,7 +162,7 @@ class ClassificationHead(keras.layers.Layer):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.seed_generator = keras.random.SeedGenerator()
-        self.supports_masking = True  # Recurrent layers hand their mask on
+        self.supports_masking = True  # Recurrent layers pass their mask on
 
     def build(self, input_shape: Any) -> None:
         self.dense = Dense(
@@ -210,7 +210,7 @@ class TokensAt(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(keras.layers.Layer):
-    """Prepares the masked tokens for the vocabulary: `LN(activation(dense(h)))`.
+    """The transform of a masked-LM head: `LN(activation(dense(h)))`.
 
     The product with the transposed token table follows (`TokenEmbedding(..., reverse=True)`), then
     `VocabularyBias`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One vector for a text, of the vectors of its tokens."""
+"""Pooling of token vectors to one vector for each text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SentencePooling(keras.layers.Layer):
         if not self.normalize:
             return vectors
         squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-        # The bound stands inside the root, whose gradient at 0 is no number.
+        # The bound is inside the root, because the gradient of the root at 0 is not finite.
         return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
 
     def _pool(self, inputs: Any, padding_mask: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-# What evaluation draws with: the same slot is given the same token every time.
+# In evaluation, the same slot gets the same token every time.
 _EVALUATION_SEED = 0
 # In evaluation, the noise of a slot begins at one of so many offsets of a fixed row of numbers.
 _NUM_OFFSETS = 1 << 17
@@ -18,17 +18,17 @@ _NUM_OFFSETS = 1 << 17
 class SampledTokens(keras.layers.Layer):
     """A token for each slot, drawn from the softmax of its logits.
 
-    It is the largest of the logits plus Gumbel noise. No gradient passes. In training the noise is
-    another one in each step. At inference it is a function of the slot's position and of the tokens
+    It is the largest of the logits plus Gumbel noise. No gradient passes. In training the noise
+    differs in each step. At inference it is a function of the slot's position and of the tokens
     up to it, so that an evaluation repeats, whatever the batches and their padding.
 
     Args:
-        seed: An integer that decides what is drawn in training; `None` takes one at random.
+        seed: The seed of the noise in training; `None` takes a random one.
 
     Call arguments:
         logits: `(batch, slots, vocabulary)`.
         token_ids: int `(batch, length)`, the rows.
-        mask_positions: int `(batch, slots)`, where in them the slots are.
+        mask_positions: int `(batch, slots)`, the positions of the slots.
         training: Whether the noise changes.
 
     Output shape:
@@ -71,8 +71,8 @@ class PlacedTokens(keras.layers.Layer):
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        mask_positions: int `(batch, slots)`: where the tokens go. A slot at position 0, where
-            `[CLS]` stands, is one that was left over, and changes nothing.
+        mask_positions: int `(batch, slots)`: the positions of the tokens. A slot at position 0,
+            that of `[CLS]`, is unused and changes nothing.
         placed_ids: int `(batch, slots)`, the tokens.
 
     Output shape:
@@ -122,7 +122,7 @@ def spread_slots(values: Any, mask_positions: Any, length: Any, *, empty: float)
         values: `(batch, slots)`, none below `empty`.
         mask_positions: int `(batch, slots)`; slots at position 0 are left out.
         length: Tokens in a row.
-        empty: What stands where no slot is.
+        empty: The value at positions without a slot.
 
     Returns:
         `(batch, length)` in the dtype of `values`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One vector from those of several layers, by weights that are learnt."""
+"""A learned weighted sum of the vectors of several layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ScalarMix(keras.layers.Layer):
-    """`scale * sum(softmax(weights) * layers)`: all layers start with the same share.
+    """`scale * sum(softmax(weights) * layers)`: all layers start with the same weight.
 
     Input shape:
         `(batch, length, layers, hidden)`.

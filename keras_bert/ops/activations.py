@@ -48,7 +48,7 @@ def bias_activation(x: Any, bias: Any, activation: str, training: bool = False) 
         x: `(..., dim)`, any float dtype.
         bias: `(dim,)`.
         activation: A name that `BertConfig.activation` allows.
-        training: Whether gradients will be wanted. Only then may a backend compile the
+        training: Whether gradients will be computed. Only then may a backend compile the
             computation on its own, since such code must not reach an exported graph.
 
     Returns:
@@ -66,7 +66,7 @@ def bias_add(x: Any, bias: Any, training: bool = False) -> Any:
     Args:
         x: `(..., dim)`, any float dtype.
         bias: `(dim,)`.
-        training: Whether gradients will be wanted.
+        training: Whether gradients will be computed.
 
     Returns:
         `(..., dim)` in the dtype of `x`.
@@ -78,5 +78,5 @@ def bias_add(x: Any, bias: Any, training: bool = False) -> Any:
 
 
 def portable_bias_activation(x: Any, bias: Any, activation: str) -> Any:
-    """The definition that every faster version is held to."""
+    """The definition that tests compare faster versions with."""
     return _ACTIVATIONS[activation](ops.add(x, ops.cast(bias, x.dtype)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaled dot-product self-attention, fused by the backend whenever nothing has to look inside."""
+"""Scaled dot-product self-attention, fused by the backend unless the scores are wanted."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def attention(
     """`softmax(Q K^T / sqrt(d)) V`, with dropout on the probabilities while training.
 
     Args:
-        query_key_value: `(batch, length, 3, heads, head_dim)`, as one product gives the three.
+        query_key_value: `(batch, length, 3, heads, head_dim)`, the result of one product.
         mask: Boolean, broadcastable to `(batch, heads, length, length)`, True where a query may
-            look; `None` where it may look everywhere.
+            attend; `None` for no mask.
         dropout: Rate; applied only when `training`.
         seed: A `keras.random.SeedGenerator`, needed where dropout is active.
-        training: Whether dropout is active and gradients will be wanted.
+        training: Whether dropout is active and gradients will be computed.
 
     Returns:
         `(batch, length, heads, head_dim)` in the dtype of the input.
@@ -41,7 +41,9 @@ def attention(
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
         return kernels.attention(query_key_value, mask, dropout=rate, seed=seed)
-    if rate or dispatch.is_jax_on_cpu():  # Nothing is fused there, and backwards it takes longer
+    if (
+        rate or dispatch.is_jax_on_cpu()
+    ):  # JAX fuses nothing there, and its backward pass takes longer
         return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
     plain = dispatch.tensorflow_plain()
     if plain is not None:
@@ -57,7 +59,7 @@ def attention_with_scores(
     dropout: float = 0.0,
     seed: Any = None,
 ) -> tuple[Any, Any]:
-    """`attention`, with the probabilities: the definition that the fused versions are held to.
+    """`attention` with the probabilities: the definition that tests compare fused versions with.
 
     Returns:
         The output `(batch, length, heads, head_dim)`, and the probabilities before dropout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a faster version than the portable one may be used."""
+"""Selection of faster versions by backend and device."""
 
 from __future__ import annotations
 

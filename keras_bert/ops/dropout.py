@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout on its own, where nothing is there to fuse it with."""
+"""Dropout that is not fused with other operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def dropout(x: Any, rate: float, *, seed: Any, training: bool) -> Any:
 
     Args:
         x: Any shape, any float dtype.
-        rate: The share, in [0, 1).
+        rate: The share of elements to drop, in [0, 1).
         seed: A `keras.random.SeedGenerator`.
         training: Whether dropout is active.
 
@@ -38,6 +38,6 @@ def portable_dropout(x: Any, rate: float, *, seed: Any) -> Any:
     """Dropout by operations that every device of a backend has; `x` itself for a rate of 0."""
     if not rate:
         return x
-    if keras.backend.backend() == "jax":  # which compiles whatever it draws, at every step
+    if keras.backend.backend() == "jax":  # keras.random is compiled at every step there
         return hashed_dropout.drop(x, rate, hashed_dropout.make_key(rate, seed))
     return keras.random.dropout(x, rate, seed=seed)

@@ -16,12 +16,12 @@ from keras import ops
 
 
 class Coefficients(NamedTuple):
-    """What an update multiplies by.
+    """The scalars of an update.
 
     Attributes:
         rate: The learning rate, a scalar.
         decay: The weight decay, a scalar.
-        gradient_scale: What the gradient is multiplied by first, a scalar; `None` for 1.
+        gradient_scale: The factor of the gradient, a scalar; `None` for 1.
         step: The number of this update, counted from 1, a scalar; `None` leaves the moments'
             bias uncorrected.
         beta_1: Decay of the first moment.
@@ -43,7 +43,7 @@ Rule = Callable[[Any, Any, Any, Any, Coefficients], tuple[Any, Any, Any]]
 
 
 class Update(NamedTuple):
-    """One weight's share of a step: three Keras variables of one shape, and what to do to them."""
+    """The update of one weight: its rule, its gradient, and three Keras variables of one shape."""
 
     rule: Rule
     weight: Any
@@ -93,13 +93,12 @@ def lamb_update(
     coefficients: Coefficients,
     parts: int = 1,
 ) -> tuple[Any, Any, Any]:
-    """`adam_update`, its step stretched to the length of the weight.
+    """`adam_update` with its step scaled to the norm of the weight.
 
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
     with 1 for the ratio where either norm is 0. Arguments and results as for `adam_update`, and
-    `parts`: into how many of equal width the weight's last axis falls, each of which has norms of
-    its own.
+    `parts`: the number of equal parts of the weight's last axis, each of which has its own norms.
 
     Reference:
         [LAMB](https://arxiv.org/abs/1904.00962), algorithm 2 with the identity for φ.
@@ -156,12 +155,12 @@ def widened(tensor: Any) -> Any:
 
 
 def portable_global_norm(gradients: Sequence[Any]) -> Any:
-    """The definition that every faster version is held to."""
+    """The definition that tests compare faster versions with."""
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 
 def portable_update_variables(updates: Iterable[Update]) -> None:
-    """The definition that every faster version is held to."""
+    """The definition that tests compare faster versions with."""
     for update in updates:
         weight, momentum, velocity = update.rule(
             update.weight.value,

@@ -46,7 +46,7 @@ def dense_gradient(gradient: Any) -> Any:
 
 
 def num_replicas() -> int:
-    """Into how many copies `tf.distribute` splits each batch."""
+    """The number of replicas of `tf.distribute`."""
     if keras.backend.backend() != "tensorflow":
         return 1
     from keras_bert.ops import optimizer_updates_tensorflow
@@ -74,7 +74,7 @@ def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
 
 
 def update_variables(updates: Sequence[Update]) -> None:
-    """Assigns every weight and its moments what their rule says.
+    """Assigns the new values of every weight and its moments by its rule.
 
     On PyTorch, a gradient that is its variable's own `.grad` may be left scaled, as
     `torch.nn.utils.clip_grad_norm_` leaves it.

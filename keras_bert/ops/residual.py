@@ -47,15 +47,15 @@ def bias_dropout_residual_layer_norm(
     """`LayerNorm(residual + dropout(x + bias))`.
 
     Args:
-        x: What the sublayer's last product gave, `(..., dim)`.
-        residual: What went into the sublayer, `(..., dim)`.
+        x: The result of the sublayer's last product, `(..., dim)`.
+        residual: The input of the sublayer, `(..., dim)`.
         bias: `(dim,)`.
         gamma: LayerNorm's scale, `(dim,)`.
         beta: LayerNorm's offset, `(dim,)`.
         epsilon: Added to the variance.
         dropout: Rate; applied only when `training`.
         seed: A `keras.random.SeedGenerator`, needed where dropout is active.
-        training: Whether dropout is active and gradients will be wanted.
+        training: Whether dropout is active and gradients will be computed.
 
     Returns:
         `(..., dim)` in the dtype of `x`.
@@ -82,7 +82,7 @@ def portable_bias_dropout_residual_layer_norm(
     dropout: float,
     seed: Any,
 ) -> Any:
-    """The definition that every faster version is held to."""
+    """The definition that tests compare faster versions with."""
     x = ops.add(x, ops.cast(bias, x.dtype))
     x = portable_dropout(x, dropout, seed=seed)
     return layer_norm(ops.add(x, residual), gamma, beta, epsilon)

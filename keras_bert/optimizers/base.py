@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the optimizers of this package share: everything but the rule of the update."""
+"""The base class of the optimizers: everything but the rule of the update."""
 
 from __future__ import annotations
 

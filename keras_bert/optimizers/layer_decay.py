@@ -10,7 +10,7 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 
 def layer_depth(path: str, num_layers: int) -> int:
-    """How far above the token ids a variable stands.
+    """The depth of a variable, counted from the token ids.
 
     | part of the path | depth |
     |---|---|

@@ -58,7 +58,7 @@ _WORDS = {
     "silu": "silu",
     "tanh": "tanh",
 }
-# As ours, by what the name of a class ends in
+# Classes without a pooler, as in our tasks, by the ending of their names
 _WITHOUT_POOLER = (
     "ForMaskedLM",
     "LMHeadModel",
@@ -254,7 +254,7 @@ def save_hugging_face(
         folder: Where to write; files of the same names are replaced.
         heads: The heads to write too, each with its layer or layers; `None` takes the task's.
         tokenizer: The tokenizer's config; `None` takes the task's, if it has a preprocessor.
-        class_names: What a classifier's outputs mean, in their order; `None` takes the task's.
+        class_names: The names of a classifier's outputs, in their order; `None` takes the task's.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.

@@ -64,8 +64,8 @@ def save_preset(
             as far as writing can fail.
         heads: The heads to write too, by any name, each with its layer or layers.
         tokenizer: The tokenizer's config.
-        class_names: What a classifier's outputs mean, in their order.
-        task: What a task wants to find again, as plain values.
+        class_names: The names of a classifier's outputs, in their order.
+        task: The settings of a task, as plain values.
 
     Raises:
         CheckpointError: If the encoder is quantized.
@@ -167,7 +167,7 @@ def _num_tokens(fields: Mapping[str, Any], path: Path) -> int | None:
 
 
 def _task(path: Path) -> dict[str, Any]:
-    """What a task has written about itself."""
+    """The settings of a task."""
     fields = read_json(path)
     if not fields:
         raise CheckpointError(f"{path}: the object is empty; every task writes its settings.")
