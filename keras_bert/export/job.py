@@ -1,77 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a task to where it is exported: into a model of another precision, or another backend."""
+"""The job of an export: a task and its options in a folder, done where TensorFlow is the backend.
+
+On TensorFlow it is done at once, otherwise by a child process: `python -m keras_bert.export.job
+FOLDER`. Either way the task is made anew from its files, in the precision of the export.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from keras_bert.export.options import ExportError, ExportOptions, Servable
 
-@dataclasses.dataclass(frozen=True)
-class ExportOptions:
-    """What shall be written.
-
-    Args:
-        name: The file's or folder's name.
-        kind: What the task is, which decides the signatures: a key of `run_job.SIGNATURES`.
-        format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
-        class_names: The labels to return; `None` for a regression, and for tasks without.
-        dtype: Of the encoder's weights and products: `float32` or `bfloat16`.
-        pair: Whether the signatures take two texts.
-        max_batch_size: The largest batch that a server forms.
-        warm_up: Whether to add requests that a server runs before it answers any.
-        sequence_length: The one length that a LiteRT model takes, in tokens.
-    """
-
-    name: str
-    kind: str
-    format: str
-    class_names: tuple[str, ...] | None
-    dtype: str
-    pair: bool
-    max_batch_size: int
-    warm_up: bool
-    sequence_length: int
+# Of a working folder: what is finished, and why a child process failed
+NEW_FOLDER, ERROR_FILE = "new", "error.txt"
 
 
-def write_task(task: Any, folder: Path) -> None:
-    """Writes what `read_task` reads: plain JSON and the weights, in their own precision."""
+def write_job(task: Servable, options: ExportOptions, folder: Path) -> None:
+    """Writes what `run_job` reads: plain JSON and the weights, in their own precision."""
     config = keras.saving.serialize_keras_object(task)
     config.pop("compile_config", None)  # Nothing is trained any more
     modules = sorted({type(task).__module__, type(task.backbone).__module__})
-    (folder / "task.json").write_text(json.dumps({"modules": modules, "task": config}))
+    stored = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
+    (folder / "job.json").write_text(json.dumps(stored))
     task.save_weights(folder / "task.weights.h5")
 
 
-def read_task(folder: Path, dtype: str) -> Any:
-    """The task of `write_task`, its encoder in another precision.
-
-    Args:
-        folder: That was given to `write_task`.
-        dtype: A Keras dtype policy's name for the encoder.
-    """
-    stored = json.loads((folder / "task.json").read_text())
+def read_job(folder: Path) -> tuple[Any, ExportOptions]:
+    """The task of `write_job`, its encoder in the precision of the export, and the options."""
+    stored = json.loads((folder / "job.json").read_text())
+    names = stored["options"].pop("class_names")
+    options = ExportOptions(
+        class_names=None if names is None else tuple(names), **stored["options"]
+    )
     for module in stored["modules"]:
         importlib.import_module(module)  # Registers the classes with Keras
     config = stored["task"]
-    config["config"]["backbone"]["config"]["dtype"] = dtype
+    config["config"]["backbone"]["config"]["dtype"] = options.dtype
     task = keras.saving.deserialize_keras_object(config)
     task.load_weights(folder / "task.weights.h5")
-    return task
+    return task, options
 
 
-def write_options(options: ExportOptions, folder: Path) -> None:
-    """Writes what `read_options` reads."""
-    (folder / "options.json").write_text(json.dumps(dataclasses.asdict(options)))
+def run_job(folder: Path) -> None:
+    """Exports the task of `write_job` to the folder `new` within its own; needs TensorFlow.
+
+    Raises:
+        ExportError: If a server could not run the model.
+    """
+    from keras_bert.export.formats import write_ids_model
+    from keras_bert.export.saved_model import write_saved_model
+
+    task, options = read_job(folder)
+    path = folder / NEW_FOLDER / options.name
+    if options.format == "tf_saved_model":
+        write_saved_model(task, path, options)
+    else:
+        write_ids_model(task, path, options)
 
 
-def read_options(folder: Path) -> ExportOptions:
-    """The options of `write_options`."""
-    fields = json.loads((folder / "options.json").read_text())
-    names = fields.pop("class_names")
-    return ExportOptions(class_names=None if names is None else tuple(names), **fields)
+def run_job_in_child_process(folder: Path) -> None:
+    """`run_job` in a process of its own, whose backend is TensorFlow.
+
+    Raises:
+        ExportError: If it failed; the message is the child's.
+    """
+    finished = subprocess.run(
+        [sys.executable, "-m", "keras_bert.export.job", str(folder)],
+        env=_environment(),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if finished.returncode == 0:
+        return
+    error_file = folder / ERROR_FILE
+    if error_file.exists():
+        reason = error_file.read_text(encoding="utf-8")
+    else:
+        reason = f"exit status {finished.returncode}: {finished.stderr.strip()[-2000:]}"
+    raise ExportError(
+        "A SavedModel is written by a child process with the TensorFlow backend, and that failed: "
+        f"{reason}"
+    )
+
+
+def _environment() -> dict[str, str]:
+    environment = os.environ | {
+        "KERAS_BACKEND": "tensorflow",
+        # The parent's backend may hold the accelerator's memory, and nothing here needs one.
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
+    }
+    # TensorFlow ends the process at flags that only another backend's XLA knows.
+    environment.pop("XLA_FLAGS", None)
+    return environment
+
+
+def main() -> None:
+    """The child process."""
+    folder = Path(sys.argv[1])
+    try:
+        run_job(folder)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        (folder / ERROR_FILE).write_text(message, encoding="utf-8")
+        raise
+
+
+if __name__ == "__main__":
+    main()

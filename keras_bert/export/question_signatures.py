@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
-from keras_bert.export.job import ExportOptions
-from keras_bert.export.saved_model import (
+from keras_bert.export.options import Servable
+from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
     checked_texts,
     features_of_ids,
+    signature,
 )
 
 # First and last tokens that are looked at in each window, as in `QuestionAnswerer.answer`
@@ -23,20 +24,31 @@ PART = 32
 NO_SPAN = -1e6
 
 
-def question_signatures(task: Any, options: ExportOptions) -> dict[str, Any]:
-    """The functions of a question answerer's SavedModel, by signature.
+class ServableAnswerer(Servable, Protocol):
+    """What the search for spans needs to know besides."""
+
+    max_answer_length: int
+    null_threshold: float | None
+
+
+def question_signatures(task: ServableAnswerer) -> dict[str, Any]:
+    """The functions of a question answerer's SavedModel.
+
+    - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, each `(batch,)`,
+      `answer`, a part of the context, string; `start` and `end`, the characters (Unicode code
+      points) of the context between which it lies, int32; and `score`, its probability, float32.
+      A context of any length is read in windows inside the graph, 32 at a time. With the task's
+      `null_threshold` an answer may be empty, from 0 to 0. Bytes of a
+      context that are no UTF-8 are left out before characters are counted.
+    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is known by its
+      id. Returns `start_logits` and `end_logits`, float32 `(batch, length)`.
 
     Args:
         task: A question answerer with a preprocessor, on the TensorFlow backend.
-        options: Not looked at.
     """
-    return {TEXT_SIGNATURE: _text_signature(task), IDS_SIGNATURE: _ids_signature(task)}
-
-
-def _text_signature(task: Any) -> Any:
-    preprocessor = task.preprocessor
 
     def serve_questions(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
+        preprocessor = task.preprocessor
         question, context = checked_texts((question, context), "question and context")
         windows = preprocessor(question, context)
         features = preprocessor.padded(windows)
@@ -47,20 +59,17 @@ def _text_signature(task: Any) -> Any:
         answer = preprocessor.passage_slice(context, start, end)
         return {"answer": answer, "start": start, "end": end, "score": score}
 
-    specs = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
-    return tf.function(serve_questions, input_signature=specs, autograph=False)
-
-
-def _ids_signature(task: Any) -> Any:
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         return dict(task(features_of_ids(ids, task), training=False))
 
-    specs = [tf.TensorSpec([None, None], tf.int32, name) for name in ("token_ids", "segment_ids")]
-    return tf.function(serve_ids, input_signature=specs, autograph=False)
+    return {
+        TEXT_SIGNATURE: signature(serve_questions, question=(tf.string, 1), context=(tf.string, 1)),
+        IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2), segment_ids=(tf.int32, 2)),
+    }
 
 
-def logits_in_parts(task: Any, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def logits_in_parts(task: Servable, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """The logits of windows, some at a time: a book as passage must not take a server's memory.
 
     Args:
@@ -94,7 +103,11 @@ def logits_in_parts(task: Any, features: dict[str, tf.Tensor]) -> dict[str, tf.T
 
 
 def best_spans(
-    logits: dict[str, tf.Tensor], mask: tf.Tensor, windows: Any, num_questions: tf.Tensor, task: Any
+    logits: dict[str, tf.Tensor],
+    mask: tf.Tensor,
+    windows: Any,
+    num_questions: tf.Tensor,
+    task: ServableAnswerer,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The best answer of each question, as `QuestionAnswerer.answer` finds it.
 

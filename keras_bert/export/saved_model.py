@@ -1,37 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SavedModel that takes text: tokenizer, encoder and head in one TensorFlow graph."""
+"""A SavedModel that takes text, and what TensorFlow Serving reads beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.export.job import ExportOptions
-from keras_bert.export.serving_files import write_batching_parameters, write_warm_up_requests
-from keras_bert.export.serving_ops import check_serving_ops
+from keras_bert.export.options import ExportError, ExportOptions, Servable
+from keras_bert.export.signatures import TEXT_SIGNATURE
 
-TEXT_SIGNATURE = "serving_default"
-IDS_SIGNATURE = "serve_ids"
+BATCHING_FILE = "batching_params.pbtxt"
+WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
+OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
+
+# Operations that TensorFlow 2.12.0 and TensorFlow Text 2.12.1 register, and that a text model may
+# hold: arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control
+# flow, variables and tables; saving and restoring; TensorFlow Text's own.
+_SERVING_OPS = """
+    Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
+    BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan
+    Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv Invert LeftShift Lgamma Log Log1p
+    Maximum Minimum Mod Mul MulNoNan Ndtri Neg PopulationCount Pow RealDiv Reciprocal RightShift
+    Rint Round Rsqrt Sign Sin Sinh Sqrt Square SquaredDifference Sub Tan Tanh TruncateDiv
+    TruncateMod Xdivy Xlog1py Xlogy
+    ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd
+    LogicalNot LogicalOr NotEqual Select SelectV2
+    All Any ArgMax ArgMin BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd Bincount Bucketize
+    DenseBincount Einsum Elu EuclideanNorm FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
+    InTopKV2 L2Loss LeakyRelu LogSoftmax MatMul Max Mean Min NthElement Prod Relu Relu6
+    SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Selu Sigmoid Softmax Softplus
+    Softsign Sum TopK TopKV2 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+    UnsortedSegmentSum
+    Bitcast BroadcastArgs BroadcastTo Cast CheckNumerics CheckNumericsV2 Concat ConcatOffset
+    ConcatV2 ConjugateTranspose Const DeepCopy Diag DiagPart DynamicPartition DynamicStitch
+    Empty EnsureShape ExpandDims Fill Gather GatherNd GatherV2 GuaranteeConst
+    HistogramFixedWidth Identity IdentityN ImmutableConst InvertPermutation LinSpace ListDiff
+    LowerBound MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3
+    MatrixDiagV2 MatrixDiagV3 MatrixSetDiagV3 MirrorPad OneHot OnesLike Pack Pad PadV2
+    ParallelDynamicStitch Placeholder PlaceholderWithDefault Range Rank Reshape Reverse
+    ReverseSequence ReverseV2 Roll ScatterNd ScatterNdNonAliasingAdd Shape ShapeN Size Slice
+    Snapshot Split SplitV Squeeze StridedSlice TensorScatterAdd TensorScatterMax
+    TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile
+    Transpose Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex UpperBound
+    Where ZerosLike
+    RaggedBincount RaggedCross RaggedGather RaggedRange RaggedTensorFromVariant
+    RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant SparseConcat
+    SparseFillEmptyRows SparseReorder SparseReshape SparseSegmentMean SparseSegmentSqrtN
+    SparseSegmentSum SparseSlice SparseSplit SparseToDense
+    AsString DecodeBase64 DecodePaddedRaw DecodeRaw EncodeBase64 ParseExample ParseExampleV2
+    ParseTensor ReduceJoin RegexFullMatch RegexReplace SerializeTensor StaticRegexFullMatch
+    StaticRegexReplace StringFormat StringJoin StringLength StringLower StringNGrams StringSplit
+    StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong
+    StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
+    UnicodeScript UnicodeTranscode UnsortedSegmentJoin
+    AnonymousHashTable Assert Assign AssignAddVariableOp AssignSubVariableOp AssignVariableOp
+    Case EmptyTensorList Enter Exit For HashTable HashTableV2 If InitializeTable
+    InitializeTableFromTextFileV2 InitializeTableV2 LookupTableExportV2 LookupTableFindV2
+    LookupTableImportV2 LookupTableInsertV2 LookupTableSizeV2 LoopCond Merge MutableHashTableV2
+    NextIteration NoOp PartitionedCall PreventGradient Print PrintV2 ReadVariableOp
+    ResourceGather ResourceGatherNd StatefulPartitionedCall StatelessCase StatelessIf
+    StatelessWhile StopGradient Switch TensorListConcatV2 TensorListElementShape
+    TensorListFromTensor TensorListGather TensorListGetItem TensorListLength TensorListPopBack
+    TensorListPushBack TensorListReserve TensorListResize TensorListScatterV2 TensorListSetItem
+    TensorListStack VarHandleOp VarIsInitializedOp VariableShape While
+    DisableCopyOnRead MergeV2Checkpoints RestoreV2 SaveV2 ShardedFilename ShardedFilespec
+    CaseFoldUTF8 FastBertNormalize FastWordpieceTokenizeWithOffsets FindSourceOffsets
+    NormalizeUTF8 NormalizeUTF8WithOffsetsMap RegexSplitWithOffsets SentenceFragments
+    SentencepieceDetokenizeOp SentencepieceOp SentencepieceTokenizeOp
+    SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp SplitMergeTokenizeWithOffsets
+    TFText>BoiseTagsToOffsets TFText>ByteSplitByOffsets TFText>ByteSplitWithOffsets
+    TFText>FastSentencepieceDetokenize TFText>FastSentencepieceTokenize
+    TFText>FastWordpieceDetokenize TFText>NgramsStringJoin TFText>OffsetsToBoiseTags
+    TFText>PhraseDetokenize TFText>WhitespaceTokenizeWithOffsetsV2 TokenizerFromLogits
+    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
+"""
+SERVING_OPS = frozenset(_SERVING_OPS.split())
+
+# A server built without XLA answers "XLA compilation disabled" to functions so marked.
+_COMPILED = ("_XlaMustCompile", "_XlaCompile")
 
 
-def write_saved_model(
-    task: Any, folder: Path, options: ExportOptions, functions: dict[str, Any]
-) -> None:
+def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> None:
     """Writes signatures, weights and the server's own files.
 
     Args:
         task: A task with a preprocessor, on the TensorFlow backend.
         folder: Where to; must not exist.
         options: What the SavedModel shall be.
-        functions: A `tf.function` with its input signature for each signature; the inputs of
-            `serving_default` are strings `(batch,)`, or `(batch, several)`.
 
     Raises:
         ExportError: If a server could not run the model.
     """
+    functions = task.serving_signatures(options)
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     save_signatures(signatures, folder, task.preprocessor.tokenizer.resources)
     check_serving_ops(folder)
@@ -65,65 +128,110 @@ def save_signatures(
     tf.saved_model.save(root, str(folder), signatures=signatures)
 
 
-def checked_texts(texts: Sequence[tf.Tensor], names: str) -> list[tf.Tensor]:
-    """Strings `(batch,)`, as many of one input as of another.
+def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
+    """Powers of two, and the largest size itself as the last.
+
+    Example:
+
+    >>> batch_sizes(24)
+    (1, 2, 4, 8, 16, 24)
+    """
+    powers = [1 << power for power in range((max_batch_size - 1).bit_length())]
+    return (*powers, max_batch_size)
+
+
+def write_batching_parameters(folder: Path, max_batch_size: int) -> None:
+    """Writes the file for the server's `--batching_parameters_file`.
 
     Args:
-        texts: The inputs of a signature.
-        names: What they are called, for the message.
+        folder: Of the SavedModel.
+        max_batch_size: The largest batch that the server forms of waiting requests.
     """
-    # A server hands scalars through; without this check one of them ended the process.
-    texts = [tf.ensure_shape(text, [None]) for text in texts]
-    if len(texts) == 1:
-        return texts
-    same = tf.debugging.assert_equal(
-        tf.size(texts[0]), tf.size(texts[1]), f"{names} differ in number"
+    sizes = "".join(f"allowed_batch_sizes: {size}\n" for size in batch_sizes(max_batch_size))
+    (folder / BATCHING_FILE).write_text(
+        f"max_batch_size {{ value: {max_batch_size} }}\n"
+        "batch_timeout_micros { value: 1000 }\n"
+        "max_enqueued_batches { value: 1000 }\n"
+        # Lets requests of ids share a batch; those of text have nothing to pad.
+        "pad_variable_length_inputs: true\n"
+        f"{sizes}"
     )
-    with tf.control_dependencies([same]):
-        return [tf.identity(text) for text in texts]
 
 
-def features_of_ids(ids: dict[str, tf.Tensor], task: Any) -> dict[str, Any]:
-    """Checked ids, and the mask that they imply.
+def write_warm_up_requests(
+    folder: Path,
+    *,
+    signature: str,
+    inputs: Sequence[tf.TensorSpec],
+    max_batch_size: int,
+    sequence_length: int,
+) -> None:
+    """Writes requests that the server runs before it reports the model as available.
+
+    One short text in every batch size, and one text that is as long as the model takes.
 
     Args:
-        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or `(batch,
-            choices, length)` as the task takes them.
-        task: Whose vocabulary, segments and positions they must keep to. Segment ids of an encoder
-            without segments are not looked at.
+        folder: Of the SavedModel.
+        signature: The text signature's name.
+        inputs: Its inputs: strings `(batch,)`, or `(batch, several)`.
+        max_batch_size: As in `write_batching_parameters`.
+        sequence_length: The longest row in tokens.
     """
-    tokenizer, config = task.preprocessor.tokenizer, task.config
-    limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
-    shape = [None] * len(task.input["token_ids"].shape)
-    ids = {name: tf.ensure_shape(value, shape) for name, value in ids.items()}
-    token_ids = ids["token_ids"]
-    checks = [
-        tf.debugging.assert_less_equal(
-            tf.shape(token_ids)[-1],
-            config.max_sequence_length,
-            f"token_ids are longer than the {config.max_sequence_length} positions of the model",
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    batches = [["a short text"] * size for size in batch_sizes(max_batch_size)]
+    batches.append(["text " * sequence_length])
+    path = folder / WARM_UP_FILE
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for batch in batches:
+            log = prediction_log_pb2.PredictionLog()
+            request = log.predict_log.request
+            request.model_spec.signature_name = signature
+            for spec in inputs:
+                values = batch if spec.shape.rank == 1 else [[text, "another"] for text in batch]
+                request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(values, tf.string))
+            writer.write(log.SerializeToString())
+
+
+def check_serving_ops(folder: Path) -> None:
+    """Reads a SavedModel's graphs as a server will.
+
+    Args:
+        folder: Of the SavedModel.
+
+    Raises:
+        ExportError: If an operation is unknown to the oldest supported server, or asks for XLA;
+            the message names it.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved_model = saved_model_pb2.SavedModel()
+    saved_model.ParseFromString((folder / "saved_model.pb").read_bytes())
+    for meta_graph in saved_model.meta_graphs:
+        check_graph(meta_graph.graph_def)
+
+
+def check_graph(graph_def: Any) -> None:
+    """`check_serving_ops` of one `tf.compat.v1.GraphDef`."""
+    functions = {function.signature.name for function in graph_def.library.function}
+    nodes = list(_nodes(graph_def))
+    unknown = sorted({node.op for node in nodes} - SERVING_OPS - functions)
+    if unknown:
+        raise ExportError(
+            f"The graph holds operations that {OLDEST_SERVING} may not know: "
+            f"{', '.join(unknown)}. An older server would refuse to load it."
         )
-    ]
-    for name, value in ids.items():
-        checks.append(
-            tf.debugging.assert_equal(
-                tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
+    holders: Iterable[Any] = (*nodes, *graph_def.library.function)
+    for holder in holders:
+        if any(holder.attr[name].b for name in _COMPILED if name in holder.attr):
+            name = getattr(holder, "name", "") or holder.signature.name
+            raise ExportError(
+                f"{name!r} asks to be compiled by XLA (jit_compile=True), which servers refuse."
             )
-        )
-        if limits[name]:
-            message = f"{name} must be at least 0 and below {limits[name]}"
-            checks += [
-                tf.debugging.assert_non_negative(value, message),
-                tf.debugging.assert_less(value, limits[name], message),
-            ]
-    with tf.control_dependencies(checks):
-        ids = {name: tf.identity(value) for name, value in ids.items()}
-    # A server that pads requests to a common length repeats their first element, so that [CLS]
-    # behind column 0 is padding too.
-    is_first = tf.range(tf.shape(token_ids)[-1]) == 0
-    is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
-    return {
-        "token_ids": ids["token_ids"],
-        "segment_ids": ids.get("segment_ids"),
-        "padding_mask": is_first | ~is_padding,
-    }
+
+
+def _nodes(graph_def: Any) -> Iterator[Any]:
+    yield from graph_def.node
+    for function in graph_def.library.function:
+        yield from function.node_def

@@ -7,32 +7,38 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.export.job import ExportOptions
-from keras_bert.export.saved_model import (
+from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
     checked_texts,
     features_of_ids,
+    signature,
 )
 
 WORDS_SIGNATURE = "serve_words"
 
 
-def tagging_signatures(task: Any, options: ExportOptions) -> dict[str, Any]:
-    """The functions of a tagger's SavedModel, by signature.
+def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
+    """The functions of a tagger's SavedModel.
+
+    - `serving_default`: `text`, string `(batch,)`. Returns `num_words`, int32 `(batch,)`: how
+      many words each text has; and, each `(batch, words)` with the words of the text that has
+      most, `words`, string, in UTF-8; `labels`, string; `scores`, the labels' probabilities,
+      float32; `starts` and `ends`, the characters (Unicode code points) between which a word
+      lies, int32. What is behind a text's last word is empty or 0. Texts are split into words
+      as in `TokenClassifier.tag`; those of any length are read in windows inside the graph.
+      Bytes that are no UTF-8 are left out before characters are counted.
+    - `serve_words`: `words`, string `(batch, words)`, shorter rows filled up with empty strings:
+      for text that is split into words already. Returns `labels` and `scores`, of that shape.
+    - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is known by its id. Returns
+      `labels`, `scores` and `logits` of every token.
 
     Args:
         task: A token classifier with a preprocessor, on the TensorFlow backend.
         options: Labels.
     """
-    return {
-        TEXT_SIGNATURE: _text_signature(task, options),
-        WORDS_SIGNATURE: _words_signature(task, options),
-        IDS_SIGNATURE: _ids_signature(task, options),
-    }
 
-
-def _text_signature(task: Any, options: ExportOptions) -> Any:
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = checked_texts((text,), "text")
         words, starts, ends = task.preprocessor.split(text)
@@ -43,11 +49,6 @@ def _text_signature(task: Any, options: ExportOptions) -> Any:
             "num_words": tf.cast(words.row_lengths(), tf.int32),
         }
 
-    specs = [tf.TensorSpec([None], tf.string, "text")]
-    return tf.function(serve_text, input_signature=specs, autograph=False)
-
-
-def _words_signature(task: Any, options: ExportOptions) -> Any:
     def serve_words(words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
         # A row ends behind its last word that is not empty.
@@ -59,20 +60,18 @@ def _words_signature(task: Any, options: ExportOptions) -> Any:
         missing = tf.shape(words)[1] - tf.shape(tags["labels"])[1]
         return {name: tf.pad(values, [[0, 0], [0, missing]]) for name, values in tags.items()}
 
-    specs = [tf.TensorSpec([None, None], tf.string, "words")]
-    return tf.function(serve_words, input_signature=specs, autograph=False)
-
-
-def _ids_signature(task: Any, options: ExportOptions) -> Any:
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = task(features_of_ids({"token_ids": token_ids}, task), training=False)
         return {**_answers(logits, options), "logits": logits}
 
-    specs = [tf.TensorSpec([None, None], tf.int32, "token_ids")]
-    return tf.function(serve_ids, input_signature=specs, autograph=False)
+    return {
+        TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
+        WORDS_SIGNATURE: signature(serve_words, words=(tf.string, 2)),
+        IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2)),
+    }
 
 
-def _tags(task: Any, words: tf.RaggedTensor, options: ExportOptions) -> dict[str, tf.Tensor]:
+def _tags(task: Servable, words: tf.RaggedTensor, options: ExportOptions) -> dict[str, tf.Tensor]:
     """The label and the score of each word, padded with empty labels of score 0."""
     preprocessor = task.preprocessor
     windows = preprocessor.windows(words)

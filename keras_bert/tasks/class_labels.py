@@ -1,12 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes by number and by name."""
+"""Classes by number and by name: which labels a task takes, and what they weigh."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelRules:
+    """Which labels the rows of a task may have, and what they weigh.
+
+    Args:
+        num_ids: How many class ids there are; `None` where labels are no class ids.
+        class_names: The classes' names in the order of their ids; labels may then be names.
+        lowest: The least id that is accepted: 0, or -1 where it stands for no label; `None` for
+            any negative id.
+        is_score: Whether labels are numbers, of a regression; NaN stands for no label unless
+            `lowest` is 0.
+        class_weight: What a label of each class id weighs; `None` for 1.
+    """
+
+    num_ids: int | None = None
+    class_names: Sequence[str] | None = None
+    lowest: int | None = 0
+    is_score: bool = False
+    class_weight: Mapping[int, float] | None = None
+
+    def read(self, labels: Any) -> np.ndarray[Any, Any]:
+        """Labels as the loss wants them.
+
+        Raises:
+            ValueError: If one is none of the above; the message names its row.
+        """
+        if self.is_score:
+            return finite_scores(labels, allow_unlabelled=self.lowest != 0)
+        array = np.asarray(labels)
+        if array.dtype.kind in "OUS":
+            return _ids_of_names(array, self.class_names)
+        if self.num_ids is None:
+            return array
+        return checked_ids(array, self.num_ids, lowest=self.lowest).astype("int32")
+
+    def weigh(
+        self, labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any] | None
+    ) -> np.ndarray[Any, Any] | None:
+        """The labels' weights, times those of their classes.
+
+        Raises:
+            ValueError: If classes have weights, and the labels are no class ids.
+        """
+        if not self.class_weight:
+            return weights
+        if labels.ndim != 1:
+            raise ValueError(
+                f"class_weight needs class ids (rows,); the labels are {labels.shape}."
+            )
+        return class_weights_of(labels, self.class_weight, weights)
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
@@ -29,34 +82,6 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
         if names.count(name) > 1:
             raise ValueError(f"class_names holds {name!r} more than once: {', '.join(names)}.")
     return num_classes
-
-
-def class_ids(
-    labels: Sequence[Any] | np.ndarray[Any, Any],
-    class_names: Sequence[str] | None,
-    num_classes: int,
-    *,
-    lowest: int | None = 0,
-) -> np.ndarray[Any, Any]:
-    """Class ids of labels, which are names or ids.
-
-    Args:
-        labels: Names or ids, `(labels,)`.
-        class_names: The names in the order of the ids, if there are any.
-        num_classes: How many ids there are.
-        lowest: The least id that is accepted: 0, or -1 where it stands for no label; `None` for
-            any negative id.
-
-    Returns:
-        int32 `(labels,)`.
-
-    Raises:
-        ValueError: If a name is not known, or an id is no class; the message names its row.
-    """
-    array = np.asarray(labels)
-    if array.dtype.kind in "OUS":
-        return _ids_of_names(array, class_names)
-    return checked_ids(array, num_classes, lowest=lowest).astype("int32")
 
 
 def checked_ids(
@@ -174,3 +199,9 @@ def _ids_of_names(
                 f"The label in row {row} is {str(label)!r}; the classes are {classes}."
             )
     return np.array([ids[str(label)] for label in labels], "int32")
+
+
+def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Probabilities of logits over the last axis."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))

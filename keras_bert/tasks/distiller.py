@@ -24,10 +24,10 @@ from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.tasks.masked_lm import MaskedLM
-from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
-from keras_bert.tasks.students import student_from_teacher
-from keras_bert.tasks.task import Batching, Task, class_loss
-from keras_bert.tasks.text_arguments import is_dataset, is_text, text_columns
+from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
+from keras_bert.tasks.rows import Batching, Rows, is_dataset, is_text, text_columns
+from keras_bert.tasks.student_initialization import student_from_teacher
+from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
 
 # The weights of divergence, labels and cosine where none are given: DistilBERT's, and of a
@@ -38,7 +38,7 @@ DIVERGENCE_TOKENS = ("masked", "all")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Distiller(OwnObjective, Task):
+class Distiller(CustomObjective, Task):
     """Trains a student to give its teacher's answers.
 
     The two are masked LMs, for a smaller encoder that is to be fine-tuned, or classifiers, for a
@@ -153,6 +153,8 @@ class Distiller(OwnObjective, Task):
         )
         self.student_task = student
         self.teacher_task = teacher
+        self.uses_pooler = student.uses_pooler
+        self.weighs_classes = student.weighs_classes
         self.temperature = temperature
         self.divergence_weight, self.label_weight, self.cosine_weight = weights
         self.divergence_tokens = divergence_tokens
@@ -183,16 +185,6 @@ class Distiller(OwnObjective, Task):
     def student(self) -> Backbone:
         """The encoder that learns."""
         return self.backbone
-
-    @property
-    def uses_pooler(self) -> bool:
-        # Keras asks before the student is known.
-        student = getattr(self, "student_task", None)
-        return student is None or bool(student.uses_pooler)
-
-    @property
-    def weighs_classes(self) -> bool:  # type: ignore[override]
-        return bool(self.student_task.weighs_classes)
 
     @property
     def preprocessor(self) -> Any:
@@ -276,13 +268,25 @@ class Distiller(OwnObjective, Task):
         seen["accuracy"] = (ops.cast(is_right, "float32"), targets["labelled"])
         return self._reported(seen)
 
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
+    # What goes in is the student's; a classifier's rows may also be without labels.
+
+    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
         if is_text(x) and y is None and not self.is_masked_lm:
             x, y = self._unlabelled(x)
-        unlabelled = dataclasses.replace(batching, allow_unlabelled=not self.is_masked_lm)
-        return self.student_task._model_data(x, y, sample_weight, unlabelled)
+        return self.student_task._read(x, y, sample_weight, self._allowing_unlabelled(batching))
+
+    def _batches(self, rows: Rows, batching: Batching) -> Any:
+        return self.student_task._batches(rows, batching)
+
+    def _checked_features(
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
+        return self.student_task._checked_features(
+            x, y, sample_weight, self._allowing_unlabelled(batching)
+        )
+
+    def _allowing_unlabelled(self, batching: Batching) -> Batching:
+        return dataclasses.replace(batching, allow_unlabelled=not self.is_masked_lm)
 
     def _unlabelled(self, x: Any) -> tuple[Any, Any]:
         """Text with labels that say that there are none."""

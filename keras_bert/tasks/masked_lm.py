@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -13,10 +12,18 @@ import numpy as np
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
-from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.presets import load_heads, preprocessor_config
-from keras_bert.tasks.task import DEFAULT_BATCH_SIZE, Batching, Task, class_accuracy
-from keras_bert.tasks.text_arguments import is_dataset, is_text, single_texts
+from keras_bert.tasks.class_labels import softmax
+from keras_bert.tasks.objective import class_accuracy
+from keras_bert.tasks.rows import (
+    DEFAULT_BATCH_SIZE,
+    Batching,
+    Rows,
+    TextDataset,
+    TextRows,
+    is_text,
+    single_texts,
+)
+from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
@@ -26,13 +33,15 @@ _MOST_SLOTS = 512
 
 
 class MaskedTokenTask(Task):
-    """What the objectives with masked tokens share: inputs, head, checkpoint."""
+    """An objective with masked tokens: its inputs, its head, and how it masks text."""
 
     default_learning_rate = 1e-4
-
-    @property
-    def uses_pooler(self) -> bool:
-        return False
+    uses_pooler = False
+    needs_vocabulary = False
+    warns_of_fresh_pooler = True
+    masking: dict[str, Any]
+    # What the masker does where `masking` does not say otherwise
+    usual_masking: ClassVar[dict[str, Any]] = {}
 
     def _num_targets(self, x: Any) -> dict[str, int]:
         names = self.output if isinstance(self.output, dict) else [""]
@@ -42,97 +51,19 @@ class MaskedTokenTask(Task):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The task's heads, by the names that checkpoints know them by."""
         return {
             "masked_lm": (self.get_layer("masked_lm_transform"), self.get_layer("masked_lm_bias"))
         }
 
-    @classmethod
-    def from_preset(
-        cls,
-        preset: str | os.PathLike[str],
-        *,
-        sequence_length: int | None = None,
-        load_weights: bool = True,
-        packed: bool = False,
-        dtype: Any = None,
-        **kwargs: Any,
-    ) -> Self:
-        """The task with the encoder, the heads and the vocabulary of a checkpoint.
-
-        A head that the checkpoint has not starts fresh, and a warning says so.
-
-        Args:
-            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
-                its files), `hf://organisation/model`, or a name that KerasHub knows.
-            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
-                saved with, otherwise the encoder's maximum.
-            load_weights: `False` gives the architecture with fresh weights.
-            packed: Whether the encoder also takes packed rows.
-            dtype: A Keras dtype policy or its name.
-            **kwargs: Other arguments of the class.
-
-        Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-        """
-        from keras_bert import checkpoints
-
-        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-        task = cls(
-            checkpoint.new_backbone(weights_fit=load_weights, packed=packed, dtype=dtype),
-            preprocessor=(
-                preprocessor_config(checkpoint, sequence_length) if checkpoint.tokenizer else None
-            ),
-            **kwargs,
-        )
-        if load_weights:
-            checkpoint.load_into(task.backbone)
-            load_heads(checkpoint, task.heads)
-            checkpoint.warn_unused()
-        return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and heads to a folder `from_preset` reads."""
-        self._save_encoder(self.backbone, self.heads, folder)
-
-    def _save_encoder(
-        self,
-        backbone: Backbone,
-        heads: dict[str, Any],
-        folder: str | os.PathLike[str],
-        **facts: Any,
-    ) -> None:
-        """A preset of an encoder with its heads, the vocabulary, and facts about the task."""
-        from keras_bert import checkpoints
-
-        preprocessor = self.preprocessor
-        checkpoints.save_preset(
-            backbone,
-            folder,
-            heads=heads,
-            tokenizer=preprocessor.tokenizer.get_config(),
-            task={"sequence_length": preprocessor.sequence_length, **facts},
-        )
-
-
-class MaskedTextTask(MaskedTokenTask):
-    """What the objectives share that mask text as they go."""
-
-    masking: dict[str, Any]
-    # What the masker does where `masking` does not say otherwise
-    usual_masking: ClassVar[dict[str, Any]] = {}
-
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
-        dataset, *rest = super()._model_data(x, y, sample_weight, batching)
-        if not is_text(x):
-            return dataset, *rest
-        if y is not None or sample_weight is not None or _has_labels(x):
+    def _batches(self, rows: Rows, batching: Batching) -> Any:
+        labels = rows.labels if isinstance(rows, TextRows) else None
+        weights = rows.weights if isinstance(rows, TextRows) else None
+        has_labels = isinstance(rows, TextDataset) and rows.has_labels
+        if labels is not None or weights is not None or has_labels:
             raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
         from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_batches
 
+        batches = super()._batches(rows, batching)
         tokenizer = self.preprocessor.tokenizer
         masker = (
             NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
@@ -140,14 +71,11 @@ class MaskedTextTask(MaskedTokenTask):
             else MaskedLMMasker.from_tokenizer(tokenizer, **{**self.usual_masking, **self.masking})
         )
         seed = random.getrandbits(31) if batching.training else None
-        return text_batches.masked_batches(dataset, masker, seed), *rest
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "masking": self.masking}
+        return text_rows.masked_batches(batches, masker, seed)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MaskedLM(MaskedTextTask):
+class MaskedLM(MaskedTokenTask):
     """BERT that predicts masked tokens.
 
     `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and in
@@ -187,6 +115,8 @@ class MaskedLM(MaskedTextTask):
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
     """
+
+    options = ("masking",)
 
     def __init__(
         self,
@@ -253,7 +183,7 @@ class MaskedLM(MaskedTextTask):
             rows, self.preprocessor, positions, **batching.options()
         )
         answers: list[Any] = [None] * len(texts)
-        for _, ((index,),), logits in self._outputs_of_batches(batches, verbose=0):
+        for _, (index,), logits in self._outputs_of_batches(batches, verbose=0):
             for row, row_logits in zip(index.tolist(), logits, strict=True):
                 scores = softmax(row_logits[: len(spans[row]), :vocabulary_size])
                 answers[row] = [
@@ -309,17 +239,13 @@ class MaskedLM(MaskedTextTask):
         return rows, positions, spans
 
 
-def _put(text: str, place: tuple[int, int], token: str, takes_space: bool) -> str:
-    """The text with a token in a place, and in that of the space before it where it brings its own.
+def _put(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:
+    """The text with a token for a span, and for the space before it where it brings its own.
 
     No text begins with the space before its first word.
     """
-    before = text[: place[0]].rstrip() if takes_space else text[: place[0]]
-    return before + (token if before else token.removeprefix(" ")) + text[place[1] :]
-
-
-def _has_labels(x: Any) -> bool:
-    return is_dataset(x) and isinstance(x.element_spec, tuple) and len(x.element_spec) > 1
+    before = text[: span[0]].rstrip() if takes_space else text[: span[0]]
+    return before + (token if before else token.removeprefix(" ")) + text[span[1] :]
 
 
 def masked_token_metrics() -> list[keras.metrics.Metric]:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -12,32 +12,118 @@ import numpy as np
 
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone, task_pooler
-from keras_bert.models.choice_logits import choice_inputs, choice_logits
-from keras_bert.ops.attention_mask import masked_score
-from keras_bert.tasks.answers import softmax
-from keras_bert.tasks.choice_arguments import (
-    CHOICE_FORMS,
-    choice_columns,
-    choice_labels,
-    is_choices,
-    is_single_choice,
-    one_for_each,
+from keras_bert.models.choices import choice_inputs, choice_logits
+from keras_bert.ops.masked_score import masked_score
+from keras_bert.tasks.class_labels import LabelRules, softmax
+from keras_bert.tasks.presets import pooler_head
+from keras_bert.tasks.rows import (
+    Batching,
+    BatchOutputs,
+    Restore,
+    Rows,
+    held_out_slices,
+    sliced,
 )
-from keras_bert.tasks.class_labels import class_weights_of
-from keras_bert.tasks.presets import classifier_from_preset, pooler_head
-from keras_bert.tasks.task import Batching, Task
-from keras_bert.tasks.text_arguments import is_text, refuse_other_rows
+from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
-    from keras_bert.data.choice_batches import MultipleChoicePreprocessor
+    import tensorflow as tf
+
+    from keras_bert.data.choices import MultipleChoicePreprocessor
+    from keras_bert.export import ExportOptions
+
+CHOICE_FORMS = (
+    "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
+    'lists of choices, or a dict of "text" and "choices"'
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ChoiceRows(Rows):
+    """Texts with the choices of each.
+
+    Args:
+        texts: Strings `(rows,)`.
+        choices: Those of each text.
+        labels: Which choice is right, int32 `(rows,)`.
+        weights: float32 `(rows,)`.
+    """
+
+    forms = CHOICE_FORMS
+
+    texts: list[str]
+    choices: list[list[str]]
+    labels: np.ndarray[Any, Any] | None = None
+    weights: np.ndarray[Any, Any] | None = None
+
+    @classmethod
+    def matches(cls, x: Any) -> bool:
+        return is_choices(x)
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        texts, choices = choice_columns(x)
+        if rules is None:
+            return cls(texts, choices)
+        if y is None:
+            raise ValueError("`y` is missing: which choice of each text is right, from 0.")
+        labels = choice_labels(y, choices)
+        weights = sample_weight
+        if weights is not None:
+            weights = one_for_each(np.asarray(weights, "float32"), texts)
+        return cls(texts, choices, labels, rules.weigh(labels, weights))
+
+    def split(self, share: float) -> tuple[Self, Self]:
+        first, last = (
+            dataclasses.replace(
+                self,
+                texts=self.texts[rows],
+                choices=self.choices[rows],
+                labels=sliced(self.labels, rows),
+                weights=sliced(self.weights, rows),
+            )
+            for rows in held_out_slices(len(self.texts), share)
+        )
+        return first, last
+
+    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
+        from keras_bert.data.choices import choice_batches
+
+        rest = [values for values in (self.labels, self.weights) if values is not None]
+        batches = choice_batches(self.texts, self.choices, preprocessor, rest, **batching.options())
+        return batches.map(_weighted)
+
+    def numbered_batches(
+        self, preprocessor: Any, batching: Batching
+    ) -> tuple[tf.data.Dataset, Restore]:
+        from keras_bert.data.choices import choice_batches
+
+        numbers = np.arange(len(self.texts))
+
+        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
+            shape = (len(self.texts), max(map(len, self.choices), default=0))
+            logits = np.full(shape, masked_score("float32"), "float32")
+            for _, (rows,), outputs in outputs_of_batches:
+                logits[rows, : outputs.shape[1]] = outputs
+            return logits
+
+        batches = choice_batches(
+            self.texts, self.choices, preprocessor, [numbers], **batching.options()
+        )
+        return batches, restore
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultipleChoice(Task):
     """BERT that reads a text with each of its choices, and gives each pair one number.
 
-    Any number of choices, also another one in each row. `compile()` takes AdamW at 2e-5, the
-    cross-entropy over the choices of a row, and accuracy.
+    Any number of choices, also another one in each row. `fit` and `evaluate` take a list of
+    (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their lists of
+    choices, or a dict of `text` and `choices`; `y` says which choice is right, counted from 0.
+    `predict` gives an array as wide as the most choices that a row has. `compile()` takes AdamW at
+    2e-5, the cross-entropy over the choices of a row, and accuracy.
 
     Args:
         backbone: The encoder.
@@ -65,9 +151,11 @@ class MultipleChoice(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
     """
 
+    input_kinds = (ChoiceRows,)
+    options = ("dropout",)
+    preset_options = ("dropout",)
+    head_name = "multiple_choice"
     weighs_classes = True
-
-    input_forms = CHOICE_FORMS
 
     def __init__(
         self,
@@ -100,7 +188,6 @@ class MultipleChoice(Task):
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The task's heads, by the names that checkpoints know them by."""
         return {"multiple_choice": self.head, **pooler_head(self.pooler)}
 
     @staticmethod
@@ -109,110 +196,10 @@ class MultipleChoice(Task):
 
         return MultipleChoicePreprocessor.from_config(config)
 
-    @classmethod
-    def from_preset(
-        cls,
-        preset: str | os.PathLike[str],
-        *,
-        sequence_length: int | None = None,
-        dropout: float | None = None,
-        load_weights: bool = True,
-        dtype: Any = None,
-    ) -> Self:
-        """The task on a pretrained encoder, with the checkpoint's vocabulary.
-
-        The head is loaded where the checkpoint has one; otherwise it starts fresh, and a warning
-        says so.
-
-        Args:
-            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
-                its files), `hf://organisation/model`, or a name that KerasHub knows.
-            sequence_length: The longest sequence in tokens; `None` takes what a preset of ours
-                was saved with, otherwise the encoder's maximum.
-            dropout: Rate on the pooled output; `None` takes the preset's or the config's.
-            load_weights: `False` gives the architecture with fresh weights.
-            dtype: A Keras dtype policy or its name.
-
-        Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-        """
-
-        def make_task(backbone: Backbone, _: int, preprocessor: Any, **options: Any) -> Any:
-            return cls(backbone, preprocessor, dropout=options["dropout"])
-
-        task: Self = classifier_from_preset(
-            make_task,
-            "multiple_choice",
-            preset,
-            1,
-            sequence_length=sequence_length,
-            dropout=dropout,
-            load_weights=load_weights,
-            dtype=dtype,
-        )
-        return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
-        from keras_bert import checkpoints
-
-        preprocessor = self.preprocessor
-        checkpoints.save_preset(
-            self.backbone,
-            folder,
-            heads=self.heads,
-            tokenizer=preprocessor.tokenizer.get_config(),
-            task={"sequence_length": preprocessor.sequence_length, "dropout": self.head.dropout},
-        )
-
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`keras.Model.fit`, which also takes text.
-
-        Args:
-            x: A list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list
-                of their lists of choices, or a dict of `text` and `choices`. Or features, as
-                `keras.Model.fit` takes them.
-            y: Which choice is right, counted from 0; one for each row of `x`.
-            *args, **kwargs: As in `TextClassifier.fit`.
-
-        Returns:
-            Keras' history of losses and metrics.
-        """
-        return super().fit(x, y, *args, **kwargs)
-
-    def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
-    ) -> Any:
-        """Logits `(rows, choices)`, float32, in the order of the input; for answers, see `choose`.
-
-        Args:
-            x: Text in any form that `fit` takes, or features.
-            batch_size: Rows in a batch (32).
-            verbose: As in Keras.
-            **kwargs: As in Keras, for features.
-
-        Returns:
-            An array as wide as the most choices that a row has; -1e9 where there is none.
-        """
-        if not is_choices(x):
-            self._check_ids_alone(x)
-            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
-        from keras_bert.data.choice_batches import choice_batches
-
-        texts, choices = choice_columns(x)
-        batches = choice_batches(
-            texts,
-            choices,
-            self.preprocessor,
-            [np.arange(len(texts))],
-            **self._batching(batch_size).options(),
-        )
-        shape = (len(texts), max(map(len, choices), default=0))
-        logits = np.full(shape, masked_score("float32"), "float32")
-        for _, ((rows,),), outputs in self._outputs_of_batches(batches, verbose):
-            logits[rows, : outputs.shape[1]] = outputs
-        return logits
+    @property
+    def dropout(self) -> float:
+        """The rate on the pooled output."""
+        return self.head.dropout
 
     def choose(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
         """The choices of each text, the likeliest first.
@@ -242,66 +229,14 @@ class MultipleChoice(Task):
         ]
         return answers[0] if is_single_choice(x) else answers
 
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
-        if not is_choices(x):
-            self._check_ids_alone(x)
-            return super()._model_data(x, y, sample_weight, batching)
-        from keras_bert.data.choice_batches import choice_batches
-
-        texts, choices = choice_columns(x)
-        if y is None:
-            raise ValueError("`y` is missing: which choice of each text is right, from 0.")
-        labels = choice_labels(y, choices)
-        weights = sample_weight
-        if weights is not None:
-            weights = one_for_each(np.asarray(weights, "float32"), texts)
-        if batching.class_weight:
-            weights = class_weights_of(labels, batching.class_weight, weights)
-        rest = [labels] if weights is None else [labels, weights]
-        batches = choice_batches(texts, choices, self.preprocessor, rest, **batching.options())
-        return batches.map(_weighted), None, None
-
-    def _has_text(self, x: Any) -> bool:
-        return is_choices(x)
-
     def _num_targets(self, x: Any) -> dict[str, int]:
-        num_choices = self._sequence_axis(x)
+        num_choices = second_axis(x)
         return {} if num_choices is None else {"": num_choices}
 
-    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
-        texts, choices = choice_columns(x)
-        start = int(len(texts) * (1 - share))
-        rest = [values for values in (y, sample_weight) if values is not None]
-        held_out = ((texts[start:], choices[start:]), *(values[start:] for values in rest))
-        weights = None if sample_weight is None else sample_weight[:start]
-        return (texts[:start], choices[:start]), y[:start], weights, held_out
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.signatures import choice_signatures
 
-    def _check_ids_alone(self, x: Any) -> None:
-        if is_text(x):
-            refuse_other_rows(x, CHOICE_FORMS)
-            raise ValueError(f"Expected {CHOICE_FORMS}; received {type(x).__name__}.")
-        self._check_ids(x)
-
-    def export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str = "tf_saved_model",
-        *,
-        dtype: str = "float32",
-        **kwargs: Any,
-    ) -> None:
-        """Writes a model for serving: by default a SavedModel that takes text.
-
-        See `keras_bert.export.export_multiple_choice`.
-        """
-        from keras_bert import export
-
-        export.export_multiple_choice(self, filepath, format, dtype=dtype, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dropout": self.head.dropout}
+        return choice_signatures(self)
 
 
 def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, Any]]:
@@ -318,3 +253,98 @@ def _weighted(features: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(weights) == 2:  # Those that were given, and 0 at rows that only fill a batch up
         return features, labels, weights[0] * weights[1]
     return (features, labels, *weights)
+
+
+def is_single_choice(x: Any) -> bool:
+    """Whether `x` is one text with its choices."""
+    return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
+
+
+def is_choices(x: Any) -> bool:
+    """Whether `x` holds texts with choices in one of `CHOICE_FORMS`, rather than ids."""
+    if isinstance(x, Mapping):
+        return "choices" in x
+    if not isinstance(x, (tuple, list)):
+        return False
+    if not x:
+        return True
+    first = x[0]
+    return isinstance(first, str) or (
+        isinstance(first, (tuple, list)) and (not first or isinstance(first[0], str))
+    )
+
+
+def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
+    """The texts, and the choices of each.
+
+    Raises:
+        ValueError: If the form is none of `CHOICE_FORMS`, there are more texts than lists of
+            choices or fewer, or a row has no choice; the message says which row.
+    """
+    if isinstance(x, Mapping):
+        missing = {"text", "choices"} - set(x)
+        if missing:
+            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
+        texts, choices = x["text"], x["choices"]
+    elif is_single_choice(x):
+        texts, choices = [x[0]], [x[1]]
+    elif isinstance(x, tuple) and len(x) == 2:
+        texts, choices = x
+    else:
+        if not hasattr(x, "__iter__"):
+            raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {CHOICE_FORMS}.")
+        wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
+        if wrong is not None:
+            raise ValueError(
+                f"Row {wrong} is {x[wrong]!r} of type {type(x[wrong]).__name__}; expected "
+                f"{CHOICE_FORMS}."
+            )
+        texts, choices = [row[0] for row in x], [row[1] for row in x]
+    texts, choices = list(texts), [_checked(row, index) for index, row in enumerate(choices)]
+    if len(texts) != len(choices):
+        raise ValueError(
+            f"There are {len(texts)} texts and {len(choices)} lists of choices; each text has one."
+        )
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
+    return texts, choices
+
+
+def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
+    """Which choice of each row is right, int32 `(rows,)`.
+
+    Raises:
+        ValueError: If there is not one for each row, or it is none of the row's choices.
+    """
+    array = one_for_each(np.asarray(labels), choices)
+    for index, (label, own) in enumerate(zip(array, choices, strict=True)):
+        if array.dtype.kind not in "iu" or not 0 <= label < len(own):
+            raise ValueError(
+                f"The label of row {index} is {label!r}; expected which of its {len(own)} choices "
+                "is right, an integer from 0."
+            )
+    return array.astype("int32")
+
+
+def one_for_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Labels or weights `(rows,)`, as they are.
+
+    Raises:
+        ValueError: If there are more or fewer of them than rows.
+    """
+    if values.shape != (len(rows),):
+        raise ValueError(
+            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; each text "
+            "needs one."
+        )
+    return values
+
+
+def _checked(choices: Any, row: int) -> list[str]:
+    if isinstance(choices, str) or not hasattr(choices, "__iter__"):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
+    own: list[str] = list(choices)
+    if not own or not all(isinstance(choice, str) for choice in own):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected one string or more.")
+    return own

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.config import BertConfig
+from keras_bert.models.recurrent import bilstm_options
 
 if TYPE_CHECKING:
     from keras_bert.checkpoints import Checkpoint
@@ -16,79 +19,143 @@ if TYPE_CHECKING:
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # byte pairs' and SentencePiece's, WordPiece's
 
 
-def classifier_from_preset(
-    make_task: Callable[..., Any],
-    head_name: str,
+def task_of_preset(
+    make_task: Any,
     preset: str | os.PathLike[str],
-    num_classes: int | None = None,
+    options: Mapping[str, Any],
     *,
-    class_names: Sequence[str] | None = None,
-    sequence_length: int | None = None,
-    dropout: float | None = None,
-    encoder_dropout: float | None = None,
     load_weights: bool = True,
+    encoder_dropout: float | None = None,
+    packed: bool = False,
     dtype: Any = None,
-    head_options: Mapping[str, Any] | None = None,
-) -> Any:
-    """A task with heads for classes, their weights and names from a checkpoint that has them.
+) -> tuple[Any, Callable[[], None]]:
+    """A task of a checkpoint's architecture, and what loads its weights.
 
     Args:
-        make_task: The task's class: called with a backbone, the number of classes, a
-            preprocessor's config, and `class_names`, `dropout` and the head's options by name.
-        head_name: Which of its `heads` has the classes.
-        preset, num_classes, class_names, sequence_length, dropout, load_weights, dtype: As in
-            `TextClassifier.from_preset`.
-        encoder_dropout: Both of the encoder's rates; `None` takes the checkpoint's.
-        head_options: What else decides the head, as arguments of the task; `None` takes what a
-            preset of ours was saved with.
+        make_task: A subclass of `Task`.
+        preset, options, load_weights, encoder_dropout, packed, dtype: As in `Task.from_preset`.
+
+    Returns:
+        The task with fresh weights, and a function that sets them; it does nothing where weights
+        are not to be loaded.
 
     Raises:
         keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do not
             fit; the message names the file and the tensor.
-        ValueError: If the number of classes is not known.
+        ValueError: If the number of classes is not known, or an option is none of the task's.
     """
     from keras_bert import checkpoints
 
     checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-    saved = checkpoint.task or {}
-    stored = saved.get("head_options") or {}
-    options = stored if head_options is None else dict(head_options)
-    wanted = len(class_names) if num_classes is None and class_names else num_classes
-    head_classes = checkpoint.num_classes(head_name) if load_weights else None
-    fits = wanted in (None, head_classes) and options == stored
-    outputs = None
-    if head_classes is not None and fits:
-        if class_names is None:
-            class_names = checkpoint.class_names
-        else:
-            outputs = _stored_outputs(checkpoint.class_names, class_names, preset)
+    given = {name: value for name, value in options.items() if value is not None}
+    arguments = set(inspect.signature(make_task).parameters) - {
+        "backbone",
+        "preprocessor",
+        "kwargs",
+    }
+    known = arguments.union(make_task.preprocessor_options)
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"{make_task.__name__} has no option {', '.join(unknown)}; its options are "
+            f"{', '.join(sorted(known))}."
+        )
+    saved = make_task.options_of_checkpoint(checkpoint)
+    head = _choose_head(make_task, checkpoint, saved, given, load_weights)
+    kept = set(make_task.preset_options).intersection(make_task.options)
+    preprocessor = None
+    if make_task.needs_vocabulary or checkpoint.tokenizer:
+        preprocessor = preprocessor_config(
+            checkpoint,
+            {name: saved[name] for name in make_task.preprocessor_options if name in saved},
+            {name: given[name] for name in make_task.preprocessor_options if name in given},
+            longest=make_task.default_sequence_length,
+        )
     task = make_task(
         checkpoint.new_backbone(
-            with_dropout(checkpoint.config, encoder_dropout), weights_fit=load_weights, dtype=dtype
+            with_dropout(checkpoint.config, encoder_dropout),
+            weights_fit=load_weights,
+            packed=packed,
+            dtype=dtype,
         ),
-        head_classes if wanted is None else wanted,
-        preprocessor_config(checkpoint, sequence_length),
-        class_names=class_names,
-        dropout=saved.get("dropout") if dropout is None else dropout,
-        **options,
+        preprocessor=preprocessor,
+        **{name: saved[name] for name in kept if saved.get(name) is not None}
+        | {name: value for name, value in given.items() if name in arguments}
+        | head.options,
     )
-    if not load_weights:
-        return task
-    checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
-    if head_classes is None or fits:
-        load_heads(checkpoint, task.heads, {head_name: outputs})
-    else:
-        leave_heads(checkpoint)
-        load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
-        warnings.warn(
-            f"{preset} has a classifier for {head_classes} classes{_in_brackets(stored)} and "
-            f"{task.num_classes} are wanted{_in_brackets(options)}; the classifier head is "
-            "freshly initialised.",
-            checkpoints.CheckpointWarning,
-            stacklevel=3,
+
+    def load() -> None:
+        if not load_weights:
+            return
+        checkpoint.load_into(
+            task.backbone, pooler_is_used=task.uses_pooler or task.warns_of_fresh_pooler
         )
-    checkpoint.warn_unused()
-    return task
+        if head.mismatch:
+            leave_heads(checkpoint)
+            load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
+            warnings.warn(
+                f"{preset} {head.mismatch}; the {make_task.head_name} head is freshly initialised.",
+                checkpoints.CheckpointWarning,
+                stacklevel=3,
+            )
+        else:
+            load_heads(checkpoint, task.heads, {make_task.head_name: head.outputs})
+        checkpoint.warn_unused()
+
+    return task, load
+
+
+@dataclasses.dataclass(frozen=True)
+class _Head:
+    """How a task's head is made, and whether a stored one fits.
+
+    Args:
+        options: Arguments of the task's class.
+        mismatch: Why the stored head does not fit; empty where it does, or there is none.
+        outputs: For each output the index of the stored one; `None` for the stored order.
+    """
+
+    options: dict[str, Any]
+    mismatch: str = ""
+    outputs: list[int] | None = None
+
+
+def _choose_head(
+    make_task: Any,
+    checkpoint: Checkpoint,
+    saved: Mapping[str, Any],
+    given: Mapping[str, Any],
+    load_weights: bool,
+) -> _Head:
+    """The head that is wanted, compared with the checkpoint's."""
+    names = make_task.options
+    has_head = load_weights and make_task.head_name in checkpoint.heads
+    stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}
+    layers = stored
+    if "bilstm_units" in given:
+        layers = bilstm_options(given["bilstm_units"], given.get("bilstm_layers", 2))
+    options = dict(layers) if "bilstm_units" in names else {}
+    differs = has_head and layers != stored
+    if "num_classes" not in names:
+        mismatch = f"has a head{_in_brackets(stored)}, wanted is one{_in_brackets(layers)}"
+        return _Head(options, mismatch if differs else "")
+    class_names = given.get("class_names")
+    wanted = given.get("num_classes", len(class_names) if class_names else None)
+    num_stored = checkpoint.num_classes(make_task.head_name) if has_head else None
+    options["num_classes"] = num_stored if wanted is None else wanted
+    differs |= num_stored is not None and wanted not in (None, num_stored)
+    if differs:
+        return _Head(
+            options,
+            f"has a classifier for {num_stored} classes{_in_brackets(stored)} and "
+            f"{options['num_classes']} are wanted{_in_brackets(layers)}",
+        )
+    outputs = None
+    if has_head and class_names is None:
+        options["class_names"] = checkpoint.class_names
+    elif has_head and class_names is not None:
+        outputs = _stored_outputs(checkpoint.class_names, class_names, checkpoint.folder)
+    return _Head(options, outputs=outputs)
 
 
 def _stored_outputs(
@@ -158,24 +225,34 @@ def _in_brackets(options: Mapping[str, Any]) -> str:
     return f" ({', '.join(f'{name}={value}' for name, value in options.items())})" * bool(options)
 
 
-def preprocessor_config(checkpoint: Checkpoint, sequence_length: int | None) -> dict[str, Any]:
+def preprocessor_config(
+    checkpoint: Checkpoint,
+    saved: Mapping[str, Any],
+    given: Mapping[str, Any],
+    *,
+    longest: int | None = None,
+) -> dict[str, Any]:
     """The config of a preprocessor for a checkpoint's vocabulary.
 
     Args:
         checkpoint: What it is for.
-        sequence_length: The longest row in tokens; `None` takes what a preset of ours was saved
-            with, otherwise the encoder's maximum.
+        saved: The options that a preset of ours was saved with.
+        given: The options that are wanted instead.
+        longest: The longest row in tokens where neither says one; `None` takes the encoder's
+            maximum, which is also the most.
 
     Raises:
         keras_bert.checkpoints.CheckpointError: If the checkpoint has no vocabulary.
     """
-    task = checkpoint.task or {}
-    saved = task.get("sequence_length")
-    overlap = {"overlap": task["overlap"]} if "overlap" in task and not sequence_length else {}
+    maximum = checkpoint.config.max_sequence_length
+    if "sequence_length" in given:
+        # An overlap of windows belongs to their length.
+        saved = {name: value for name, value in saved.items() if name != "overlap"}
     return {
         "tokenizer": checkpoint.require_tokenizer(),
-        "sequence_length": sequence_length or saved or checkpoint.config.max_sequence_length,
-        **overlap,
+        "sequence_length": min(longest or maximum, maximum),
+        **saved,
+        **given,
     }
 
 

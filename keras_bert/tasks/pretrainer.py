@@ -15,9 +15,9 @@ from keras_bert.models.pretraining import (
     pretraining_inputs,
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
+from keras_bert.tasks.objective import class_accuracy, class_loss
 from keras_bert.tasks.presets import pooler_head
-from keras_bert.tasks.task import Batching, class_accuracy, class_loss
-from keras_bert.tasks.text_arguments import is_text
+from keras_bert.tasks.rows import is_text
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
@@ -66,6 +66,9 @@ class Pretrainer(MaskedTokenTask):
         [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, the order of sentences.
     """
 
+    input_kinds = ()
+    options = ("next_sentence",)
+
     def __init__(
         self,
         backbone: Backbone,
@@ -92,10 +95,7 @@ class Pretrainer(MaskedTokenTask):
         )
         self.next_sentence = next_sentence
         self.pooler = pooler
-
-    @property
-    def uses_pooler(self) -> bool:
-        return self.next_sentence
+        self.uses_pooler = next_sentence
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -116,30 +116,16 @@ class Pretrainer(MaskedTokenTask):
             metrics["next_sentence_logits"] = [class_accuracy()]
         return metrics
 
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
-        _reject_text(x)
-        return super()._model_data(x, y, sample_weight, batching)
-
     def _num_targets(self, x: Any) -> dict[str, int]:
         next_sentence = {"next_sentence_logits": 2} if self.next_sentence else {}
         return {**super()._num_targets(x), **next_sentence}
 
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """A dict of logits, of ids with `mask_positions`."""
-        _reject_text(x)
-        return super().predict(x, *args, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "next_sentence": self.next_sentence}
-
-
-def _reject_text(x: Any) -> None:
-    if is_text(x):
-        raise ValueError(
-            "A Pretrainer takes ids and no text: its pairs of sentences are made of whole "
-            "documents. Make records of them with `python -m training.create_pretraining_data`, or "
-            "with keras_bert.data.InstanceMaker, and give `fit` the batches that "
-            "keras_bert.data.pretraining_batches reads. A MaskedLM learns from text as it is."
-        )
+    def _check_ids(self, x: Any) -> None:
+        if is_text(x):
+            raise ValueError(
+                "A Pretrainer takes ids and no text: its pairs of sentences are made of whole "
+                "documents. Make records by `python -m training.create_pretraining_data`, or "
+                "with keras_bert.data.InstanceMaker, and give `fit` the batches that "
+                "keras_bert.data.pretraining_batches reads. A MaskedLM learns from text as it is."
+            )
+        super()._check_ids(x)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import os
-import warnings
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -17,32 +17,107 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
-from keras_bert.tasks.answers import as_given
-from keras_bert.tasks.presets import leave_heads, load_heads, preprocessor_config
-from keras_bert.tasks.question_arguments import (
-    QUESTION_FORMS,
-    is_questions,
-    labelled_examples,
-    paired,
-    question_examples,
+from keras_bert.tasks.class_labels import LabelRules
+from keras_bert.tasks.objective import class_accuracy, class_loss
+from keras_bert.tasks.rows import (
+    Batching,
+    BatchOutputs,
+    Restore,
+    Rows,
+    as_given,
+    held_out_slices,
+    is_data_frame,
 )
-from keras_bert.tasks.task import Batching, Task, class_accuracy, class_loss
-from keras_bert.tasks.text_arguments import is_text
+from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
-    from keras_bert.data.question_batches import QuestionAnswererPreprocessor, QuestionRows
+    import tensorflow as tf
+
+    from keras_bert.data.question_rows import QuestionRows
+    from keras_bert.data.question_windows import QuestionAnswererPreprocessor
+    from keras_bert.data.squad import QuestionExample, SpanAnswer
+    from keras_bert.export import ExportOptions
 
 OUTPUTS = ("start_logits", "end_logits")
-# The length of SQuAD's rows in the released code
-DEFAULT_SEQUENCE_LENGTH = 384
+QUESTION_FORMS = (
+    'a list of dicts of "question", "context" and "answers", a dict or data frame of such '
+    "columns, a data set of Hugging Face's, or a list of QuestionExamples"
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class QuestionsOnPassages(Rows):
+    """Questions, each with the passage that answers it.
+
+    Args:
+        examples: The questions; those without an `id` are numbered from 0.
+    """
+
+    forms = QUESTION_FORMS
+    has_own_labels = True
+
+    examples: list[QuestionExample]
+
+    @classmethod
+    def matches(cls, x: Any) -> bool:
+        return is_questions(x)
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        if y is not None or sample_weight is not None:
+            raise ValueError("Questions bring their answers, and have no weights: leave them out.")
+        examples = question_examples(x)
+        if rules is not None:
+            for example in examples:
+                if example.answers is None:
+                    raise ValueError(
+                        f"Question {example.id!r} has no answers to learn from; where the passage "
+                        "holds none, give an empty list."
+                    )
+        return cls(examples)
+
+    def split(self, share: float) -> tuple[Self, Self]:
+        slices = held_out_slices(len(self.examples), share)
+        first, last = (dataclasses.replace(self, examples=self.examples[rows]) for rows in slices)
+        return first, last
+
+    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
+        from keras_bert.data.question_rows import question_rows, window_batches, with_targets
+
+        rows = question_rows(self.examples, preprocessor)
+        return with_targets(window_batches(rows, preprocessor, **batching.options()), rows)
+
+    def numbered_batches(
+        self, preprocessor: Any, batching: Batching
+    ) -> tuple[tf.data.Dataset, Restore]:
+        from keras_bert.data.question_rows import question_rows, window_batches
+
+        rows = question_rows(self.examples, preprocessor)
+
+        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
+            logits = logits_of_tokens(rows, outputs_of_batches)
+            return {name: np.split(x, rows.row_splits[1:])[:-1] for name, x in logits.items()}
+
+        return window_batches(rows, preprocessor, **batching.options()), restore
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class QuestionAnswerer(Task):
     """BERT with two logits for each token: that an answer starts there, and that it ends there.
 
-    A passage that is too long for one row is read in overlapping windows. `fit` and `evaluate`
-    take questions with their answers; a window that does not hold the answer points to `[CLS]`.
+    A passage that is too long for one row is read in overlapping windows; a window that does not
+    hold the answer points to `[CLS]`.
+
+    `fit` and `evaluate` take questions with their answers: a list of dicts of `question`, `context`
+    and `answers` (each with `text` and `answer_start`, in the form of SQuAD's file or as a dict of
+    two lists; an empty list where the passage holds no answer), a dict or data frame of such
+    columns, or the examples of `keras_bert.data.read_squad`. The first answer is learned.
+    `batch_size` counts windows, `validation_split` holds out questions, and `validation_data` is
+    questions too. For features `y` is a dict of `start_logits` and `end_logits`, positions
+    `(batch,)`. `predict` gives, for questions, lists with an array `(length,)` for each window.
+
     `compile()` takes AdamW at 5e-5, the mean of two cross-entropies, of the answer's first token
     among all of a row and of its last, and the accuracy of each.
 
@@ -78,9 +153,15 @@ class QuestionAnswerer(Task):
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
     """
 
+    input_kinds = (QuestionsOnPassages,)
+    options = ("dropout", "max_answer_length", "null_threshold", "bilstm_units", "bilstm_layers")
+    preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
+    preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
+    # The length of SQuAD's rows in the released code
+    default_sequence_length = 384
+    head_name = "question_answerer"
     default_learning_rate = 5e-5
-
-    input_forms = QUESTION_FORMS
+    uses_pooler = False
 
     def __init__(
         self,
@@ -132,115 +213,24 @@ class QuestionAnswerer(Task):
         self.bilstm_layers = bilstm_layers
 
     @property
-    def uses_pooler(self) -> bool:
-        return False
+    def heads(self) -> dict[str, Any]:
+        return {"question_answerer": self.head, **bilstm_heads(self)}
 
     @property
-    def heads(self) -> dict[str, Any]:
-        """The task's heads, by the names that checkpoints know them by."""
-        return {"question_answerer": self.head, **bilstm_heads(self)}
+    def dropout(self) -> float:
+        """The rate on the sequence output."""
+        return self.head.dropout
+
+    @property
+    def head_options(self) -> dict[str, int]:
+        """What a preset keeps of the BiLSTM."""
+        return bilstm_options(self.bilstm_units, self.bilstm_layers)
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
         from keras_bert.data.question_batches import QuestionAnswererPreprocessor
 
         return QuestionAnswererPreprocessor.from_config(config)
-
-    @classmethod
-    def from_preset(
-        cls,
-        preset: str | os.PathLike[str],
-        *,
-        sequence_length: int | None = None,
-        doc_stride: int | None = None,
-        max_query_length: int | None = None,
-        dropout: float | None = None,
-        bilstm_units: int | None = None,
-        bilstm_layers: int = 2,
-        load_weights: bool = True,
-        dtype: Any = None,
-    ) -> Self:
-        """A question answerer on a pretrained encoder, with the checkpoint's vocabulary.
-
-        The head is loaded where the checkpoint has one, on the same BiLSTM or none; otherwise it
-        starts fresh, and a warning says so.
-
-        Args:
-            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
-                its files), `hf://organisation/model`, or a name that KerasHub knows.
-            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
-                saved with, otherwise 384, or the encoder's maximum if that is less.
-            doc_stride: How many tokens further on the next window begins; `None` takes the
-                preset's, otherwise 128.
-            max_query_length: The longest question in tokens; `None` takes the preset's,
-                otherwise 64.
-            dropout: Rate on the sequence output; `None` takes the preset's or the config's.
-            bilstm_units: As in the class; `None` takes the preset's BiLSTM, or none.
-            bilstm_layers: As in the class, where `bilstm_units` is given.
-            load_weights: `False` gives the architecture with fresh weights.
-            dtype: A Keras dtype policy or its name.
-
-        Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-        """
-        from keras_bert import checkpoints
-
-        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-        saved = checkpoint.task or {}
-        longest = min(DEFAULT_SEQUENCE_LENGTH, checkpoint.config.max_sequence_length)
-        given = {"doc_stride": doc_stride, "max_query_length": max_query_length}
-        windows = {name: value or saved.get(name) for name, value in given.items()}
-        has_head = load_weights and "question_answerer" in checkpoint.heads
-        stored = saved.get("head_options") or {} if has_head or not load_weights else {}
-        options = stored
-        if bilstm_units is not None:
-            options = bilstm_options(bilstm_units, bilstm_layers)
-        task = cls(
-            checkpoint.new_backbone(weights_fit=load_weights, dtype=dtype),
-            {
-                **preprocessor_config(
-                    checkpoint, sequence_length or saved.get("sequence_length") or longest
-                ),
-                **{name: value for name, value in windows.items() if value},
-            },
-            dropout=saved.get("dropout") if dropout is None else dropout,
-            **{name: saved[name] for name in _SETTINGS if name in saved},
-            **options,
-        )
-        if load_weights:
-            checkpoint.load_into(task.backbone, pooler_is_used=False)
-            if not has_head or options == stored:
-                load_heads(checkpoint, task.heads)
-            else:
-                leave_heads(checkpoint)
-                warnings.warn(
-                    f"{checkpoint.folder} has heads on another BiLSTM or none; they are freshly "
-                    f"initialised: {', '.join(task.heads)}.",
-                    checkpoints.CheckpointWarning,
-                    stacklevel=2,
-                )
-            checkpoint.warn_unused()
-        return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
-        from keras_bert import checkpoints
-
-        preprocessor = self.preprocessor
-        checkpoints.save_preset(
-            self.backbone,
-            folder,
-            heads=self.heads,
-            tokenizer=preprocessor.tokenizer.get_config(),
-            task={
-                "sequence_length": preprocessor.sequence_length,
-                "doc_stride": preprocessor.doc_stride,
-                "max_query_length": preprocessor.max_query_length,
-                "head_options": bilstm_options(self.bilstm_units, self.bilstm_layers),
-                **self._settings(),
-            },
-        )
 
     def _default_loss(self) -> dict[str, keras.losses.Loss]:
         return {name: class_loss() for name in OUTPUTS}
@@ -274,46 +264,6 @@ class QuestionAnswerer(Task):
             x, y, _without_padding(x, y_pred), sample_weight
         )
         return metrics
-
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`keras.Model.fit`, which also takes questions with their answers.
-
-        Args:
-            x: Questions: a list of dicts of `question`, `context` and `answers` (each with `text`
-                and `answer_start`, in the form of SQuAD's file or as a dict of two lists; an
-                empty list where the passage holds no answer), a dict or data frame of such
-                columns, or the examples of `keras_bert.data.read_squad`. Or features, as
-                `keras.Model.fit` takes them. The first answer is learnt.
-            y: For features: a dict of `start_logits` and `end_logits`, positions `(batch,)`.
-            *args, **kwargs: As in `TextClassifier.fit`; `batch_size` counts windows,
-                `validation_split` holds out questions, and `validation_data` is questions too.
-
-        Returns:
-            Keras' history of losses and metrics.
-        """
-        return super().fit(x, y, *args, **kwargs)
-
-    def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
-    ) -> Any:
-        """Logits, float32, in the order of the input; for answers, see `answer`.
-
-        Args:
-            x: Questions in the forms of `fit`, without answers, or features.
-            batch_size: Rows in a batch (32).
-            verbose: As in Keras.
-            **kwargs: As in Keras, for features.
-
-        Returns:
-            A dict of `start_logits` and `end_logits`: arrays `(batch, length)` for features; for
-            questions lists with an array `(length,)` for each window, in their order.
-        """
-        if not is_questions(x):
-            _refuse_text(x)
-            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
-        rows = self._rows(question_examples(x))
-        logits = self._flat_logits(rows, batch_size, verbose)
-        return {name: np.split(logits[name], rows.row_splits[1:])[:-1] for name in OUTPUTS}
 
     def answer(
         self, question: Any, context: Any, batch_size: int | None = None, verbose: Any = 0
@@ -362,8 +312,11 @@ class QuestionAnswerer(Task):
             verbose: 1 shows a progress bar.
             n_best: How many first and last tokens of each window are looked at.
         """
-        rows = self._rows(question_examples(x))
-        logits = self._flat_logits(rows, batch_size, verbose)
+        from keras_bert.data.question_rows import question_rows, window_batches
+
+        rows = question_rows(question_examples(x), self.preprocessor)
+        batches = window_batches(rows, self.preprocessor, **self._batching(batch_size).options())
+        logits = logits_of_tokens(rows, self._outputs_of_batches(batches, verbose))
         return find_answer_spans(
             rows,
             *(logits[name] for name in OUTPUTS),
@@ -371,88 +324,28 @@ class QuestionAnswerer(Task):
             max_answer_length=self.max_answer_length,
         )
 
-    def _rows(self, examples: list[Any]) -> QuestionRows:
-        from keras_bert.data.question_batches import question_rows
-
-        return question_rows(examples, self.preprocessor)
-
-    def _flat_logits(
-        self, rows: QuestionRows, batch_size: int | None, verbose: Any
-    ) -> dict[str, np.ndarray]:
-        """The logits of every token of the windows, `(tokens,)` each."""
-        from keras_bert.data.question_batches import window_batches
-
-        batches = window_batches(rows, self.preprocessor, **self._batching(batch_size).options())
-        logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
-        for features, (index,), outputs in self._outputs_of_batches(batches, verbose):
-            mask = features["padding_mask"]
-            # (batch, 1) + (length,) -> (batch, length) places in the flat arrays
-            places = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
-            for name in OUTPUTS:
-                logits[name][places[mask]] = outputs[name][mask]
-        return logits
-
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
-        if not is_questions(x):
-            _refuse_text(x)
-            return super()._model_data(x, y, sample_weight, batching)
-        if y is not None or sample_weight is not None:
-            raise ValueError("Questions bring their answers, and have no weights: leave them out.")
-        from keras_bert.data.question_batches import window_batches, with_targets
-
-        rows = self._rows(labelled_examples(x))
-        batches = window_batches(rows, self.preprocessor, **batching.options())
-        return with_targets(batches, rows), None, None
-
-    def _has_text(self, x: Any) -> bool:
-        return is_questions(x)
-
-    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
-        x = question_examples(x)
-        start = int(len(x) * (1 - share))
-        return x[:start], y, sample_weight, x[start:]
-
-    def _validation_data(self, data: Any, batch_size: int | None) -> Any:
-        if data is None or not is_questions(data):
-            return super()._validation_data(data, batch_size)
-        return self._model_data(data, None, None, self._batching(batch_size))[0]
-
     def _num_targets(self, x: Any) -> dict[str, int]:
-        length = self._sequence_axis(x)
+        length = second_axis(x)
         return {} if length is None else dict.fromkeys(OUTPUTS, length)
 
-    def export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str = "tf_saved_model",
-        *,
-        dtype: str = "float32",
-        **kwargs: Any,
-    ) -> None:
-        """Writes a model for serving: by default a SavedModel that takes text.
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.question_signatures import question_signatures
 
-        See `keras_bert.export.export_question_answerer`.
-        """
-        from keras_bert import export
-
-        export.export_question_answerer(self, filepath, format, dtype=dtype, **kwargs)
-
-    def _settings(self) -> dict[str, Any]:
-        return {"dropout": self.head.dropout, **{name: getattr(self, name) for name in _SETTINGS}}
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **self._settings(),
-            "bilstm_units": self.bilstm_units,
-            "bilstm_layers": self.bilstm_layers,
-        }
+        return question_signatures(self)
 
 
-# What a preset brings back besides the windows' sizes
-_SETTINGS = ("max_answer_length", "null_threshold")
+def logits_of_tokens(
+    rows: QuestionRows, outputs_of_batches: Iterable[BatchOutputs]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The logits of every token of the windows, float32 `(tokens,)` each."""
+    logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
+    for features, index, outputs in outputs_of_batches:
+        mask = features["padding_mask"]
+        # (batch, 1) + (length,) -> (batch, length) positions in the flat arrays
+        tokens = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
+        for name in OUTPUTS:
+            logits[name][tokens[mask]] = outputs[name][mask]
+    return logits
 
 
 def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
@@ -466,6 +359,110 @@ def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _refuse_text(x: Any) -> None:
-    if is_text(x):
-        raise ValueError(f"Text alone is no question on a passage; expected {QUESTION_FORMS}.")
+def is_questions(x: Any) -> bool:
+    """Whether `x` holds questions in one of `QUESTION_FORMS`, rather than ids."""
+    if _is_columns(x):
+        return "question" in x
+    if hasattr(x, "column_names"):
+        return "question" in x.column_names
+    if not isinstance(x, (list, tuple)):
+        return False
+    if not x:
+        return True
+    return "question" in x[0] if isinstance(x[0], Mapping) else hasattr(x[0], "question")
+
+
+def question_examples(x: Any) -> list[QuestionExample]:
+    """The questions of any form, those without an `id` numbered from 0.
+
+    Raises:
+        ValueError: If a question lacks a field, or an answer is not where it is said to lie; the
+            message says which.
+    """
+    rows = _rows_of_columns(x) if _is_columns(x) else x
+    return [_example(row, index) for index, row in enumerate(rows)]
+
+
+def _is_columns(x: Any) -> bool:
+    return isinstance(x, Mapping) or is_data_frame(x)
+
+
+def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
+    names = [name for name in ("id", "question", "context", "answers") if name in x]
+    columns = [list(x[name]) for name in names]
+    lengths = dict(zip(names, map(len, columns), strict=True))
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The columns of the questions differ in length: {lengths}.")
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _example(row: Any, index: int) -> QuestionExample:
+    from keras_bert.data.squad import QuestionExample
+
+    if isinstance(row, QuestionExample):
+        return row
+    where = f"Question {index}"
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{where} is {row!r}; expected {QUESTION_FORMS}.")
+    question, context = (_text(row, name, where) for name in ("question", "context"))
+    answers = _answers(row.get("answers"), context, where)
+    return QuestionExample(str(row.get("id", index)), question, context, answers)
+
+
+def _text(row: Mapping[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
+        )
+    return value
+
+
+def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
+    """Answers as SQuAD's file has them, a list of dicts, or as a dict of two lists."""
+    from keras_bert.data.squad import SpanAnswer, check_span
+
+    if answers is None:
+        return None
+    if isinstance(answers, Mapping):
+        texts, starts = _field(answers, "text", where), _field(answers, "answer_start", where)
+        answers = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    spans = tuple(
+        answer
+        if isinstance(answer, SpanAnswer)
+        else SpanAnswer(_field(answer, "text", where), int(_field(answer, "answer_start", where)))
+        for answer in answers
+    )
+    for span in spans:
+        check_span(span.text, span.start, context, where)
+    return spans
+
+
+def _field(answer: Any, name: str, where: str) -> Any:
+    if not isinstance(answer, Mapping) or name not in answer:
+        raise ValueError(f'{where}: an answer is {answer!r}; expected "text" and "answer_start".')
+    return answer[name]
+
+
+def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
+    """Questions and their passages as two lists; one passage may serve all questions.
+
+    Raises:
+        ValueError: If they differ in number.
+    """
+    if isinstance(question, str):
+        question = [question]
+    for name, value in (("question", question), ("context", context)):
+        if not hasattr(value, "__iter__"):
+            raise ValueError(
+                f"{name} is {value!r} of type {type(value).__name__}; expected a string or a list "
+                "of strings."
+            )
+    questions: Sequence[str] = list(question)
+    contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+    if len(questions) != len(contexts):
+        raise ValueError(f"There are {len(questions)} questions and {len(contexts)} contexts.")
+    return list(questions), contexts

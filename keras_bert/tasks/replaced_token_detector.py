@@ -16,11 +16,10 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
-from keras_bert.tasks.masked_lm import MaskedTextTask
-from keras_bert.tasks.own_objective import OwnObjective, slot_targets, token_weights
-from keras_bert.tasks.presets import load_heads, preprocessor_config
-from keras_bert.tasks.task import class_loss
-from keras_bert.tasks.text_arguments import is_text, single_texts
+from keras_bert.tasks.masked_lm import MaskedTokenTask
+from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
+from keras_bert.tasks.presets import load_heads, task_of_preset
+from keras_bert.tasks.rows import is_text, single_texts
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
@@ -37,7 +36,7 @@ _METRICS = (
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
+class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     """ELECTRA: an encoder that tells which tokens of a text were replaced.
 
     A second, smaller encoder, the generator, is trained at the same time to predict masked tokens.
@@ -54,8 +53,8 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         backbone: The discriminator, which is what remains after the training.
         preprocessor: Text to features, or the config of what makes them; without one the task
             takes ids.
-        generator: The generator's architecture, of the same vocabulary, positions and segments and
-            width of embeddings; `None` makes one of `generator_size`.
+        generator: The generator's architecture, or its `to_dict()`, of the same vocabulary,
+            positions and segments and width of embeddings; `None` makes one of `generator_size`.
         generator_size: Width of the generator as a share of the discriminator's: of its hidden
             states, its heads and the inside of its blocks. It has as many blocks.
         discriminator_weight: What the discriminator's loss is multiplied by.
@@ -93,6 +92,10 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the released code.
     """
 
+    options = ("generator", "discriminator_weight", "masking", "seed")
+    preset_options = ("discriminator_weight",)
+    head_name = "replaced_token"
+    warns_of_fresh_pooler = False
     usual_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 
     def __init__(
@@ -100,7 +103,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         backbone: Backbone,
         preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
         *,
-        generator: BertConfig | None = None,
+        generator: BertConfig | dict[str, Any] | None = None,
         generator_size: float = 0.25,
         discriminator_weight: float = 50.0,
         masking: dict[str, Any] | None = None,
@@ -114,7 +117,10 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
                 "A causal encoder cannot tell replaced tokens by what follows them; expected a "
                 "config with causal=False."
             )
-        generator = generator_config(config, generator_size) if generator is None else generator
+        if generator is None:
+            generator = generator_config(config, generator_size)
+        elif isinstance(generator, dict):
+            generator = BertConfig.from_dict(generator)
 
         # === Layers ===
         generator_encoder = Backbone(
@@ -180,32 +186,24 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         return super().heads
 
     @classmethod
-    def from_preset(
+    def from_preset(  # type: ignore[override]  # has no classes
         cls,
         preset: str | os.PathLike[str],
         *,
         generator_preset: str | os.PathLike[str] | None = None,
-        sequence_length: int | None = None,
         load_weights: bool = True,
-        packed: bool = False,
-        dtype: Any = None,
-        **kwargs: Any,
+        **options: Any,
     ) -> Self:
         """A detector with the encoder, its head and the vocabulary of a checkpoint.
 
         What the checkpoint has not starts fresh, and a warning says so.
 
         Args:
-            preset: The discriminator: a folder (our own preset, Hugging Face's layout, the TF1
-                release's, told by its files), `hf://organisation/model`, or a name that KerasHub
-                knows. A preset of ours that a detector has saved holds its generator too.
+            preset: The discriminator, as in `Task.from_preset`. A preset of ours that a detector
+                has saved holds its generator too.
             generator_preset: The generator, the same; its embeddings are the discriminator's.
-            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
-                saved with, otherwise the encoder's maximum.
             load_weights: `False` gives the architecture with fresh weights.
-            packed: Whether the encoder also takes packed rows.
-            dtype: A Keras dtype policy or its name.
-            **kwargs: Other arguments of the class.
+            **options: As in `Task.from_preset`.
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
@@ -214,24 +212,18 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         """
         from keras_bert import checkpoints
 
-        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-        saved = (checkpoint.task or {}).get("discriminator_weight")
-        if saved is not None:  # by a detector, so its generator lies beside it
-            kwargs.setdefault("discriminator_weight", saved)
-            generator_preset = generator_preset or checkpoint.folder / GENERATOR_FOLDER
+        if generator_preset is None:
+            checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+            if "discriminator_weight" in (checkpoint.task or {}):  # saved by a detector
+                generator_preset = checkpoint.folder / GENERATOR_FOLDER
         second = None
         if generator_preset is not None:
             second = checkpoints.open_checkpoint(generator_preset, weights=load_weights)
             if load_weights:
                 second.check_encoder()
-            kwargs.setdefault("generator", second.config)
-        task = cls(
-            checkpoint.new_backbone(weights_fit=load_weights, packed=packed, dtype=dtype),
-            preprocessor=(
-                preprocessor_config(checkpoint, sequence_length) if checkpoint.tokenizer else None
-            ),
-            **kwargs,
-        )
+            options.setdefault("generator", second.config)
+        task: Self
+        task, load = task_of_preset(cls, preset, options, load_weights=load_weights)
         if not load_weights:
             return task
         if second is None:
@@ -242,25 +234,21 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
             )
         else:
             # First, so that the shared embeddings are the discriminator's in the end
-            task._load_generator(second)
-        checkpoint.load_into(task.backbone, pooler_is_used=False)
-        checkpoint.load_head("replaced_token", task.head)
-        checkpoint.warn_unused()
+            second.load_into(task.generator, pooler_is_used=False)
+            load_heads(second, task.generator_heads)
+            second.warn_unused()
+        load()
         return task
-
-    def _load_generator(self, checkpoint: Any) -> None:
-        checkpoint.load_into(self.generator, pooler_is_used=False)
-        load_heads(checkpoint, self.generator_heads)
-        checkpoint.warn_unused()
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
         """Writes the discriminator to a folder that `from_preset` of every task reads.
 
         The generator is in the folder `generator` within it, which `MaskedLM.from_preset` reads.
         """
-        weight = self.discriminator_weight
-        self._save_encoder(self.backbone, self.heads, folder, discriminator_weight=weight)
-        self._save_encoder(self.generator, self.generator_heads, Path(folder) / GENERATOR_FOLDER)
+        super().save_to_preset(folder)
+        self._save_encoder(
+            self.generator, self.generator_heads, Path(folder) / GENERATOR_FOLDER, preset_options=()
+        )
 
     def compute_loss(
         self,
@@ -365,7 +353,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
             rows, self.preprocessor, **self._batching(batch_size).options()
         )
         answers: list[Any] = [None] * len(texts)
-        for _, ((index,),), encoded in self._outputs_of_batches(batches, 0, self.backbone):
+        for _, (index,), encoded in self._outputs_of_batches(batches, 0, self.backbone):
             logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
             for row, scores in zip(index.tolist(), _sigmoid(logits), strict=True):
                 answers[row] = [
@@ -383,18 +371,7 @@ class ReplacedTokenDetector(OwnObjective, MaskedTextTask):
         return answers[0] if isinstance(text, str) else answers
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "generator": self.generator.config.to_dict(),
-            "discriminator_weight": self.discriminator_weight,
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        generator = BertConfig.from_dict(config["generator"])
-        task: Self = super().from_config({**config, "generator": generator}, custom_objects)
-        return task
+        return {**super().get_config(), "generator": self.generator.config.to_dict()}
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:

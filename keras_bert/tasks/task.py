@@ -3,128 +3,87 @@
 
 from __future__ import annotations
 
-import dataclasses
-import random
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_bert.metrics import ClassAccuracy, ElementMean
+from keras_bert.config import BertConfig
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import TokenModel, check_ids
+from keras_bert.models.inputs import check_ids
 from keras_bert.models.layer_states import layer_states, restore_layer_states
-from keras_bert.ops.optimizer_updates import num_replicas
-from keras_bert.optimizers import AdamW
-from keras_bert.tasks.class_labels import checked_ids, class_weights_of
-from keras_bert.tasks.presets import check_preprocessor
-from keras_bert.tasks.text_arguments import (
-    TEXT_FORMS,
+from keras_bert.tasks.class_labels import LabelRules, checked_ids, class_weights_of
+from keras_bert.tasks.objective import ObjectiveModel
+from keras_bert.tasks.presets import check_preprocessor, task_of_preset
+from keras_bert.tasks.rows import (
+    Batching,
+    BatchOutputs,
+    Rows,
+    TextDataset,
+    TextRows,
     checked_generator,
     is_dataset,
     is_text,
     refuse_other_rows,
-    text_columns,
 )
 
 if TYPE_CHECKING:
-    from keras_bert.data.batching import BatchOptions
-
-DEFAULT_BATCH_SIZE = 32
+    from keras_bert.export import ExportOptions
 
 
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """How the rows of one call of `fit`, `evaluate` or `predict` become batches.
-
-    Args:
-        batch_size: Rows in a batch; `None` takes the default.
-        compiles: Whether a batch of a new shape costs seconds of compilation.
-        shuffle: Whether the order of the rows is random.
-        reshuffle: Whether it is another one in each iteration.
-        training: Whether the rows are `fit`'s own. Their last batch is filled up where one of
-            another size costs seconds.
-        length_window: How many batches are sorted by length among themselves; `None` takes the
-            default.
-        class_weight: What a label of each class id weighs; `None` for 1.
-        allow_unlabelled: Whether a label may be -1, or NaN of a regression, for none.
-    """
-
-    batch_size: int | None = None
-    compiles: bool = False
-    shuffle: bool = False
-    reshuffle: bool = True
-    training: bool = False
-    length_window: int | None = None
-    class_weight: Mapping[int, float] | None = None
-    allow_unlabelled: bool = False
-
-    def options(self) -> BatchOptions:
-        """What the pipelines of `keras_bert.data` take."""
-        options: BatchOptions = {
-            "batch_size": self.batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
-            "shuffle_seed": random.getrandbits(31) if self.shuffle else None,
-            "reshuffle": self.reshuffle,
-            "coarse_buckets": self.compiles,
-            "pad_last_batch": self.compiles and self.training,
-        }
-        if self.length_window is not None:
-            options["window_batches"] = self.length_window
-        return options
-
-
-class Task(TokenModel):
+class Task(ObjectiveModel):
     """An encoder, a head, and a preprocessor that makes the model's features of text.
 
-    Subclasses build the functional model and hand it over with its `backbone`. Wherever Keras' own
-    methods take arrays of ids, this class also takes text.
+    Subclasses build the functional model and hand it over with its `backbone`; class attributes
+    say what else they are. Wherever Keras' own methods take arrays of ids, this class also takes
+    text, as one of its `input_kinds`.
     """
 
-    # What the task takes besides features, for errors
-    input_forms: ClassVar[str] = TEXT_FORMS
-    # Of the optimizer that `compile` takes where none is given
-    default_learning_rate: float = 2e-5
-    # Whether the loss is the sum of one for each output
-    sums_losses_of_outputs: bool = True
-    # Whether the labels are ids of classes, which `class_weight` may weigh
-    weighs_classes: bool = False
-
-    @property
-    def uses_pooler(self) -> bool:
-        """Whether the outputs depend on the encoder's pooler.
-
-        If not, training leaves it alone. It would get no gradient, of which TensorFlow warns, and
-        on JAX its weights would decay.
-        """
-        return True
+    # What the task takes besides features
+    input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset)
+    # Arguments of the class besides the encoder, the preprocessor and the name, and those of them
+    # that a preset keeps too
+    options: ClassVar[tuple[str, ...]] = ()
+    preset_options: ClassVar[tuple[str, ...]] = ()
+    # Arguments of the preprocessor besides the tokenizer
+    preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
+    # The longest row in tokens where nothing says one; `None` for the encoder's maximum
+    default_sequence_length: ClassVar[int | None] = None
+    # Of the head whose classes are the task's, as checkpoints know it
+    head_name: ClassVar[str] = ""
+    # Whether an export can take two texts
+    serves_pairs: ClassVar[bool] = False
+    # What an export without text calls the output, where there is one
+    output_name: ClassVar[str] = "logits"
+    # Whether a preset without a vocabulary can be loaded
+    needs_vocabulary: ClassVar[bool] = True
+    # Whether an encoder's pooler that a checkpoint lacks is worth a warning
+    warns_of_fresh_pooler: ClassVar[bool] = False
 
     def __init__(
         self, *args: Any, backbone: Backbone, preprocessor: Any = None, **kwargs: Any
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, backbone=backbone, **kwargs)
         if preprocessor is not None:
             check_preprocessor(preprocessor, backbone.config)
-        self.backbone = backbone
-        # The mean of each output's loss; a single output's is reported as the loss itself.
-        outputs = self.output if isinstance(self.output, Mapping) else [""]
-        self._loss_means = (
-            {name: ElementMean(name=f"{name}_loss") for name in outputs}
-            if self.sums_losses_of_outputs
-            else {}
-        )
-        self._output_losses: dict[str, tuple[keras.losses.Loss, float]] | None = None
         # A config becomes a preprocessor when one is asked for: ids need no TensorFlow.
         is_config = isinstance(preprocessor, dict)
         self._preprocessor = None if is_config else preprocessor
         self._preprocessor_config: dict[str, Any] | None = preprocessor if is_config else None
 
+    # === Parts ===
+
     @property
-    def config(self) -> Any:
+    def config(self) -> BertConfig:
         """The encoder's `BertConfig`."""
         return self.backbone.config
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        """The task's heads, layers or tuples of them, by the names that checkpoints know."""
+        return {}
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
@@ -158,132 +117,7 @@ class Task(TokenModel):
             return config
         return (self._preprocessor_config or {}).get("tokenizer")
 
-    @property
-    def trainable_variables(self) -> list[Any]:
-        return self._without_idle(super().trainable_variables)
-
-    @property
-    def trainable_weights(self) -> list[Any]:
-        return self._without_idle(super().trainable_weights)
-
-    @property
-    def non_trainable_variables(self) -> list[Any]:
-        return _others(self.variables, self.trainable_variables)
-
-    @property
-    def non_trainable_weights(self) -> list[Any]:
-        return _others(self.weights, self.trainable_weights)
-
-    def _without_idle(self, variables: list[Any]) -> list[Any]:
-        if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
-            return variables
-        return _others(variables, self.backbone.pooler.variables)
-
-    def compile(
-        self,
-        optimizer: Any = None,
-        loss: Any = None,
-        *,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        auto_scale_loss: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        """`keras.Model.compile` with the defaults that the class names.
-
-        Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW` at the class's default rate.
-            loss: `None` takes the class's.
-            loss_weights: As in Keras; where there are several outputs, the default loss has its
-                own.
-            metrics: As in Keras, but weighted like `weighted_metrics`: weights leave out padding,
-                labels that are ignored, and rows that only fill a batch up.
-            weighted_metrics: As in Keras. If this and `metrics` are `None`: the class's.
-            auto_scale_loss: Whether the loss is scaled where the encoder computes in float16, so
-                that small gradients do not become 0.
-            **kwargs: As in Keras.
-        """
-        weighted_metrics = _joined(metrics, weighted_metrics)
-        if weighted_metrics is None:
-            weighted_metrics = self._default_metrics()
-        if loss is None:
-            loss = self._default_loss()
-            loss_weights = loss_weights or self._default_loss_weights()
-        optimizer = keras.optimizers.get(
-            AdamW(self.default_learning_rate) if optimizer is None else optimizer
-        )
-        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        if auto_scale_loss and not scaled and _computes_in_float16(self.backbone):
-            # Keras looks at the policy of the model alone, and an encoder has its own.
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
-        super().compile(
-            optimizer=optimizer,
-            loss=loss,
-            loss_weights=loss_weights,
-            weighted_metrics=_class_accuracies(weighted_metrics, loss),
-            auto_scale_loss=auto_scale_loss,
-            **kwargs,
-        )
-        self._output_losses = _losses_of_outputs(loss, loss_weights, self._loss_means)
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """The sum of the outputs' losses, as `keras.Model.compute_loss`.
-
-        Each loss also enters a mean over all that was seen, by what the loss was divided by: rows
-        or tokens with their weights. Keras' own mean is one of batches, so that what it reports
-        depends on the batches.
-        """
-        if self._output_losses is None or self.losses:
-            self._output_losses = None
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-        total = 0
-        for name, (loss, weight) in self._output_losses.items():
-            target, output, weights = (
-                part[name] if isinstance(part, Mapping) else part
-                for part in (y, y_pred, sample_weight)
-            )
-            value = ops.cast(loss(target, output, weights), "float32")
-            self._loss_means[name].update_state(
-                ops.stop_gradient(value) * num_replicas(), _divisor(loss, output, weights)
-            )
-            total = total + (value if weight == 1 else value * weight)
-        return total
-
-    def get_metrics_result(self) -> dict[str, Any]:
-        """All metrics by name, with the losses over all that was seen since the last reset."""
-        means = self._loss_means
-        shown = self._output_losses is not None and len(means) > 1
-        hidden = set() if shown else {id(mean) for mean in means.values()}
-        logs: dict[str, Any] = {}
-        for metric in self.metrics:
-            if id(metric) not in hidden:
-                result = metric.result()
-                logs.update(result if isinstance(result, dict) else {metric.name: result})
-        if self._output_losses is not None:
-            logs["loss"] = sum(
-                weight * means[name].result() for name, (_, weight) in self._output_losses.items()
-            )
-        return logs
-
-    def _default_loss(self) -> Any:
-        """What `compile` takes where no loss is given."""
-        return class_loss()
-
-    def _default_loss_weights(self) -> Any:
-        """What goes with the default loss where there are several."""
-        return None
-
-    def _default_metrics(self) -> Any:
-        """What `compile` takes where no metrics are given."""
-        return [class_accuracy()]
+    # === Training, evaluation, prediction ===
 
     def fit(
         self,
@@ -329,13 +163,7 @@ class Task(TokenModel):
         """
         if length_window is not None and length_window < 1:
             raise ValueError(f"length_window is {length_window}; it must be at least 1.")
-        if validation_split and self._has_rows(x):
-            x, y, sample_weight, validation_data = self._held_out(
-                x, y, sample_weight, validation_split
-            )
-            validation_split = 0.0
-        num_epochs = epochs - kwargs.get("initial_epoch", 0)
-        has_text = self._has_text(x)
+        has_text = self._kind_of(x) is not None
         if class_weight and has_text and not self.weighs_classes:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
@@ -345,6 +173,7 @@ class Task(TokenModel):
         is_applied = self.weighs_classes and (
             has_text or (y is not None and self._loss_takes_ids())
         )
+        num_epochs = epochs - kwargs.get("initial_epoch", 0)
         batching = Batching(
             batch_size,
             self._compiles_each_shape(),
@@ -355,9 +184,22 @@ class Task(TokenModel):
             length_window=length_window,
             class_weight=class_weight if is_applied else None,
         )
-        x, y, sample_weight = self._model_data(x, y, sample_weight, batching)
+        held_out = None
+        rows = self._read(x, y, sample_weight, batching)
+        if rows is None:
+            x, y, sample_weight = self._checked_features(x, y, sample_weight, batching)
+        else:
+            if validation_split and rows.in_memory:
+                rows, held_out = rows.split(validation_split)
+                validation_split = 0.0
+            x, y, sample_weight = self._batches(rows, batching), None, None
         if initial_batch:
             x = _without_first(x, initial_batch, num_epochs)
+        validation_batch_size = kwargs.get("validation_batch_size") or batch_size
+        if held_out is None:
+            validation = self._validation_data(validation_data, validation_batch_size)
+        else:
+            validation = self._batches(held_out, self._batching(validation_batch_size))
         return super().fit(
             x,
             y,
@@ -366,9 +208,7 @@ class Task(TokenModel):
             verbose=verbose,
             callbacks=callbacks,
             validation_split=validation_split,
-            validation_data=self._validation_data(
-                validation_data, kwargs.get("validation_batch_size") or batch_size
-            ),
+            validation_data=validation,
             # Datasets and generators have their own order, and Keras warns of being asked.
             shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
             class_weight=None if is_applied else class_weight,
@@ -389,7 +229,7 @@ class Task(TokenModel):
 
         Losses and metrics are those of all rows or tokens, whatever the batches.
         """
-        has_text = self._has_text(x)
+        has_text = self._kind_of(x) is not None
         x, y, sample_weight = self._model_data(x, y, sample_weight, self._batching(batch_size))
         return super().evaluate(
             x,
@@ -403,57 +243,50 @@ class Task(TokenModel):
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
     ) -> Any:
-        """Logits, float32, in the order of the input; takes text in the forms of `fit`.
+        """What the model computes, float32, in the order of the input; also takes text.
 
-        Labels in a dataset are passed over, as in Keras.
+        The shapes are the class's. Where they depend on the input, as a tagger's on the words of
+        each sentence, the outputs for text are nested like the input.
+
+        Args:
+            x: Text in the forms of `fit`, or features. Labels in a dataset are passed over, as in
+                Keras.
+            batch_size: Rows in a batch (32).
+            verbose: As in Keras.
+            **kwargs: As in Keras.
         """
-        if not is_text(x):
+        kind = self._kind_of(x)
+        if kind is None:
             self._check_ids(x)
             return super().predict(
                 checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
             )
+        return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
+
+    def _predict_rows(self, rows: Rows, batch_size: int | None, verbose: Any, **kwargs: Any) -> Any:
+        batches, restore = rows.numbered_batches(self.preprocessor, self._batching(batch_size))
+        if not rows.outputs_are_joined:
+            return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         from tensorflow.data.experimental import assert_cardinality
 
-        batches = self._numbered_batches(x, batch_size)
         # Tokenized twice, which is a hundredth of the model's work: handed to Keras as one
         # dataset, batches of all lengths share one trace.
-        order = [rows for _, rows in batches.as_numpy_iterator()]
+        order = [index for _, index in batches.as_numpy_iterator()]
         if not order:
-            return np.zeros((0, *self.output_shape[1:]), "float32")
-        features = batches.map(lambda features, rows: (features,))
+            return restore([], self.output_shape)
+        features = batches.map(lambda features, index: (features,))
         # A dataset of unknown length is counted now, and gets its progress bar.
         features = features.apply(assert_cardinality(len(order)))
-        logits = super().predict(features, verbose=verbose, **kwargs)
-        restored = np.empty_like(logits)
-        restored[np.concatenate(order)] = logits
-        return restored
-
-    def _numbered_batches(self, x: Any, batch_size: int | None) -> Any:
-        """A dataset of features, and which rows of the input are in each batch."""
-        from keras_bert.data import text_batches
-
-        if not is_dataset(x):
-            x = text_batches.rows_from_columns(text_columns(x))
-        elif text_batches.is_batched(x):
-            x = x.unbatch()
-        return text_batches.batches_from_rows(
-            # An element that is no tuple arrives whole, a tuple as several arguments
-            x.enumerate().map(lambda index, row: (_without_labels(row), index)),
-            self.preprocessor,
-            **self._batching(batch_size).options(),
-        )
-
-    def _batching(self, batch_size: int | None) -> Batching:
-        """How rows become batches that are only read."""
-        return Batching(batch_size, self._compiles_each_shape())
+        outputs = super().predict(features, verbose=verbose, **kwargs)
+        return restore([(None, np.concatenate(order), outputs)], self.output_shape)
 
     def _outputs_of_batches(
         self, batches: Any, verbose: Any, model: keras.Model | None = None
-    ) -> Iterator[tuple[Any, Any, Any]]:
+    ) -> Iterator[BatchOutputs]:
         """Outputs batch by batch: `predict` would join those of several lengths.
 
         Args:
-            batches: A dataset of `(features, *rest)`.
+            batches: A dataset of `(features, rest)`.
             verbose: Whether a progress bar is shown.
             model: Whose outputs; `None` takes the task's own.
 
@@ -463,7 +296,7 @@ class Task(TokenModel):
         progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
         predict = (model or self).predict_on_batch
-        for features, *rest in batches.as_numpy_iterator():
+        for features, rest in batches.as_numpy_iterator():
             num_rows = len(features["token_ids"])
             outputs = predict(_filled_up(features) if compiles else features)
             yield (
@@ -475,94 +308,62 @@ class Task(TokenModel):
             )
             progress.add(1)
 
-    def _compiles_each_shape(self) -> bool:
-        """Whether a batch of a new length costs seconds of compilation."""
-        return keras.backend.backend() == "jax" or bool(self.jit_compile)
+    def _kind_of(self, x: Any) -> type[Rows] | None:
+        """What kind of text `x` is; `None` for features."""
+        return next((kind for kind in self.input_kinds if kind.matches(x)), None)
 
-    def _has_text(self, x: Any) -> bool:
-        """Whether `x` is what the task makes features of."""
-        return is_text(x)
+    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
+        """Text with its labels and weights; `None` for features."""
+        kind = self._kind_of(x)
+        return None if kind is None else kind.read(x, y, sample_weight, self._label_rules(batching))
 
-    def _has_rows(self, x: Any) -> bool:
-        """Whether `x` is what the task makes features of, in memory, so that it can be split."""
-        return self._has_text(x) and not is_dataset(x)
+    def _batches(self, rows: Rows, batching: Batching) -> Any:
+        """A dataset of features, labels and weights, for Keras."""
+        return rows.batches(self.preprocessor, batching)
 
-    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
-        """Rows, labels and weights without the last ones, and these as validation data."""
-        return _split_off_validation(x, y, sample_weight, share)
+    def _model_data(
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
+        """The arguments for Keras: text becomes a dataset, which has labels and weights in it."""
+        rows = self._read(x, y, sample_weight, batching)
+        if rows is None:
+            return self._checked_features(x, y, sample_weight, batching)
+        return self._batches(rows, batching), None, None
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
         """Validation data as Keras takes them: text becomes a dataset."""
         batching = self._batching(batch_size)
         if data is None:
             return None
-        if isinstance(data, (tuple, list)):
-            if len(data) not in (2, 3):
-                raise ValueError(
-                    "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
-                    f"a {type(data).__name__} of {len(data)}."
-                )
+        kind = self._kind_of(data)
+        if kind is not None and kind.has_own_labels:
+            return self._model_data(data, None, None, batching)[0]
+        if isinstance(data, (tuple, list)) and len(data) in (2, 3):
             x, y, *weight = data
             parts = self._model_data(x, y, weight[0] if weight else None, batching)
             # Without labels and weights `x` is a dataset, which has its own.
             return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
-        if isinstance(data, (str, bytes, Mapping, np.ndarray)):
+        if isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
+            length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
             raise ValueError(
                 "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
-                f"{type(data).__name__}."
+                f"a {type(data).__name__}{length}."
             )
         return self._model_data(data, None, None, batching)[0]
 
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
-        """The arguments for Keras: text becomes a dataset, which has labels and weights in it."""
-        if not is_text(x):
-            self._check_ids(x)
-            self._check_targets(x, y, sample_weight, batching)
-            if y is not None and batching.class_weight:
-                sample_weight = class_weights_of(as_array(y), batching.class_weight, sample_weight)
-            return checked_generator(x), y, sample_weight
-        from keras_bert.data import text_batches
+    def _batching(self, batch_size: int | None) -> Batching:
+        """How rows become batches that are only read."""
+        return Batching(batch_size, self._compiles_each_shape())
 
-        if is_dataset(x):
-            if y is not None:
-                raise ValueError("`y` must be left out: a dataset of text brings its labels.")
-            x = text_batches.with_checked_labels(
-                x, self._num_labels(), batching.class_weight, batching.allow_unlabelled
-            )
-            if text_batches.is_batched(x):
-                return text_batches.batches_from_batched_rows(x, self.preprocessor), None, None
-            batches = text_batches.batches_from_rows(x, self.preprocessor, **batching.options())
-            return batches, None, None
-        columns = text_columns(x)
-        rest = [] if y is None else [self._labels(y, allow_unlabelled=batching.allow_unlabelled)]
-        weights = None if sample_weight is None else np.asarray(sample_weight, "float32")
-        for values in (*rest, *([] if weights is None else [weights])):
-            if len(values) != len(columns["text"]):
-                raise ValueError(
-                    f"There are {len(columns['text'])} texts and {len(values)} labels or weights; "
-                    "each text needs one."
-                )
-        if rest and batching.class_weight:
-            if rest[0].ndim != 1:
-                raise ValueError(
-                    f"class_weight needs class ids (rows,); the labels are {rest[0].shape}."
-                )
-            weights = class_weights_of(rest[0], batching.class_weight, weights)
-        rest += [] if weights is None else [weights]
-        dataset = text_batches.batches_from_rows(
-            text_batches.rows_from_columns(columns, rest), self.preprocessor, **batching.options()
-        )
-        return dataset, None, None
+    def _compiles_each_shape(self) -> bool:
+        """Whether a batch of a new length costs seconds of compilation."""
+        return keras.backend.backend() == "jax" or bool(self.jit_compile)
 
-    def _labels(self, y: Any, *, allow_unlabelled: bool = False) -> np.ndarray:
-        """Labels as the loss wants them; tasks with classes override this."""
-        return np.asarray(y)
+    # === Labels and features ===
 
-    def _num_labels(self) -> int | None:
-        """How many class ids the labels of a row of text may be; `None` where they are no ids."""
-        return None
+    def _label_rules(self, batching: Batching) -> LabelRules:
+        """Which labels the rows of text may have; tasks with classes override this."""
+        return LabelRules(class_weight=batching.class_weight)
 
     def _num_targets(self, x: Any) -> Mapping[str, int]:
         """How many ids each output's targets may be, for outputs whose targets are ids.
@@ -571,6 +372,39 @@ class Task(TokenModel):
             x: Features.
         """
         return {}
+
+    def _checked_features(
+        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    ) -> tuple[Any, Any, Any]:
+        """Features with labels and weights as Keras takes them, which were checked."""
+        self._check_ids(x)
+        self._check_targets(x, y, sample_weight, batching)
+        if y is not None and batching.class_weight:
+            sample_weight = class_weights_of(as_array(y), batching.class_weight, sample_weight)
+        return checked_generator(x), y, sample_weight
+
+    def _check_ids(self, x: Any) -> None:
+        """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`.
+
+        Raises:
+            ValueError: If an id is out of range, `x` holds rows that are no features, or text in
+                a form that the task does not take.
+        """
+        forms = self._input_forms()
+        refuse_other_rows(x, forms)
+        if is_text(x):
+            raise ValueError(
+                f"A {type(self).__name__} takes {forms}, or features; received "
+                f"{type(x).__name__} of other text."
+            )
+        inputs = x if isinstance(x, dict) else {"token_ids": x}
+        check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
+        if self.config.num_segments:
+            check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
+
+    @classmethod
+    def _input_forms(cls) -> str:
+        return ", or ".join(dict.fromkeys(kind.forms for kind in cls.input_kinds)) or "ids"
 
     def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
         """Checks targets that came with arrays of ids: JAX is silent where they fit no loss."""
@@ -587,63 +421,129 @@ class Task(TokenModel):
                     target, weight = as_array(target), as_array(weight)
                     checked_ids(target, num_ids, lowest=lowest, weights=weight, name=name)
 
-    def _loss_takes_ids(self, name: str = "") -> bool:
-        """Whether the targets of an output are ids, by the loss that `compile` was given."""
-        loss = getattr(self, "loss", None)
-        return _takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
+    # === Presets, export, configuration ===
 
-    def _sequence_axis(self, x: Any) -> int | None:
-        """The size of axis 1 of features: positions of a row, or choices; `None` if unknown."""
-        shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
-        return int(shape[1]) if len(shape) > 1 else None
+    @classmethod
+    def from_preset(
+        cls,
+        preset: str | os.PathLike[str],
+        num_classes: int | None = None,
+        *,
+        load_weights: bool = True,
+        encoder_dropout: float | None = None,
+        packed: bool = False,
+        dtype: Any = None,
+        **options: Any,
+    ) -> Self:
+        """The task on a pretrained encoder, with the checkpoint's vocabulary and heads.
 
-    def _check_ids(self, x: Any) -> None:
-        """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`.
+        A head is loaded where the checkpoint has one of the same kind and shape; otherwise it
+        starts fresh, and a warning says so.
+
+        Args:
+            preset: A folder (our own preset, Hugging Face's layout, also as sentence-transformers
+                extends it, the TF1 release's, told by its files), `hf://organisation/model`, or a
+                name that KerasHub knows.
+            num_classes: Width of a classifier's output; `None` takes that of `class_names` or of
+                the checkpoint's head.
+            load_weights: `False` gives the architecture with fresh weights.
+            encoder_dropout: Both of the encoder's rates, after its sublayers and on the attention
+                probabilities; `None` takes the checkpoint's.
+            packed: Whether the encoder also takes packed rows.
+            dtype: A Keras dtype policy or its name.
+            **options: Arguments of the class, such as `class_names` and `dropout`, and of its
+                preprocessor, such as `sequence_length` (the longest row in tokens). What is `None`
+                or left out is as in the preset, or else as in the class; `sequence_length` is
+                otherwise the encoder's maximum, or 384 of a question answerer.
+
+                `class_names` are the checkpoint's with its head. The same names in another order
+                rearrange the head's outputs; other names rename them, of which a warning tells.
 
         Raises:
-            ValueError: If an id is out of range, or `x` holds rows that are no features.
+            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
+                not fit; the message names the file and the tensor.
+            ValueError: If the number of classes is not known, or an option is none of the class's.
+
+        Example:
+
+        ```python
+        classifier = TextClassifier.from_preset("hf://google-bert/bert-base-uncased", num_classes=2)
+        tagger = TokenClassifier.from_preset("runs/tagger", sequence_length=256)
+        ```
         """
-        refuse_other_rows(x, self.input_forms)
-        inputs = x if isinstance(x, dict) else {"token_ids": x}
-        check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
-        if self.config.num_segments:
-            check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
+        task: Self
+        task, load = task_of_preset(
+            cls,
+            preset,
+            {"num_classes": num_classes, **options},
+            load_weights=load_weights,
+            encoder_dropout=encoder_dropout,
+            packed=packed,
+            dtype=dtype,
+        )
+        load()
+        return task
 
-    def get_compile_config(self) -> dict[str, Any]:
-        """The arguments of `compile`, and what the optimizer's state is of.
+    @classmethod
+    def options_of_checkpoint(cls, checkpoint: Any) -> dict[str, Any]:
+        """What a checkpoint says of the task besides weights: `preset_options`, the preprocessor's.
 
-        That is `optimizer_variables` where the optimizer has not been built for the variables that
-        are trained now: not at all, or before layers were frozen or quantized. Each is a position
-        in `variables`, or the shape and dtype of one that quantization replaced.
+        Args:
+            checkpoint: A `keras_bert.checkpoints.Checkpoint`.
         """
-        config: dict[str, Any] = super().get_compile_config()
-        if config:
-            built_for = [id(variable) for variable in self.optimizer._trainable_variables]
-            if built_for != [id(variable) for variable in self.trainable_variables]:
-                positions = {id(variable): row for row, variable in enumerate(self.variables)}
-                config["optimizer_variables"] = [
-                    positions.get(id(variable), [list(variable.shape), variable.dtype])
-                    for variable in self.optimizer._trainable_variables
-                ]
-        return config
+        return checkpoint.task or {}
 
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        # Keras leaves a loaded model uncompiled if its class has a `compile` of its own.
-        config = dict(config)
-        positions = config.pop("optimizer_variables", None)
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        if positions is None:
-            self.optimizer.build(self.trainable_variables)
-        elif positions:
-            variables = self.variables
-            self.optimizer.build(
-                [
-                    keras.Variable(keras.ops.zeros(found[0]), dtype=found[1], trainable=True)
-                    if isinstance(found, list)
-                    else variables[found]
-                    for found in positions
-                ]
-            )
+    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+        """Writes architecture, weights, vocabulary and heads to a folder `from_preset` reads."""
+        self._save_encoder(self.backbone, self.heads, folder, self.preset_options)
+
+    def _save_encoder(
+        self,
+        backbone: Backbone,
+        heads: dict[str, Any],
+        folder: str | os.PathLike[str],
+        preset_options: Iterable[str],
+    ) -> None:
+        """A preset of an encoder with heads, and with the task's vocabulary and options."""
+        from keras_bert import checkpoints
+
+        preprocessor = self.preprocessor.get_config()
+        checkpoints.save_preset(
+            backbone,
+            folder,
+            heads=heads,
+            tokenizer=preprocessor["tokenizer"],
+            class_names=getattr(self, "class_names", None),
+            task={
+                **{name: preprocessor[name] for name in self.preprocessor_options},
+                **{name: getattr(self, name) for name in preset_options},
+            },
+        )
+
+    def export(
+        self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any
+    ) -> None:
+        """Writes a model for serving: by default a SavedModel that takes text.
+
+        Args:
+            filepath: Where to: for TensorFlow Serving a folder named by a number, the version.
+            format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
+            **options: `class_names`, `dtype`, `overwrite` and others: see
+                `keras_bert.export.export_task`.
+        """
+        from keras_bert import export
+
+        if type(self).serving_signatures is Task.serving_signatures:
+            raise export.ExportError(f"A {type(self).__name__} is for training, not for serving.")
+        export.export_task(self, filepath, format, **options)
+
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        """The functions of a SavedModel of the task, by signature; on the TensorFlow backend.
+
+        Args:
+            options: What the SavedModel shall be.
+        """
+        raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
         preprocessor = self._preprocessor_config
@@ -655,6 +555,7 @@ class Task(TokenModel):
             "name": self.name,
             "trainable": self.trainable,
             **self._layer_states(),
+            **{name: _plain(getattr(self, name)) for name in self.options},
         }
 
     @property
@@ -682,115 +583,24 @@ class Task(TokenModel):
         return task
 
 
-def class_loss() -> keras.losses.Loss:
-    """The cross-entropy of logits for class ids.
-
-    It is divided by the sum of the weights and not by their number: rows may only fill a batch
-    up, and most tokens of a tagger's are no first piece of a word.
-    """
-    return keras.losses.SparseCategoricalCrossentropy(
-        from_logits=True, reduction="mean_with_sample_weight"
-    )
-
-
-def class_accuracy() -> keras.metrics.Metric:
-    """The share of class ids whose logit is the largest, each by its weight."""
-    return ClassAccuracy(name="accuracy")
-
-
 def as_array(values: Any) -> Any:
     """Values of any backend, or of pandas, as an array of NumPy."""
     if keras.ops.is_tensor(values):
-        return ops.convert_to_numpy(values)
+        return keras.ops.convert_to_numpy(values)
     return None if values is None else np.asarray(values)
 
 
-def _takes_ids(loss: Any) -> bool:
-    """Whether the targets of a loss are ids; `None` is the class's own, whose targets are."""
-    return loss is None or _loss_name(loss).startswith("sparse")
+def second_axis(x: Any) -> int | None:
+    """The size of axis 1 of features: positions of a row, or choices; `None` if unknown."""
+    shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
+    return int(shape[1]) if len(shape) > 1 else None
 
 
-def _loss_name(loss: Any) -> str:
-    """The name of one of Keras' losses in lower case without underscores, however it is given."""
-    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
-    return name.lower().replace("_", "")
-
-
-def _computes_in_float16(backbone: Backbone) -> bool:
-    policy = backbone.dtype_policy
-    return bool(policy.compute_dtype == "float16" and policy.variable_dtype != "float16")
-
-
-def _joined(metrics: Any, weighted: Any) -> Any:
-    """Metrics of both arguments of `compile`, by output where there are several."""
-    if metrics is None or weighted is None:
-        return weighted if metrics is None else metrics
-    if isinstance(metrics, Mapping) and isinstance(weighted, Mapping):
-        names = dict.fromkeys([*metrics, *weighted])
-        return {name: _joined(metrics.get(name), weighted.get(name)) for name in names}
-    parts = [part if isinstance(part, (list, tuple)) else [part] for part in (metrics, weighted)]
-    if any(isinstance(item, Mapping) for part in parts for item in part):
-        raise ValueError(
-            "metrics and weighted_metrics must both be dicts by output, or neither; received "
-            f"{type(metrics).__name__} and {type(weighted).__name__}."
-        )
-    return [item for part in parts for item in part]
-
-
-def _class_accuracies(metrics: Any, loss: Any) -> Any:
-    """Metrics with our accuracy for the word `accuracy` where the labels are class ids.
-
-    Keras' own averages over the length of a batch first. It is right where labels are one-hot.
-    """
-    if isinstance(metrics, Mapping):
-        return {
-            name: _class_accuracies(part, loss.get(name) if isinstance(loss, Mapping) else loss)
-            for name, part in metrics.items()
-        }
-    if isinstance(metrics, (list, tuple)):
-        return [_class_accuracies(metric, loss) for metric in metrics]
-    if _takes_ids(loss) and isinstance(metrics, str) and metrics.lower() in ("accuracy", "acc"):
-        return ClassAccuracy(name=metrics)
-    one_hot = _loss_name(loss).startswith(("categorical", "binary"))
-    return "accuracy" if one_hot and isinstance(metrics, ClassAccuracy) else metrics
-
-
-def _losses_of_outputs(
-    loss: Any, weights: Any, outputs: Mapping[str, Any]
-) -> dict[str, tuple[keras.losses.Loss, float]] | None:
-    """The loss of each output and its coefficient; `None` for forms that Keras alone knows."""
-    losses = loss if isinstance(loss, Mapping) else {"": loss}
-    coefficients = weights if isinstance(weights, Mapping) else {"": weights}
-    if set(losses) != set(outputs) or not set(coefficients) <= {*outputs, ""}:
-        return None
-    if not all(isinstance(part, keras.losses.Loss) for part in losses.values()):
-        return None
-    if any(isinstance(value, Sequence) for value in coefficients.values()):
-        return None
-    shared = coefficients.get("")
-    # In the order of Keras' own sum
-    return {
-        name: (
-            losses[name],
-            float(next((w for w in (coefficients.get(name), shared) if w is not None), 1.0)),
-        )
-        for name in sorted(losses)
-    }
-
-
-def _divisor(loss: keras.losses.Loss, output: Any, weights: Any) -> Any:
-    """What a loss was divided by: the sum of the weights, or the number of rows or tokens."""
-    if loss.reduction == "mean_with_sample_weight" and weights is not None:
-        return ops.sum(ops.cast(weights, "float32"))
-    count = ops.prod(ops.convert_to_tensor(ops.shape(output)[:-1], dtype="int32"))
-    return ops.cast(count, "float32")
-
-
-def _others(variables: list[Any], known: list[Any]) -> list[Any]:
-    """Those variables that are not among the known ones, in their order."""
-    # Compared with ==, variables would compare their values.
-    known_ids = {id(variable) for variable in known}
-    return [variable for variable in variables if id(variable) not in known_ids]
+def _plain(value: Any) -> Any:
+    """A value of a config as JSON has it."""
+    if isinstance(value, BertConfig):
+        return value.to_dict()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -807,38 +617,3 @@ def _without_first(batches: Any, count: int, epochs: int) -> Any:
             "0 or more, with one epoch, of text or of a tf.data.Dataset."
         )
     return batches.skip(count)
-
-
-def _split_off_validation(
-    x: Any, y: Any, sample_weight: Any, share: float
-) -> tuple[Any, Any, Any, tuple[Any, ...]]:
-    """Holds the last rows out, as Keras does for arrays."""
-    columns = text_columns(x)
-    start = int(len(columns["text"]) * (1 - share))
-
-    def parts(values: Any) -> tuple[Any, Any]:
-        return (None, None) if values is None else (values[:start], values[start:])
-
-    train = {name: column[:start] for name, column in columns.items()}
-    held_out = {name: column[start:] for name, column in columns.items()}
-    (train_y, held_out_y), (train_weight, held_out_weight) = parts(y), parts(sample_weight)
-    validation: tuple[Any, ...] = (held_out, held_out_y)
-    if sample_weight is not None:
-        validation = (*validation, held_out_weight)
-    return train, train_y, train_weight, validation
-
-
-def _without_labels(row: Any) -> Any:
-    """The `x` of a dataset's element.
-
-    Raises:
-        ValueError: If the element could be a pair as well as a text with its label.
-    """
-    if not isinstance(row, tuple):
-        return row
-    if len(row) == 2 and all(getattr(part, "dtype", None) == "string" for part in row):
-        raise ValueError(
-            "An element of two strings may be a pair of texts or a text and its label. "
-            'Name the parts of a pair: {"text": ..., "text_pair": ...}.'
-        )
-    return row[0]

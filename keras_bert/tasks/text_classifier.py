@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -14,14 +13,20 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
-from keras_bert.tasks.answers import as_given, softmax
-from keras_bert.tasks.class_labels import checked_num_classes, class_ids, finite_scores
-from keras_bert.tasks.presets import classifier_from_preset, pooler_head
-from keras_bert.tasks.task import Batching, Task, as_array, class_accuracy, class_loss
-from keras_bert.tasks.text_arguments import listed
+from keras_bert.tasks.class_labels import (
+    LabelRules,
+    checked_num_classes,
+    finite_scores,
+    softmax,
+)
+from keras_bert.tasks.objective import class_accuracy, class_loss
+from keras_bert.tasks.presets import pooler_head
+from keras_bert.tasks.rows import Batching, as_given, listed
+from keras_bert.tasks.task import Task, as_array
 
 if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.export import ExportOptions
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -66,6 +71,11 @@ class TextClassifier(Task):
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" of section 5.1.
     """
+
+    options = ("num_classes", "class_names", "dropout", "bilstm_units", "bilstm_layers")
+    preset_options = ("dropout", "head_options")
+    head_name = "classifier"
+    serves_pairs = True
 
     def __init__(
         self,
@@ -120,93 +130,22 @@ class TextClassifier(Task):
         self.class_names = None if class_names is None else tuple(class_names)
         self.bilstm_units = bilstm_units
         self.bilstm_layers = bilstm_layers
-
-    @property
-    def uses_pooler(self) -> bool:
-        return not self.bilstm_units
+        self.uses_pooler = not bilstm_units
+        self.weighs_classes = not self.is_regression
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The task's heads, by the names that checkpoints know them by."""
         return {"classifier": self.head, **pooler_head(self.pooler), **bilstm_heads(self)}
 
-    @classmethod
-    def from_preset(
-        cls,
-        preset: str | os.PathLike[str],
-        num_classes: int | None = None,
-        *,
-        class_names: Sequence[str] | None = None,
-        sequence_length: int | None = None,
-        dropout: float | None = None,
-        encoder_dropout: float | None = None,
-        bilstm_units: int | None = None,
-        bilstm_layers: int = 2,
-        load_weights: bool = True,
-        dtype: Any = None,
-    ) -> Self:
-        """A classifier on a pretrained encoder, with the checkpoint's vocabulary.
+    @property
+    def dropout(self) -> float:
+        """The rate on the pooled output."""
+        return self.head.dropout
 
-        The head is loaded where the checkpoint has one for as many classes, on the same BiLSTM or
-        none; otherwise it starts fresh, and a warning says so.
-
-        Args:
-            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
-                its files), `hf://organisation/model`, or a name that KerasHub knows.
-            num_classes: Width of the output; `None` takes that of `class_names` or the
-                checkpoint's head.
-            class_names: The classes' names; `None` takes the checkpoint's with its head. The same
-                names in another order rearrange the head's outputs; other names rename them, of
-                which a warning tells.
-            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
-                saved with, otherwise the encoder's maximum.
-            dropout: Rate on the pooled output; `None` takes the preset's or the config's.
-            encoder_dropout: Both of the encoder's rates, after its sublayers and on the attention
-                probabilities; `None` takes the checkpoint's.
-            bilstm_units: As in the class; `None` takes the preset's BiLSTM, or none.
-            bilstm_layers: As in the class, where `bilstm_units` is given.
-            load_weights: `False` gives the architecture with fresh weights.
-            dtype: A Keras dtype policy or its name.
-
-        Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-            ValueError: If the number of classes is not known.
-        """
-        task: Self = classifier_from_preset(
-            cls,
-            "classifier",
-            preset,
-            num_classes,
-            class_names=class_names,
-            sequence_length=sequence_length,
-            dropout=dropout,
-            encoder_dropout=encoder_dropout,
-            head_options=(
-                None if bilstm_units is None else bilstm_options(bilstm_units, bilstm_layers)
-            ),
-            load_weights=load_weights,
-            dtype=dtype,
-        )
-        return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
-        from keras_bert import checkpoints
-
-        preprocessor = self.preprocessor
-        checkpoints.save_preset(
-            self.backbone,
-            folder,
-            heads=self.heads,
-            tokenizer=preprocessor.tokenizer.get_config(),
-            class_names=self.class_names,
-            task={
-                "sequence_length": preprocessor.sequence_length,
-                "dropout": self.head.dropout,
-                "head_options": bilstm_options(self.bilstm_units, self.bilstm_layers),
-            },
-        )
+    @property
+    def head_options(self) -> dict[str, int]:
+        """What a preset keeps of the BiLSTM."""
+        return bilstm_options(self.bilstm_units, self.bilstm_layers)
 
     @property
     def is_regression(self) -> bool:
@@ -250,17 +189,14 @@ class TextClassifier(Task):
         label = best if self.class_names is None else self.class_names[best]
         return {"label": label, "score": float(probabilities[best])}
 
-    def _labels(self, y: Any, *, allow_unlabelled: bool = False) -> np.ndarray:
-        if self.is_regression:
-            return finite_scores(y, allow_unlabelled=allow_unlabelled)
-        labels = np.asarray(y)
-        if labels.dtype.kind not in "OUS" and not self._loss_takes_ids():
-            return labels
-        lowest = -1 if allow_unlabelled else 0
-        return class_ids(labels, self.class_names, self.num_classes, lowest=lowest)
-
-    def _num_labels(self) -> int | None:
-        return None if self.is_regression or not self._loss_takes_ids() else self.num_classes
+    def _label_rules(self, batching: Batching) -> LabelRules:
+        return LabelRules(
+            self.num_classes if self.weighs_classes and self._loss_takes_ids() else None,
+            self.class_names,
+            lowest=-1 if batching.allow_unlabelled else 0,
+            is_score=self.is_regression,
+            class_weight=batching.class_weight,
+        )
 
     def _num_targets(self, x: Any) -> dict[str, int]:
         return {} if self.is_regression else {"": self.num_classes}
@@ -270,35 +206,7 @@ class TextClassifier(Task):
             finite_scores(as_array(y), allow_unlabelled=batching.allow_unlabelled)
         super()._check_targets(x, y, sample_weight, batching)
 
-    @property
-    def weighs_classes(self) -> bool:  # type: ignore[override]
-        return not self.is_regression
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.signatures import classifier_signatures
 
-    def export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str = "tf_saved_model",
-        *,
-        class_names: Sequence[str] | None = None,
-        dtype: str = "float32",
-        **kwargs: Any,
-    ) -> None:
-        """Writes a model for serving: by default a SavedModel that takes text.
-
-        See `keras_bert.export.export_text_classifier`.
-        """
-        from keras_bert import export
-
-        export.export_text_classifier(
-            self, filepath, format, class_names=class_names, dtype=dtype, **kwargs
-        )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "class_names": None if self.class_names is None else list(self.class_names),
-            "dropout": self.head.dropout,
-            "bilstm_units": self.bilstm_units,
-            "bilstm_layers": self.bilstm_layers,
-        }
+        return classifier_signatures(self, options)

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -13,20 +12,23 @@ from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
-from keras_bert.tasks.presets import preprocessor_config
-from keras_bert.tasks.task import Batching, Task
-from keras_bert.tasks.text_arguments import is_dataset, is_text, listed, text_columns
+from keras_bert.tasks.rows import Batching, Rows, TextRows, is_dataset, listed, text_columns
+from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.export import ExportOptions
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextEmbedder(Task):
     """BERT whose tokens' vectors become one for the text.
 
-    `fit` takes pairs of texts that mean the same, or answer one another: those of the other pairs
-    in a batch are what they are told from. `compile()` takes AdamW at 2e-5 and
+    `fit` takes pairs of texts that mean the same, or answer one another, without labels: a list of
+    (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. Those of the other
+    pairs in a batch are the negatives; `batch_size` counts pairs, and `sample_weight` has one for
+    each. For features `y` is what the loss takes: for `InBatchNegatives` the number of each row's
+    pair. `compile()` takes AdamW at 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
 
     Args:
@@ -54,6 +56,11 @@ class TextEmbedder(Task):
     Reference:
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
     """
+
+    options = ("pooling", "normalize")
+    preset_options = options
+    output_name = "embedding"
+    uses_pooler = False
 
     def __init__(
         self,
@@ -88,92 +95,17 @@ class TextEmbedder(Task):
         self.pooling = pooling
         self.normalize = normalize
 
-    @property
-    def uses_pooler(self) -> bool:
-        return False
-
     @classmethod
-    def from_preset(
-        cls,
-        preset: str | os.PathLike[str],
-        *,
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        sequence_length: int | None = None,
-        load_weights: bool = True,
-        dtype: Any = None,
-    ) -> Self:
-        """An embedder on a pretrained encoder, with the checkpoint's vocabulary.
-
-        Args:
-            preset: A folder (our own preset, Hugging Face's layout, also as sentence-transformers
-                extends it, the TF1 release's, told by its files), `hf://organisation/model`, or a
-                name that KerasHub knows.
-            pooling: `mean` or `cls`; `None` takes what the preset says, otherwise `mean`.
-            normalize: Whether vectors have length 1; `None` takes what the preset says, otherwise
-                `True`.
-            sequence_length: The longest row in tokens; `None` takes what the preset says,
-                otherwise the encoder's maximum.
-            load_weights: `False` gives the architecture with fresh weights.
-            dtype: A Keras dtype policy or its name.
-
-        Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-        """
-        from keras_bert import checkpoints
+    def options_of_checkpoint(cls, checkpoint: Any) -> dict[str, Any]:
         from keras_bert.checkpoints import sentence_transformers
 
-        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-        said = checkpoint.task or sentence_transformers.read_options(checkpoint.folder)
-        task = cls(
-            checkpoint.new_backbone(weights_fit=load_weights, dtype=dtype),
-            preprocessor_config(checkpoint, sequence_length or said.get("sequence_length")),
-            pooling=pooling or said.get("pooling", "mean"),
-            normalize=said.get("normalize", True) if normalize is None else normalize,
-        )
-        if load_weights:
-            checkpoint.load_into(task.backbone, pooler_is_used=False)
-            checkpoint.warn_unused()
-        return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights and vocabulary to a folder that `from_preset` reads."""
-        from keras_bert import checkpoints
-
-        preprocessor = self.preprocessor
-        checkpoints.save_preset(
-            self.backbone,
-            folder,
-            tokenizer=preprocessor.tokenizer.get_config(),
-            task={
-                "sequence_length": preprocessor.sequence_length,
-                "pooling": self.pooling,
-                "normalize": self.normalize,
-            },
-        )
+        return checkpoint.task or sentence_transformers.read_options(checkpoint.folder)
 
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives()
 
     def _default_metrics(self) -> None:
         return None
-
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`keras.Model.fit`, which also takes pairs of texts.
-
-        Args:
-            x: A list of (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`.
-                Or features, as `keras.Model.fit` takes them.
-            y: Nothing for text. For features what the loss takes: for `InBatchNegatives` the
-                number of each row's pair.
-            *args, **kwargs: As in `TextClassifier.fit`; `batch_size` counts pairs, and
-                `sample_weight` has one for each.
-
-        Returns:
-            Keras' history of losses and metrics.
-        """
-        return super().fit(x, y, *args, **kwargs)
 
     def embed(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> np.ndarray:
         """The vectors of texts.
@@ -202,49 +134,28 @@ class TextEmbedder(Task):
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
-    def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
-    ) -> tuple[Any, Any, Any]:
-        if not is_text(x):
-            return super()._model_data(x, y, sample_weight, batching)
-        if is_dataset(x) or y is not None:
+    def _batches(self, rows: Rows, batching: Batching) -> Any:
+        if not isinstance(rows, TextRows) or "text_pair" not in rows.columns:
             raise ValueError(
                 "An embedder learns from pairs of texts in memory, without labels: a list of "
-                "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`."
+                "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
+                f"{'single texts' if isinstance(rows, TextRows) else 'a dataset'}."
+            )
+        if rows.labels is not None:
+            raise ValueError(
+                "An embedder learns from pairs of texts without labels: leave out `y`."
             )
         from keras_bert.data.text_batches import paired_batches
 
-        columns = text_columns(x)
-        if "text_pair" not in columns:
-            raise ValueError("An embedder learns from pairs of texts; received single ones.")
-        batches = paired_batches(
-            list(columns["text"]),
-            list(columns["text_pair"]),
+        return paired_batches(
+            list(rows.columns["text"]),
+            list(rows.columns["text_pair"]),
             self.preprocessor,
-            None if sample_weight is None else np.asarray(sample_weight, "float32"),
+            rows.weights,
             **batching.options(),
         )
-        return batches, None, None
 
-    def export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str = "tf_saved_model",
-        *,
-        dtype: str = "float32",
-        **kwargs: Any,
-    ) -> None:
-        """Writes a model for serving: by default a SavedModel that takes text.
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.signatures import embedding_signatures
 
-        See `keras_bert.export.export_text_embedder`.
-        """
-        from keras_bert import export
-
-        export.export_text_embedder(self, filepath, format, dtype=dtype, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "pooling": self.pooling,
-            "normalize": self.normalize,
-        }
+        return embedding_signatures(self)

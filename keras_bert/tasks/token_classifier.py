@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -13,37 +13,173 @@ import numpy as np
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.tasks.answers import softmax
 from keras_bert.tasks.class_labels import (
+    LabelRules,
     checked_ids,
     checked_num_classes,
-    class_ids,
     class_weights_of,
+    softmax,
 )
-from keras_bert.tasks.presets import classifier_from_preset
-from keras_bert.tasks.task import Batching, Task, as_array
-from keras_bert.tasks.text_arguments import (
+from keras_bert.tasks.rows import (
+    Batching,
+    BatchOutputs,
+    Restore,
+    Rows,
     checked_generator,
+    held_out_slices,
     is_dataset,
-    is_text,
     listed,
-    refuse_other_rows,
+    sliced,
 )
-from keras_bert.tasks.word_arguments import (
-    WORD_FORMS,
-    as_lists,
-    flat_labels,
-    nested_like,
-    word_depth,
-)
+from keras_bert.tasks.task import Task, as_array
 
 if TYPE_CHECKING:
-    from keras_bert.data.word_batches import TokenClassifierPreprocessor
+    import tensorflow as tf
+
+    from keras_bert.data.tagging import TokenClassifierPreprocessor
+    from keras_bert.export import ExportOptions
+
+# What is nested so deep, for errors
+_PARTS = {1: "words", 2: "sentences", 3: "documents"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WordRows(Rows):
+    """Sentences of words, documents of such sentences, or texts that are split into words.
+
+    Args:
+        words: What was given: a text (`depth` 0), texts (1), or lists of words, nested as
+            sentences (2) or documents (3). Texts become sentences by `split_into_words`.
+        depth: How deep what was given is nested.
+        labels: Class ids of all words, int32 `(words,)`.
+        weights: Their weights, float32 `(words,)`; 0 where the label is negative.
+        offsets: For each text the first characters of its words, and one past their last.
+    """
+
+    forms = (
+        "a text, a list of texts, a list of sentences, each a list of words, or a list of "
+        "documents, each a list of such sentences"
+    )
+
+    words: list[Any]
+    depth: int
+    labels: np.ndarray[Any, Any] | None = None
+    weights: np.ndarray[Any, Any] | None = None
+    offsets: tuple[list[list[int]], list[list[int]]] | None = None
+
+    @classmethod
+    def matches(cls, x: Any) -> bool:
+        return word_depth(x) is not None
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        depth = word_depth(x) or 0
+        x = as_lists(x)
+        if rules is None:
+            return cls([x] if depth == 0 else x, depth)
+        if depth < 2 or y is None:
+            raise ValueError(
+                f"Labels are of words: expected {cls.forms.split('texts, ')[-1]}, with labels "
+                "nested alike."
+            )
+        labels = rules.read(flat_labels(x, as_lists(y), depth))
+        weights = class_weights_of(labels, rules.class_weight or {}) * (labels >= 0)
+        if sample_weight is not None:
+            weights *= np.asarray(flat_labels(x, sample_weight, depth), "float32")
+        return cls(x, depth, np.maximum(labels, 0), weights)
+
+    def split(self, share: float) -> tuple[Self, Self]:
+        first, last = (
+            dataclasses.replace(self, words=self.words[rows])
+            for rows in held_out_slices(len(self.words), share)
+        )
+        num_words = sum(map(len, first.sentences))
+        first, last = (
+            dataclasses.replace(
+                rows, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
+            )
+            for rows, words in ((first, slice(num_words)), (last, slice(num_words, None)))
+        )
+        return first, last
+
+    @property
+    def sentences(self) -> list[Any]:
+        """Lists of words, one for each sentence or text."""
+        if self.depth < 3:
+            return self.words
+        return [sentence for document in self.words for sentence in document]
+
+    def split_into_words(self, preprocessor: TokenClassifierPreprocessor) -> Self:
+        """Texts as sentences; what has words already as it is."""
+        if self.depth >= 2 or self.offsets is not None:
+            return self
+        words, starts, ends = preprocessor.split(self.words)
+        return dataclasses.replace(
+            self,
+            words=[[word.decode() for word in sentence] for sentence in words.to_list()],
+            offsets=(starts.to_list(), ends.to_list()),
+        )
+
+    def nested(self, values: Sequence[Any]) -> Any:
+        """Values of all sentences, nested as the sentences are."""
+        if self.depth < 3:
+            return values[0] if self.depth == 0 else list(values)
+        remaining = iter(values)
+        return [[next(remaining) for _ in document] for document in self.words]
+
+    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
+        from keras_bert.data.tagging import ragged_words
+        from keras_bert.data.tagging_rows import window_batches
+
+        return window_batches(
+            preprocessor.windows(ragged_words(self.words)),
+            preprocessor,
+            labels=self.labels,
+            weights=self.weights,
+            **batching.options(),
+        )
+
+    def numbered_batches(
+        self, preprocessor: Any, batching: Batching
+    ) -> tuple[tf.data.Dataset, Restore]:
+        from keras_bert.data.tagging import ragged_words
+        from keras_bert.data.tagging_rows import window_batches
+
+        rows = self.split_into_words(preprocessor)
+        words = ragged_words(rows.words)
+        windows = preprocessor.windows(words)
+        row_splits = windows.token_ids.row_splits.numpy()
+        # Where each word's first piece is among the tokens of all windows
+        first_pieces = row_splits[windows.word_window.numpy()] + windows.word_position.numpy()
+        sentences = words.values if words.ragged_rank == 2 else words
+
+        def restore(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+            logits = np.zeros((row_splits[-1], shape[-1]), "float32")
+            for features, index, outputs in outputs_of_batches:
+                mask = features["padding_mask"]
+                # (batch, 1) + (length,) -> (batch, length) positions in the flat array
+                tokens = row_splits[index][:, None] + np.arange(mask.shape[1])
+                logits[tokens[mask]] = outputs[mask]
+            of_sentences = np.split(logits[first_pieces], sentences.row_splits.numpy()[1:-1])
+            return rows.nested(of_sentences[: int(sentences.nrows())])
+
+        return window_batches(windows, preprocessor, **batching.options()), restore
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenClassifier(Task):
     """BERT with a dense layer on every token, for one class a word: that of its first piece.
+
+    `fit` and `evaluate` take words: a list of sentences, each a list of words, or a list of
+    documents, each a list of such sentences, whose neighbours then fill a sentence's window. `y`
+    has a label for each word, nested alike: class ids, or names if the task has `class_names`; a
+    negative id counts for nothing. `sample_weight` has a weight for each word, nested alike;
+    `batch_size` counts windows, and `validation_split` holds out sentences or documents. For
+    features `y` is class ids `(batch, length)`, of which negative ones and those of padding count
+    for nothing. `predict` gives, for words, an array `(words, num_classes)` for each sentence, in
+    lists like those of its input, which may also be text in the forms of `tag`.
 
     `compile()` takes AdamW at 5e-5, and cross-entropy and accuracy of the words' first pieces.
 
@@ -78,10 +214,14 @@ class TokenClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3.
     """
 
+    input_kinds = (WordRows,)
+    options = ("num_classes", "class_names", "dropout")
+    preset_options = ("dropout",)
+    preprocessor_options = ("sequence_length", "overlap")
+    head_name = "token_classifier"
     default_learning_rate = 5e-5
     weighs_classes = True
-
-    input_forms = f"a text, a list of texts, or {WORD_FORMS}"
+    uses_pooler = False
 
     def __init__(
         self,
@@ -122,129 +262,19 @@ class TokenClassifier(Task):
         self.class_names = None if class_names is None else tuple(class_names)
 
     @property
-    def uses_pooler(self) -> bool:
-        return False
+    def heads(self) -> dict[str, Any]:
+        return {"token_classifier": self.head}
 
     @property
-    def heads(self) -> dict[str, Any]:
-        """The task's head, by the name that checkpoints know it by."""
-        return {"token_classifier": self.head}
+    def dropout(self) -> float:
+        """The rate on the sequence output."""
+        return self.head.dropout
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
         from keras_bert.data.word_batches import TokenClassifierPreprocessor
 
         return TokenClassifierPreprocessor.from_config(config)
-
-    @classmethod
-    def from_preset(
-        cls,
-        preset: str | os.PathLike[str],
-        num_classes: int | None = None,
-        *,
-        class_names: Sequence[str] | None = None,
-        sequence_length: int | None = None,
-        dropout: float | None = None,
-        load_weights: bool = True,
-        dtype: Any = None,
-    ) -> Self:
-        """A tagger on a pretrained encoder, with the checkpoint's vocabulary.
-
-        The head is loaded where the checkpoint has one for as many classes; otherwise it starts
-        fresh, and a warning says so.
-
-        Args:
-            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
-                its files), `hf://organisation/model`, or a name that KerasHub knows.
-            num_classes: Width of the output; `None` takes that of `class_names` or the
-                checkpoint's head.
-            class_names: The classes' names; `None` takes the checkpoint's with its head. The same
-                names in another order rearrange the head's outputs; other names rename them, of
-                which a warning tells.
-            sequence_length: The longest row in tokens; `None` takes what a preset of ours was
-                saved with, otherwise the encoder's maximum.
-            dropout: Rate on the sequence output; `None` takes the preset's or the config's.
-            load_weights: `False` gives the architecture with fresh weights.
-            dtype: A Keras dtype policy or its name.
-
-        Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-            ValueError: If the number of classes is not known.
-        """
-        task: Self = classifier_from_preset(
-            cls,
-            "token_classifier",
-            preset,
-            num_classes,
-            class_names=class_names,
-            sequence_length=sequence_length,
-            dropout=dropout,
-            load_weights=load_weights,
-            dtype=dtype,
-        )
-        return task
-
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and head to a folder `from_preset` reads."""
-        from keras_bert import checkpoints
-
-        preprocessor = self.preprocessor
-        checkpoints.save_preset(
-            self.backbone,
-            folder,
-            heads=self.heads,
-            tokenizer=preprocessor.tokenizer.get_config(),
-            class_names=self.class_names,
-            task={
-                "sequence_length": preprocessor.sequence_length,
-                "overlap": preprocessor.overlap,
-                "dropout": self.head.dropout,
-            },
-        )
-
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`keras.Model.fit`, which also takes words with their labels.
-
-        Args:
-            x: A list of sentences, each a list of words; or a list of documents, each a list of
-                such sentences, whose neighbours then fill a sentence's window. Or features, as
-                `keras.Model.fit` takes them.
-            y: A label for each word, nested like `x`: class ids, or names if the task has
-                `class_names`; a negative id counts for nothing. For features: class ids
-                `(batch, length)`, of which negative ones and those of padding count for nothing.
-            *args, **kwargs: As in `TextClassifier.fit`; `batch_size` counts windows,
-                `validation_split` holds out sentences or documents, and `sample_weight` has a
-                weight for each word, nested like `x`.
-
-        Returns:
-            Keras' history of losses and metrics.
-        """
-        return super().fit(x, y, *args, **kwargs)
-
-    def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
-    ) -> Any:
-        """Logits, float32, in the order of the input; for tags, see `tag`.
-
-        Args:
-            x: Words in the forms of `fit`, or text in those of `tag`, or features.
-            batch_size: Windows in a batch (32).
-            verbose: As in Keras.
-            **kwargs: As in Keras, for features.
-
-        Returns:
-            An array `(batch, length, num_classes)` for features. For words, an array
-            `(words, num_classes)` for each sentence, in lists like those of `x`.
-        """
-        depth = word_depth(x)
-        if depth is None:
-            return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
-        x = as_lists(x)
-        if depth < 2:
-            x = self._split([x] if depth == 0 else x)[0]
-        logits = nested_like(x, self._logits_of_sentences(x, batch_size, verbose), depth)
-        return logits[0] if depth == 0 else logits
 
     def tag(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
         """The most probable class of each word.
@@ -269,28 +299,19 @@ class TokenClassifier(Task):
         ```
         """
         x = listed(x)
-        depth = word_depth(x)
-        if depth is None:
-            refuse_other_rows(x, self.input_forms)
-            raise ValueError(f"Received {type(x).__name__}; expected {self.input_forms}.")
-        x = as_lists(x)
-        texts = [x] if depth == 0 else x
-        places: Any = None
-        words = x
-        if depth < 2:
-            words, *places = self._split(texts)
-        sentences = [s for document in words for s in document] if depth == 3 else words
-        tags = [
-            self._tags(sentence, logits)
-            for sentence, logits in zip(
-                sentences, self._logits_of_sentences(words, batch_size, verbose), strict=True
-            )
-        ]
-        for sentence, starts, ends in zip(tags, *places, strict=True) if places else ():
-            for word, start, end in zip(sentence, starts, ends, strict=True):
-                word.update(start=start, end=end)
-        nested = nested_like(words, tags, depth)
-        return nested[0] if depth == 0 else nested
+        if not WordRows.matches(x):
+            self._check_ids(x)
+            raise ValueError(f"Received {type(x).__name__}; expected {WordRows.forms}.")
+        rows = WordRows.read(x).split_into_words(self.preprocessor)
+        logits = self._predict_rows(rows, batch_size, verbose)
+        if rows.depth in (0, 3):
+            logits = [logits] if rows.depth == 0 else [part for nested in logits for part in nested]
+        tags = [self._tags(*sentence) for sentence in zip(rows.sentences, logits, strict=True)]
+        if rows.offsets is not None:
+            for sentence, *offsets in zip(tags, *rows.offsets, strict=True):
+                for word, start, end in zip(sentence, *offsets, strict=True):
+                    word.update(start=start, end=end)
+        return rows.nested(tags)
 
     def _tags(self, words: Sequence[Any], logits: np.ndarray) -> list[dict[str, Any]]:
         best, scores = np.argmax(logits, axis=-1), softmax(logits)
@@ -303,110 +324,24 @@ class TokenClassifier(Task):
             for word, label, row in zip(words, best, scores, strict=True)
         ]
 
-    def _split(self, texts: Sequence[str]) -> tuple[list[Any], list[Any], list[Any]]:
-        """The words of texts, and where they lie in them."""
-        words, starts, ends = self.preprocessor.split(list(texts))
-        decoded = [[word.decode() for word in sentence] for sentence in words.to_list()]
-        return decoded, starts.to_list(), ends.to_list()
+    def _label_rules(self, batching: Batching) -> LabelRules:
+        return LabelRules(
+            self.num_classes, self.class_names, lowest=None, class_weight=batching.class_weight
+        )
 
-    def _logits_of_sentences(self, x: Any, batch_size: int | None, verbose: Any) -> list[Any]:
-        """An array `(words, num_classes)` for each sentence."""
-        from keras_bert.data.word_batches import ragged_words, window_batches
-
-        preprocessor = self.preprocessor
-        words = ragged_words(x)
-        windows = preprocessor.windows(words)
-        batches = window_batches(windows, preprocessor, **self._batching(batch_size).options())
-        row_splits = windows.token_ids.row_splits.numpy()
-        logits = np.zeros((row_splits[-1], self.num_classes), "float32")
-        for features, (index,), outputs in self._outputs_of_batches(batches, verbose):
-            mask = features["padding_mask"]
-            # (batch, 1) + (length,) -> (batch, length) places in the flat array
-            places = row_splits[index][:, None] + np.arange(mask.shape[1])
-            logits[places[mask]] = outputs[mask]
-        places = row_splits[windows.word_window.numpy()] + windows.word_position.numpy()
-        sentences = words.values if words.ragged_rank == 2 else words
-        return list(np.split(logits[places], sentences.row_splits.numpy()[1:-1]))[
-            : int(sentences.nrows())
-        ]
-
-    def _model_data(
+    def _checked_features(
         self, x: Any, y: Any, sample_weight: Any, batching: Batching
     ) -> tuple[Any, Any, Any]:
-        depth = word_depth(x)
-        if depth is None:
-            self._check_ids_alone(x)
-            self._check_targets(x, y, sample_weight, batching)
-            weighted = _without_ignored(x, y, sample_weight, batching.class_weight)
-            return (checked_generator(x), *weighted)
-        if depth not in (2, 3) or y is None:
-            raise ValueError(f"Labels are of words: expected {WORD_FORMS}, with labels alike.")
-        from keras_bert.data.word_batches import ragged_words, window_batches
-
-        x, y = as_lists(x), as_lists(y)
-        labels = self._labels(flat_labels(x, y, depth))
-        weights = class_weights_of(labels, batching.class_weight or {}) * (labels >= 0)
-        if sample_weight is not None:
-            weights *= np.asarray(flat_labels(x, sample_weight, depth), "float32")
-        batches = window_batches(
-            self.preprocessor.windows(ragged_words(x)),
-            self.preprocessor,
-            labels=np.maximum(labels, 0),
-            weights=weights,
-            **batching.options(),
-        )
-        return batches, None, None
-
-    def _has_text(self, x: Any) -> bool:
-        return word_depth(x) is not None
-
-    def _held_out(self, x: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, ...]:
-        x, y = as_lists(x), as_lists(y)
-        start = int(len(x) * (1 - share))
-        held_out = tuple(part[start:] for part in (x, y, sample_weight) if part is not None)
-        weights = None if sample_weight is None else sample_weight[:start]
-        return x[:start], y[:start], weights, held_out
-
-    def _check_ids_alone(self, x: Any) -> None:
-        if is_text(x):
-            refuse_other_rows(x, WORD_FORMS)
-            raise ValueError(f"A tagger takes text as {WORD_FORMS}; received {type(x).__name__}.")
-        if not is_dataset(x):
-            self._check_ids(x)
-
-    def _labels(self, y: Any, *, allow_unlabelled: bool = True) -> np.ndarray:
-        return class_ids(y, self.class_names, self.num_classes, lowest=None)
-
-    def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
+        self._check_ids(x)
         if y is not None and self._loss_takes_ids():
             checked_ids(as_array(y), self.num_classes, lowest=None, weights=as_array(sample_weight))
+        weighted = _without_ignored(x, y, sample_weight, batching.class_weight)
+        return (checked_generator(x), *weighted)
 
-    def export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str = "tf_saved_model",
-        *,
-        class_names: Sequence[str] | None = None,
-        dtype: str = "float32",
-        **kwargs: Any,
-    ) -> None:
-        """Writes a model for serving: by default a SavedModel that takes text.
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.tagging_signatures import tagging_signatures
 
-        See `keras_bert.export.export_token_classifier`.
-        """
-        from keras_bert import export
-
-        export.export_token_classifier(
-            self, filepath, format, class_names=class_names, dtype=dtype, **kwargs
-        )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "class_names": None if self.class_names is None else list(self.class_names),
-            "dropout": self.head.dropout,
-        }
+        return tagging_signatures(self, options)
 
 
 def _without_ignored(
@@ -424,3 +359,69 @@ def _without_ignored(
     if mask is not None:
         weights *= np.asarray(mask, "float32")
     return np.maximum(labels, 0), weights
+
+
+def word_depth(x: Any) -> int | None:
+    """How deep strings are nested: 0 in a string, 2 in a list of lists; `None` without strings.
+
+    Empty lists do not say what they would hold; they count as lists of strings.
+    """
+    if isinstance(x, (str, bytes)):
+        return 0
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
+        return None
+    if getattr(getattr(x, "dtype", None), "name", "") == "string":
+        return len(x.shape)
+    # An iterator is not looked into: it would lose what is read, and may never end.
+    if isinstance(x, Mapping) or not isinstance(x, Collection) or hasattr(x, "element_spec"):
+        return None
+    depths = [word_depth(item) for item in x]
+    if None in depths:
+        return None
+    return 1 + max((depth for depth in depths if depth is not None), default=0)
+
+
+def as_lists(x: Any) -> Any:
+    """Strings of a ragged tensor, a string tensor or a data frame's column, as lists of them."""
+    if hasattr(x, "to_list"):
+        return x.to_list()
+    return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
+
+
+def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
+    """One label for each word, in order.
+
+    Args:
+        words: Sentences (`depth` 2) or documents (`depth` 3).
+        labels: Labels or weights, nested alike.
+        depth: Of the words.
+
+    Raises:
+        ValueError: If there are more or fewer labels than words; the message says where.
+    """
+    flat: list[Any] = []
+    _flatten(words, labels, depth, (), flat)
+    return flat
+
+
+def _flatten(words: Any, labels: Any, depth: int, path: tuple[int, ...], flat: list[Any]) -> None:
+    if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
+        raise ValueError(f"{_where(path)} has the labels {labels!r}; expected a list.")
+    if len(words) != len(labels):
+        raise ValueError(
+            f"{_where(path)} has {len(words)} {_PARTS[depth]} and labels or weights for "
+            f"{len(labels)}; each needs one."
+        )
+    if depth == 1:
+        flat.extend(labels)
+        return
+    for index, (part, its_labels) in enumerate(zip(words, labels, strict=True)):
+        _flatten(part, its_labels, depth - 1, (*path, index), flat)
+
+
+def _where(path: tuple[int, ...]) -> str:
+    if not path:
+        return "The input"
+    if len(path) == 1:
+        return f"Row {path[0]}"
+    return f"Sentence {path[1]} of document {path[0]}"

@@ -9,6 +9,7 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 pytest.importorskip("sentencepiece")
 
+
 import keras_bert  # noqa: E402
 from keras_bert.data import (  # noqa: E402
     MultipleChoicePreprocessor,
@@ -16,8 +17,7 @@ from keras_bert.data import (  # noqa: E402
     TextClassifierPreprocessor,
     TokenClassifierPreprocessor,
 )
-from keras_bert.export.job import ExportOptions  # noqa: E402
-from keras_bert.export.run_job import SIGNATURES  # noqa: E402
+from keras_bert.export import ExportOptions  # noqa: E402
 from keras_bert.named_sizes import SIZES  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
@@ -49,13 +49,13 @@ def backbone_and_tokenizer(family):
     return keras_bert.Backbone(keras_bert.BertConfig(**fields)), tokenizer
 
 
-def signatures(task, kind, **options):
+def signatures(task, **options):
     """What an export traces and writes down, to be run eagerly; so is the task from now on."""
     defaults = {"format": "tf_saved_model", "class_names": None, "dtype": "float32", "pair": False}
     serving = {"max_batch_size": 32, "warm_up": False, "sequence_length": 64}
-    options = ExportOptions(name="1", kind=kind, **{**defaults, **serving, **options})
+    options = ExportOptions(name="1", **{**defaults, **serving, **options})
     task.run_eagerly = True
-    functions = SIGNATURES[kind](task, options)
+    functions = task.serving_signatures(options)
     return {name: function.python_function for name, function in functions.items()}
 
 
@@ -79,7 +79,7 @@ def test_text_classifier(parts):
     task = keras_bert.TextClassifier(
         backbone, preprocessor=preprocessor, class_names=list(CLASS_NAMES)
     )
-    functions = signatures(task, "text_classifier", pair=True, class_names=CLASS_NAMES)
+    functions = signatures(task, pair=True, class_names=CLASS_NAMES)
     texts = {"text": tf.constant(TEXTS), "text_pair": tf.constant(PAIRS)}
     features = preprocessor(TEXTS, PAIRS)
     served = functions["serving_default"](*texts.values())
@@ -98,7 +98,7 @@ def test_token_classifier(parts):
     task = keras_bert.TokenClassifier(
         backbone, preprocessor=preprocessor, class_names=list(CLASS_NAMES)
     )
-    functions = signatures(task, "token_classifier", class_names=CLASS_NAMES)
+    functions = signatures(task, class_names=CLASS_NAMES)
     served = functions["serving_default"](tf.constant(TEXTS))
     for row, tags in enumerate(task.tag(TEXTS)):
         assert served["num_words"][row] == len(tags)
@@ -114,7 +114,7 @@ def test_question_answerer(parts):
     backbone, tokenizer = parts
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 32, 8, 8)
     task = keras_bert.QuestionAnswerer(backbone, preprocessor=preprocessor)
-    functions = signatures(task, "question_answerer")
+    functions = signatures(task)
     served = functions["serving_default"](tf.constant(PAIRS), tf.constant(TEXTS))
     answers = task.answer(PAIRS, TEXTS)
     assert [text.decode() for text in served["answer"].numpy()] == [
@@ -133,7 +133,7 @@ def test_multiple_choice(parts):
     backbone, tokenizer = parts
     preprocessor = MultipleChoicePreprocessor(tokenizer, 32)
     task = keras_bert.MultipleChoice(backbone, preprocessor=preprocessor)
-    functions = signatures(task, "multiple_choice")
+    functions = signatures(task)
     width = max(map(len, CHOICES))
     filled = tf.constant([row + [""] * (width - len(row)) for row in CHOICES])
     rows = list(zip(TEXTS, CHOICES, strict=True))
@@ -152,7 +152,7 @@ def test_text_embedder(parts):
     backbone, tokenizer = parts
     preprocessor = TextClassifierPreprocessor(tokenizer, 32)
     task = keras_bert.TextEmbedder(backbone, preprocessor=preprocessor)
-    functions = signatures(task, "text_embedder")
+    functions = signatures(task)
     expected = task.embed(TEXTS)
     close(functions["serving_default"](tf.constant(TEXTS))["embedding"], expected)
     token_ids = tf.constant(preprocessor(TEXTS)["token_ids"])

@@ -126,7 +126,7 @@ def test_without_a_threshold_there_always_is_an_answer(tmp_path):
     from keras_bert.export.question_signatures import question_signatures
 
     answerer = make_answerer(tmp_path)
-    signatures = question_signatures(answerer, None)
+    signatures = question_signatures(answerer)
     received = serve(signatures, QUESTIONS, CONTEXTS)
     received["answer"] = [answer.decode() for answer in received["answer"]]
     assert list(map(bool, received["answer"])) == list(map(bool, CONTEXTS))

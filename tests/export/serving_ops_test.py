@@ -4,7 +4,7 @@
 import pytest
 
 from keras_bert.export import ExportError
-from keras_bert.export.serving_ops import check_graph, check_serving_ops
+from keras_bert.export.saved_model import check_graph, check_serving_ops
 
 tf = pytest.importorskip("tensorflow")
 tf_text = pytest.importorskip("tensorflow_text")

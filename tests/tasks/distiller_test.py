@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert import Backbone, MaskedLM, TextClassifier
 from keras_bert.tasks import Distiller
-from keras_bert.tasks.students import spread_layers
+from keras_bert.tasks.student_initialization import spread_layers
 from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 
 POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0]], "int32")

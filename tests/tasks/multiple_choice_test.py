@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.tasks.choice_arguments import choice_columns  # noqa: E402
+from keras_bert.tasks.multiple_choice import choice_columns  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 
@@ -157,7 +157,7 @@ def test_logits_equal_those_of_transformers(task, tmp_path):
         ([("a", ["b"]), "c"], [0, 0], "Row 1 is 'c' of type str; expected a list of"),
         ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
         ({"choices": [["b"]]}, [0], "`text` is missing"),
-        ({"text": ["a"]}, [0], "Expected a list of"),
+        ({"text": ["a"]}, [0], "takes a list of .*received dict of other text"),
         (np.array([[[99]]]), [0], "token_ids holds 99"),
     ],
 )

@@ -196,8 +196,8 @@ def one(**changes):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda q: q.fit(["wo ?"]), "Text alone is no question on a passage"),
-        (lambda q: q.predict("wo ?"), "Text alone is no question"),
+        (lambda q: q.fit(["wo ?"]), "takes a list of dicts .*received list of other text"),
+        (lambda q: q.predict("wo ?"), "takes a list of dicts .*received str of other text"),
         (lambda q: q.fit(one(), [1]), "Questions bring their answers"),
         (lambda q: q.fit(one(answers=None)), "Question '0' has no answers to learn from"),
         (

@@ -103,7 +103,7 @@ def test_validation_text_is_batched_as_training_text():
 
 
 def _batching(**options):
-    from keras_bert.tasks.task import Batching
+    from keras_bert.tasks.rows import Batching
 
     return Batching(**options)
 

@@ -72,7 +72,7 @@ def test_embed_takes_text_in_order():
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (["a", "b"], None, "received single ones"),
+        (["a", "b"], None, "received single texts"),
         ([("a", "b")], [1], "without labels"),
     ],
 )

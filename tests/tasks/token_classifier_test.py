@@ -178,7 +178,7 @@ def test_the_pooler_is_left_alone():
     ("call", "message"),
     [
         (lambda t: t.fit(["a text"], [0]), "Labels are of words: expected a list of sentences"),
-        (lambda t: t.fit([["ann"]]), "with labels alike"),
+        (lambda t: t.fit([["ann"]]), "with labels nested alike"),
         (lambda t: t.fit([["ann"]], [[0, 1]]), "Row 0 has 1 words and labels or weights for 2"),
         (lambda t: t.fit([["ann"]], [0]), "Row 0 has the labels 0; expected a list"),
         (lambda t: t.fit([["ann"]], [["X"]]), "'X'; the classes are O, B-PER, B-LOC"),
@@ -191,7 +191,7 @@ def test_the_pooler_is_left_alone():
         (lambda t: t.tag(np.array([[4]])), "Received ndarray; expected a text, a list of texts"),
         (
             lambda t: t.fit(tf.data.Dataset.from_tensor_slices(["a"])),
-            "takes text as a list of sentences",
+            "takes a text, a list of texts, a list of sentences.*received",
         ),
     ],
 )

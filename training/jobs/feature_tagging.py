@@ -98,7 +98,7 @@ class FeatureTagging(TaggingJob):
     def build(self, seed: int) -> Training:
         import keras
 
-        from keras_bert.tasks.class_labels import class_ids
+        from keras_bert.tasks.class_labels import LabelRules
         from training.engine import finetuning
         from training.jobs.word_features import FeatureBatches
 
@@ -124,7 +124,7 @@ class FeatureTagging(TaggingJob):
             features,
             [len(sentence) for sentence in train.words],
             config.batch_size,
-            class_ids(labels, class_names, len(class_names)),
+            LabelRules(len(class_names), class_names).read(labels),
             seed,
         )
 

@@ -56,7 +56,7 @@ class WordFeatures:
         checkpoint = checkpoints.open_checkpoint(preset)
         backbone = checkpoint.new_backbone(output_hidden_states=True, dtype=dtype)
         checkpoint.load_into(backbone, pooler_is_used=False)
-        config = preprocessor_config(checkpoint, sequence_length)
+        config = preprocessor_config(checkpoint, {}, {"sequence_length": sequence_length})
         self.preprocessor = TokenClassifierPreprocessor.from_config(config)
         self.cache_dir = Path(cache_dir)
         self.batch_size = batch_size

@@ -26,7 +26,7 @@ from keras_bert import (
     atomic,
     optimizers,
 )
-from keras_bert.tasks.students import copy_layers, spread_layers
+from keras_bert.tasks.student_initialization import copy_layers, spread_layers
 from keras_bert.text.tokenizer import Tokenizer
 from training.engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
 from training.plots import curves

@@ -4,7 +4,7 @@
 import pytest
 
 from keras_bert.export import ExportError
-from keras_bert.export.child_process import export_in_child_process
+from keras_bert.export.job import run_job_in_child_process
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -12,5 +12,5 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 def test_an_error_of_the_child_is_reported(tmp_path, monkeypatch):
     # Flags for another backend's XLA, at which TensorFlow would end the process without a word
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
-    with pytest.raises(ExportError, match=r"FileNotFoundError.*options\.json"):
-        export_in_child_process(tmp_path)
+    with pytest.raises(ExportError, match=r"FileNotFoundError.*job\.json"):
+        run_job_in_child_process(tmp_path)

@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data import QuestionExample, SpanAnswer  # noqa: E402
-from keras_bert.tasks.question_arguments import (  # noqa: E402
+from keras_bert.tasks.question_answerer import (  # noqa: E402
     is_questions,
     paired,
     question_examples,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.tasks.text_arguments import is_text, text_columns
+from keras_bert.tasks.rows import is_text, text_columns
 
 pytestmark = pytest.mark.backend_independent
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from keras_bert.export.destination import NEW, new_destination
+from keras_bert.export.exporting import NEW_FOLDER, new_destination
 
 pytestmark = pytest.mark.backend_independent
 
@@ -16,7 +16,7 @@ def test_a_failed_export_leaves_the_old_one_and_nothing_else(tmp_path):
 
     def export() -> None:
         with new_destination([tmp_path / "1"], overwrite=True) as folder:
-            (folder / NEW / "1").mkdir()
+            (folder / NEW_FOLDER / "1").mkdir()
             raise RuntimeError("no more disk")
 
     with pytest.raises(RuntimeError, match="no more disk"):
@@ -34,8 +34,8 @@ def test_a_new_export_is_put_in_place(tmp_path, old):
         path.mkdir(parents=True)
         (path / "old").touch()
     with new_destination([path], overwrite=old is not None) as folder:
-        (folder / NEW / "1").mkdir()
-        (folder / NEW / "1" / "new").touch()
+        (folder / NEW_FOLDER / "1").mkdir()
+        (folder / NEW_FOLDER / "1" / "new").touch()
     assert [found.name for found in path.iterdir()] == ["new"]
     assert list(path.parent.iterdir()) == [path]
     assert path.stat().st_mode & stat.S_IROTH  # a server may run as another user

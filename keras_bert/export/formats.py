@@ -9,15 +9,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.export.embedding_signatures import OUTPUT
-from keras_bert.export.job import ExportOptions
+from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.saved_model import save_signatures
 from keras_bert.models.inputs import INPUT_NAMES
 
 ONNX_OPSET = 18
 
 
-def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
+def write_ids_model(task: Servable, path: Path, options: ExportOptions) -> None:
     """Writes a model with the inputs `token_ids`, `segment_ids` and `padding_mask`.
 
     Args:
@@ -35,8 +34,7 @@ def write_ids_model(task: Any, path: Path, options: ExportOptions) -> None:
         features = dict(zip(INPUT_NAMES, inputs, strict=True))
         features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
         outputs = task(features, training=False)
-        name = OUTPUT if options.kind == "text_embedder" else "logits"
-        return dict(outputs) if isinstance(outputs, dict) else {name: outputs}
+        return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)
     _WRITERS[options.format](function, specs, path)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`export_task`: the door to every format, for every task and backend."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
+from keras_bert.export.options import ExportError, ExportOptions
+
+# What the names of the files end in, the one asked for first; a SavedModel is a folder.
+SUFFIXES = {
+    "tf_saved_model": ("",),
+    "onnx": (".onnx",),
+    "openvino": (".xml", ".bin"),
+    "litert": (".tflite",),
+}
+_NEEDED_PACKAGE = {"onnx": "tf2onnx", "openvino": "openvino"}
+DTYPES = ("float32", "bfloat16")
+
+
+def export_task(
+    task: Any,
+    filepath: str | os.PathLike[str],
+    format: str = "tf_saved_model",
+    *,
+    class_names: Sequence[str] | None = None,
+    dtype: str = "float32",
+    pair: bool = False,
+    max_batch_size: int = 32,
+    warm_up: bool = True,
+    sequence_length: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Writes a task for serving, from every backend.
+
+    `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` where
+    `tensorflow_text` has been imported. Vocabulary and weights are inside; a batch is padded to
+    its longest row. Its signatures are the task's, see `keras_bert.export.signatures`,
+    `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
+    takes token ids. Beside it lie `batching_params.pbtxt` and, with the package
+    `tensorflow-serving-api`, requests to warm up with.
+
+    `onnx`, `openvino`, `litert`: the network without text, in float32. Inputs `token_ids`,
+    `segment_ids` and `padding_mask`, int32 `(batch, length)` (of multiple choice `(batch, choices,
+    length)`); the outputs are the task's, a single one is called `logits`, or `embedding`.
+
+    Args:
+        task: A task that can be served: of classes, answers, tags, choices or vectors.
+        filepath: Where to. TensorFlow Serving wants a number as the last folder, the model's
+            version: `export/sst2/1`. The other formats are files, which end in `.onnx`, `.xml`
+            (a `.bin` is written beside it) and `.tflite`.
+        format: One of the above.
+        class_names: Labels in the order of the class ids; `None` takes the task's own, or the
+            ids if it has none. Of classifiers and taggers alone.
+        dtype: `float32`, or `bfloat16` for weights and matrix products at half the size; then
+            LayerNorm, the head and the answers still are computed in float32.
+        pair: Whether a classifier's SavedModel takes two texts.
+        max_batch_size: The largest batch that a server forms of waiting requests.
+        warm_up: Whether to add requests that a server runs before it answers any.
+        sequence_length: The one length that a LiteRT model takes, in tokens; `None` takes the
+            longest possible. The other formats take any.
+        overwrite: Whether to replace what is at `filepath`. It is replaced whole, at the end.
+
+    Raises:
+        ValueError: If an argument is not one of the above, or the task has no preprocessor.
+        FileExistsError: If there is something at `filepath`, and not `overwrite`.
+        ExportError: If the graph holds what the oldest supported server cannot run, a package
+            is missing, or the child process that exports has failed.
+    """
+    _check_choice("format", format, tuple(SUFFIXES))
+    _check_choice("dtype", dtype, DTYPES)
+    paths = _paths(filepath, format)
+    labels = _labels(task, class_names)
+    _check_exportable(task, format, dtype, pair)
+    options = ExportOptions(
+        name=paths[0].name,
+        format=format,
+        class_names=labels,
+        dtype=dtype,
+        pair=pair,
+        max_batch_size=_at_least_one("max_batch_size", max_batch_size),
+        warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
+        sequence_length=_at_least_one(
+            "sequence_length", sequence_length or task.config.max_sequence_length
+        ),
+    )
+    with new_destination(paths, overwrite=overwrite) as folder:
+        write_job(task, options, folder)
+        # The other converters change TensorFlow's global state: not in a process that goes on.
+        if keras.backend.backend() == "tensorflow" and format == "tf_saved_model":
+            run_job(folder)
+        else:
+            run_job_in_child_process(folder)
+    if format == "tf_saved_model" and not paths[0].name.isdecimal():
+        warnings.warn(
+            f"TensorFlow Serving looks for folders that are version numbers; {paths[0].name!r} "
+            f"is none. Export to {paths[0] / '1'} to serve it.",
+            stacklevel=3,
+        )
+
+
+def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The labels that a model with classes returns; `None` of a task without."""
+    if not task.weighs_classes or not hasattr(task, "num_classes"):
+        if class_names is not None:
+            raise ValueError(
+                f"class_names is {class_names!r}; this {type(task).__name__} has no classes."
+            )
+        return None
+    num_classes = task.num_classes
+    names = task.class_names if class_names is None else class_names
+    if names is None:
+        return tuple(str(index) for index in range(num_classes))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of strings; received {names!r}.")
+    if len(names) != num_classes:
+        raise ValueError(f"class_names has {len(names)} names; the task has {num_classes} classes.")
+    return tuple(names)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise ValueError(f"{name} is {value}; it must be at least 1.")
+    return value
+
+
+def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
+    name, suffixes = os.fspath(filepath), SUFFIXES[format]
+    if "://" in name:
+        raise ValueError(f"filepath is {name!r}; it must be local. Copy the export from there.")
+    if not name.endswith(suffixes[0]):
+        raise ValueError(f"filepath is {name!r}; for format={format!r} it ends in {suffixes[0]}.")
+    path = Path(name).absolute()
+    return [path, *(path.with_suffix(suffix) for suffix in suffixes[1:])]
+
+
+def _check_exportable(task: Any, format: str, dtype: str, pair: bool) -> None:
+    package = _NEEDED_PACKAGE.get(format)
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise ExportError(
+            f"format={format!r} needs the package {package}: `pip install {package}`."
+        )
+    if format == "litert" and len(task.input["token_ids"].shape) > 2:
+        raise ValueError(
+            "format is 'litert', which needs one shape for all inputs; multiple choice has "
+            "tf_saved_model, onnx and openvino."
+        )
+    if pair and not task.serves_pairs:
+        raise ValueError(f"pair is {pair}; a {type(task).__name__} does not classify two texts.")
+    if format == "tf_saved_model":
+        _ = task.preprocessor  # Raises where there is none
+    elif dtype != "float32" or pair:
+        raise ValueError(
+            f"dtype is {dtype!r} and pair {pair}; format={format!r} takes ids, in float32 alone."
+        )
+    for layer in task._flatten_layers(include_self=False):
+        if layer.quantization_mode is not None:
+            raise ExportError(
+                f"{layer.path} is quantized ({layer.quantization_mode}), which an export does not "
+                "keep. Export the model as it was before, with dtype='bfloat16' for a smaller one."
+            )
+
+
+def _can_warm_up() -> bool:
+    if importlib.util.find_spec("tensorflow_serving") is not None:
+        return True
+    warnings.warn(
+        "The export has no warm-up requests, for the package tensorflow-serving-api is missing: "
+        "`pip install tensorflow-serving-api`, or pass warm_up=False.",
+        stacklevel=4,
+    )
+    return False
+
+
+@contextlib.contextmanager
+def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterator[Path]:
+    """A working folder beside `paths`; what its folder `new` holds of their names is put there.
+
+    Args:
+        paths: The files or folders to make, all in one folder.
+        overwrite: Whether to replace what is there.
+
+    Yields:
+        The working folder, on the same disk, which is removed afterwards.
+
+    Raises:
+        FileExistsError: If there is something, and not `overwrite`.
+    """
+    existing = [path for path in paths if os.path.lexists(path)]
+    if existing and not overwrite:
+        raise FileExistsError(f"{existing[0]} exists already; pass overwrite=True to replace it.")
+    parent = paths[0].absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{paths[0].name}.", dir=parent) as name:
+        folder = Path(name)
+        (folder / NEW_FOLDER).mkdir()
+        (folder / "replaced").mkdir()
+        yield folder
+        for path in existing:
+            os.rename(path, folder / "replaced" / path.name)
+        for path in paths:
+            os.rename(folder / NEW_FOLDER / path.name, path)
