@@ -71,7 +71,7 @@ class MaskedTokenTask(Task):
             else MaskedLMMasker.from_tokenizer(tokenizer, **{**self.usual_masking, **self.masking})
         )
         seed = random.getrandbits(31) if batching.training else None
-        return text_rows.masked_batches(batches, masker, seed)
+        return text_batches.masked_batches(batches, masker, seed)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -12,8 +12,8 @@ import numpy as np
 
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone, task_pooler
-from keras_bert.models.choices import choice_inputs, choice_logits
-from keras_bert.ops.masked_score import masked_score
+from keras_bert.models.choice_logits import choice_inputs, choice_logits
+from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.class_labels import LabelRules, softmax
 from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.rows import (
@@ -29,7 +29,7 @@ from keras_bert.tasks.task import Task, second_axis
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_bert.data.choices import MultipleChoicePreprocessor
+    from keras_bert.data.choice_batches import MultipleChoicePreprocessor
     from keras_bert.export import ExportOptions
 
 CHOICE_FORMS = (
@@ -89,7 +89,7 @@ class ChoiceRows(Rows):
         return first, last
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data.choices import choice_batches
+        from keras_bert.data.choice_batches import choice_batches
 
         rest = [values for values in (self.labels, self.weights) if values is not None]
         batches = choice_batches(self.texts, self.choices, preprocessor, rest, **batching.options())
@@ -98,7 +98,7 @@ class ChoiceRows(Rows):
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data.choices import choice_batches
+        from keras_bert.data.choice_batches import choice_batches
 
         numbers = np.arange(len(self.texts))
 

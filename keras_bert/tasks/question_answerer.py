@@ -33,8 +33,7 @@ from keras_bert.tasks.task import Task, second_axis
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_bert.data.question_rows import QuestionRows
-    from keras_bert.data.question_windows import QuestionAnswererPreprocessor
+    from keras_bert.data.question_batches import QuestionAnswererPreprocessor, QuestionRows
     from keras_bert.data.squad import QuestionExample, SpanAnswer
     from keras_bert.export import ExportOptions
 
@@ -84,7 +83,7 @@ class QuestionsOnPassages(Rows):
         return first, last
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data.question_rows import question_rows, window_batches, with_targets
+        from keras_bert.data.question_batches import question_rows, window_batches, with_targets
 
         rows = question_rows(self.examples, preprocessor)
         return with_targets(window_batches(rows, preprocessor, **batching.options()), rows)
@@ -92,7 +91,7 @@ class QuestionsOnPassages(Rows):
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data.question_rows import question_rows, window_batches
+        from keras_bert.data.question_batches import question_rows, window_batches
 
         rows = question_rows(self.examples, preprocessor)
 
@@ -312,7 +311,7 @@ class QuestionAnswerer(Task):
             verbose: 1 shows a progress bar.
             n_best: How many first and last tokens of each window are looked at.
         """
-        from keras_bert.data.question_rows import question_rows, window_batches
+        from keras_bert.data.question_batches import question_rows, window_batches
 
         rows = question_rows(question_examples(x), self.preprocessor)
         batches = window_batches(rows, self.preprocessor, **self._batching(batch_size).options())

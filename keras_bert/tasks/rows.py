@@ -23,7 +23,7 @@ from keras_bert.tasks.class_labels import LabelRules
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_bert.data.row_batches import BatchOptions
+    from keras_bert.data.batching import BatchOptions
 
 DEFAULT_BATCH_SIZE = 32
 TEXT_FORMS = (
@@ -196,18 +196,18 @@ class TextRows(Rows):
         return first, last
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         rest = [values for values in (self.labels, self.weights) if values is not None]
-        rows = text_rows.rows_from_columns(self.columns, rest)
-        return text_rows.batches_from_rows(rows, preprocessor, **batching.options())
+        rows = text_batches.rows_from_columns(self.columns, rest)
+        return text_batches.batches_from_rows(rows, preprocessor, **batching.options())
 
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
-        dataset = text_rows.rows_from_columns(self.columns)
+        dataset = text_batches.rows_from_columns(self.columns)
         return TextDataset(dataset).numbered_batches(preprocessor, batching)
 
 
@@ -233,14 +233,14 @@ class TextDataset(Rows):
     def read(
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
         if y is not None:
             raise ValueError("`y` must be left out: a dataset of text brings its labels.")
         if rules is None:
             return cls(x)
         return cls(
-            text_rows.with_checked_labels(
+            text_batches.with_checked_labels(
                 x, rules.num_ids, rules.class_weight, allow_unlabelled=rules.lowest == -1
             )
         )
@@ -251,19 +251,19 @@ class TextDataset(Rows):
         return isinstance(spec, tuple) and len(spec) > 1
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
-        if text_rows.is_batched(self.dataset):
-            return text_rows.batches_from_batched_rows(self.dataset, preprocessor)
-        return text_rows.batches_from_rows(self.dataset, preprocessor, **batching.options())
+        if text_batches.is_batched(self.dataset):
+            return text_batches.batches_from_batched_rows(self.dataset, preprocessor)
+        return text_batches.batches_from_rows(self.dataset, preprocessor, **batching.options())
 
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data import text_rows
+        from keras_bert.data import text_batches
 
-        rows = self.dataset.unbatch() if text_rows.is_batched(self.dataset) else self.dataset
-        batches = text_rows.batches_from_rows(
+        rows = self.dataset.unbatch() if text_batches.is_batched(self.dataset) else self.dataset
+        batches = text_batches.batches_from_rows(
             # An element that is no tuple arrives whole, a tuple as several arguments
             rows.enumerate().map(lambda index, row: (_without_labels(row), index)),
             preprocessor,

@@ -25,7 +25,7 @@ from keras_bert.tasks.rows import Batching, as_given, listed
 from keras_bert.tasks.task import Task, as_array
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
 

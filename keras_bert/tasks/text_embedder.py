@@ -16,7 +16,7 @@ from keras_bert.tasks.rows import Batching, Rows, TextRows, is_dataset, listed, 
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.data.preprocessors import TextClassifierPreprocessor
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
 

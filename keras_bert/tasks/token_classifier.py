@@ -36,7 +36,7 @@ from keras_bert.tasks.task import Task, as_array
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_bert.data.tagging import TokenClassifierPreprocessor
+    from keras_bert.data.word_batches import TokenClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
 # What is nested so deep, for errors
@@ -130,8 +130,7 @@ class WordRows(Rows):
         return [[next(remaining) for _ in document] for document in self.words]
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data.tagging import ragged_words
-        from keras_bert.data.tagging_rows import window_batches
+        from keras_bert.data.word_batches import ragged_words, window_batches
 
         return window_batches(
             preprocessor.windows(ragged_words(self.words)),
@@ -144,8 +143,7 @@ class WordRows(Rows):
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data.tagging import ragged_words
-        from keras_bert.data.tagging_rows import window_batches
+        from keras_bert.data.word_batches import ragged_words, window_batches
 
         rows = self.split_into_words(preprocessor)
         words = ragged_words(rows.words)
