@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras_bert.text.tokenizer import Tokenizer
 
 # Batches that are sorted among themselves: enough that a batch's rows differ by a token or two,
-# few enough that the order of an epoch stays random. What a batch of like rows says of all rows is
-# less than what mixed ones say, which small and uneven data may feel: then fewer.
+# few enough that the order of an epoch stays random. Gradients of batches of similar rows have a
+# larger variance, which matters for small data sets: there the window is smaller.
 WINDOW_BATCHES = 64
 
 
@@ -243,7 +243,7 @@ def longest_sequences(token_ids: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _repeat_to(indices: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Repeats indices until there are `size` of them, and says which ones came first."""
+    """Repeats indices up to `size` of them, with a weight of 0 for the repetitions."""
     count = tf.size(indices)
     positions = tf.range(size)
     return tf.gather(indices, positions % count), tf.cast(positions < count, tf.float32)
@@ -261,7 +261,7 @@ def without_tuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     it (TensorFlow 2.21): `fit` and `evaluate` would return that much late, in every epoch.
 
     Args:
-        dataset: Any; what is made of it by further transformations keeps the option.
+        dataset: Any dataset; further transformations keep the option.
 
     Returns:
         The same elements in the same order.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words with labels in columns, as the shared tasks of CoNLL have them: a word a line."""
+"""The CoNLL format: a word a line, with its labels in columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MissingLabelsError(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedText:
-    """Sentences of words, with what is known about them.
+    """Sentences of words, with their labels and documents.
 
     Args:
         words: The words of each sentence.
@@ -49,7 +49,7 @@ class TaggedText:
         return len(self.words)
 
     def by_document(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Groups what there is one of for each sentence by document.
+        """Groups one value for each sentence by document.
 
         Args:
             values: `words`, `labels`, or answers.
@@ -77,7 +77,7 @@ def read_conll(
         path: The file; a last suffix `.gz` says that it is compressed.
         word_column: The words' column from 0, or from the end with a negative number.
         label_column: The labels' column; `None` reads words alone.
-        separator: What stands between columns: `tab`, exactly one; `space`, any number of
+        separator: The separator of columns: `tab`, exactly one; `space`, any number of
             spaces and tabs; `auto`, tabs in a line that has one, otherwise spaces. With tabs, a
             word may have spaces inside.
         comments: Whether lines that begin with `#` before a sentence's first word are comments,
@@ -209,7 +209,7 @@ class _Reader:
         self._words, self._labels = [], []
 
     def check_comments(self) -> None:
-        """Raises if all of several sentences begin with what CoNLL-U and GermEval comment in."""
+        """Raises if every sentence begins with a line that looks like a comment."""
         if self._hash_openings == len(self.words) > 1:
             raise ValueError(
                 f"{self.path}: every sentence begins with a line that begins with #; if these are "
@@ -263,7 +263,7 @@ def _lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {number}: no UTF-8, {error.reason}") from error
-    # Not `splitlines`: some words hold what Unicode counts as a line end.
+    # Not `splitlines`: some words hold other line ends of Unicode.
     if "\n" not in text:
         return text.split("\r")
     return [line.removesuffix("\r") for line in text.split("\n")]
@@ -286,7 +286,7 @@ def _columns(line: str, separator: Separator) -> list[str]:
 
 
 def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
-    """Starts of documents; what stands before the first mark is a document too."""
+    """Starts of documents; sentences before the first mark are a document too."""
     kept = [start for start in starts if start < num_sentences]
     if not kept:
         return None

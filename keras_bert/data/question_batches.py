@@ -81,7 +81,7 @@ class QuestionAnswererPreprocessor:
         tokenizer: Text to ids.
         sequence_length: The longest row in tokens, special ones counted.
         doc_stride: How many tokens further on in the passage the next window begins.
-        max_query_length: What is longer in tokens of a question is cut.
+        max_query_length: The longest question in tokens; longer ones are cut.
 
     Call arguments:
         question: Strings `(batch,)`.
@@ -171,7 +171,7 @@ class QuestionAnswererPreprocessor:
         special = num_special_tokens(self.tokenizer, 2)
         room = self.sequence_length - special - tokens.question_ids.row_lengths()
         stride = tf.minimum(room, self.doc_stride)
-        # Rounded up: the last window holds what is left. A passage without tokens gets one too.
+        # Rounded up: the last window holds the rest. A passage without tokens gets a window too.
         num_windows = 1 + (tf.maximum(passage_length - room, 0) + stride - 1) // stride
         row = tf.repeat(tf.range(tokens.passage_ids.nrows()), num_windows)
         first = tf.ragged.range(num_windows).flat_values * tf.gather(stride, row)
@@ -300,7 +300,7 @@ def window_batches(
 
     Args:
         rows: The windows.
-        preprocessor: What made them.
+        preprocessor: The preprocessor that made them.
         **options: `BatchOptions`.
 
     Returns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's files, versions 1.1 and 2.0: questions on passages, and where the answers lie."""
+"""SQuAD's files, versions 1.1 and 2.0: questions on passages, and answers with their offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SquadError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class SpanAnswer:
-    """An answer, and where it lies in its passage.
+    """An answer and its offset in the passage.
 
     Args:
         text: The answer, word for word as in the passage.
@@ -34,7 +34,7 @@ class QuestionExample:
     """A question on a passage.
 
     Args:
-        id: What predictions are filed under.
+        id: The key of its prediction.
         question: The question.
         context: The passage.
         answers: The answers that people gave; none if the passage has none, `None` if it is not
@@ -51,13 +51,13 @@ class QuestionExample:
 
 @dataclasses.dataclass(frozen=True)
 class SquadFile:
-    """What a file holds.
+    """The content of a file.
 
     Args:
         path: The file.
         has_unanswerable: Whether it says which questions are unanswerable, as version 2.0 does.
         examples: The questions, in the order of the file.
-        skipped: What was wrong with each article, paragraph or question that was left out.
+        skipped: An error message for each article, paragraph or question that was left out.
     """
 
     path: str
@@ -71,13 +71,13 @@ def read_squad(
 ) -> SquadFile:
     """Reads a file in the JSON of SQuAD 1.1 or 2.0.
 
-    Every answer must lie where the file says that it does, counted in code points, in any
-    language. A byte order mark at the beginning is passed over.
+    Every answer must be at its offset, counted in code points, in any language. A byte order
+    mark at the beginning is ignored.
 
     Args:
         path: The file; a last suffix `.gz` says that it is compressed.
         labelled: Whether every question must have answers, or say that it has none.
-        skip_bad: Whether what is malformed is left out and listed, instead of raised.
+        skip_bad: Whether malformed parts are left out and listed instead of raising an error.
 
     Raises:
         SquadError: If the file is malformed; the message names article, paragraph and question.
@@ -91,7 +91,7 @@ def read_squad(
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """What a file of JSON in UTF-8 holds, gzipped if its name ends in `.gz`.
+    """The content of a JSON file in UTF-8, gzipped if its name ends in `.gz`.
 
     Raises:
         SquadError: If it cannot be read so; the message names the file.
@@ -112,7 +112,7 @@ def load_json(path: str | os.PathLike[str]) -> Any:
 
 
 class _Reader:
-    """Walks through a file, and knows what has been met so far."""
+    """Walks through a file and keeps the state of reading."""
 
     def __init__(self, path: str, labelled: bool, skip_bad: bool) -> None:
         self.path = path
@@ -202,10 +202,10 @@ def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
 
 
 def check_span(text: str, start: int, context: str, where: str) -> None:
-    """Raises if an answer is empty, or not where it is said to lie.
+    """Raises if an answer is empty, or not at its offset.
 
     Raises:
-        SquadError: Says what stands there instead.
+        SquadError: Says what the passage has at the offset.
     """
     if not text:
         raise SquadError(f"{where}: the text is empty")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How labels of words spell spans: IOB1, IOB2 and BIOES, told apart and turned into each other."""
+"""Tagging schemes, labels of words that encode spans: IOB1, IOB2 and BIOES."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTSIDE = "O"
 # BILOU's, BMES' and BMEWO's letters for what BIOES calls I, E and S.
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
-# What is meant to be one, such as `B-`, `b-PER` and `B_PER`.
+# Labels that are meant to be one, such as `B-`, `b-PER` and `B_PER`.
 _LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_].*", re.DOTALL | re.IGNORECASE)
 _NO_TYPE = "_"
 
@@ -24,7 +24,7 @@ class Entity(NamedTuple):
     """A span of words.
 
     Args:
-        type: What it is; `_` where the labels are letters alone.
+        type: Its type; `_` where the labels are letters alone.
         start: Its first word.
         end: One past its last word.
     """

@@ -284,7 +284,7 @@ def with_checked_labels(
 
     Returns:
         The same rows. An iteration raises `tf.errors.InvalidArgumentError` at a label that is no
-        class id, and says in which row or batch.
+        class id; the message has the row or batch.
 
     Raises:
         ValueError: If the labels are strings, or there are class weights but no ids.

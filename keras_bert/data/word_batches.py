@@ -52,7 +52,7 @@ class TokenClassifierPreprocessor:
         tokenizer: Words to ids.
         sequence_length: The longest row in tokens, special ones counted.
         overlap: Tokens that neighbouring windows of a long sentence share; `None` takes a
-            quarter of what a window holds.
+            quarter of a window.
 
     Call arguments:
         words: Sentences of words, ragged `(sentences, None)` or a list of lists; or documents of
@@ -62,8 +62,8 @@ class TokenClassifierPreprocessor:
 
     Returns:
         A dict of `token_ids` int32, `segment_ids` int32 (all 0) and `padding_mask` bool, each
-        `(windows, length)` with the length of the longest window. `windows` also says which
-        window has which word.
+        `(windows, length)` with the length of the longest window. `windows` also returns the
+        window of each word.
 
     Example:
 
@@ -285,8 +285,8 @@ def window_batches(
     """Length-bucketed batches of windows.
 
     Args:
-        windows: What `preprocessor.windows` gave.
-        preprocessor: What made them.
+        windows: The windows that `preprocessor.windows` returned.
+        preprocessor: The preprocessor that made them.
         labels: Class ids, int32 `(words,)`, for batches to train or evaluate on.
         weights: Of the words, float32 `(words,)`, with labels.
         **options: `BatchOptions`.

@@ -14,7 +14,7 @@ from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
 INSTANCE_KINDS = (*PAIR_KINDS, "full_sentences", "document_sentences")
 
-# What a random stream is for, as part of its seed.
+# The purposes of random streams, as parts of their seeds
 _DOCUMENT_ORDER, _DOCUMENT, _INSTANCE_ORDER = range(3)
 
 
@@ -36,8 +36,8 @@ class Instance(NamedTuple):
 class InstanceMaker:
     """Makes the instances of a corpus, a shard at a time.
 
-    What is drawn depends on the seed, the duplicate and the document alone, and where an instance
-    goes on the number of shards: shards may be made in any order, by any number of processes.
+    Random draws depend on the seed, the duplicate and the document alone, and the shard of an
+    instance on the number of shards: shards may be made in any order, by any number of processes.
 
     Args:
         cls_token_id: Id of `[CLS]`.
@@ -160,7 +160,7 @@ def full_sentences(
     Args:
         documents: The documents, in the order in which they are to be joined.
         max_tokens: The longest row, separators between documents counted.
-        separator: The id that stands between two documents of a row.
+        separator: The id between two documents of a row.
 
     Yields:
         int32 ids `(length,)`.
@@ -242,7 +242,7 @@ def next_sentence_pairs(
     Args:
         documents: The corpus; no document and no sentence is empty.
         index: The document's number.
-        rng: What is drawn from.
+        rng: The source of random numbers.
         max_tokens: The longest pair, without special tokens; longer ones are truncated.
         short_seq_probability: How often the target for this pass is uniform in
             `[2, max_tokens]` instead of `max_tokens`.
@@ -287,7 +287,7 @@ def single_sentence_pairs(
     """Pairs of single sentences, the second one the next, or with probability 0.5 a foreign one.
 
     A second sentence that is replaced by a foreign one opens the next pair. Arguments as for
-    `next_sentence_pairs`, but the pairs are short whatever `short_seq_probability` says.
+    `next_sentence_pairs`, but the pairs are short whatever `short_seq_probability` is.
 
     Yields:
         Pairs; label 1 says that the second sentence is from another document.
@@ -320,7 +320,7 @@ def truncate_pair_randomly(
         first: Ids `(length,)`.
         second: Ids `(length,)`.
         max_tokens: The longest total.
-        rng: What is drawn from.
+        rng: The source of random numbers.
 
     Returns:
         Both, shortened.

@@ -41,7 +41,7 @@ def choose_words(
     seed: tf.Tensor,
     run_starts: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Goes through words in a random order and takes each that fits into what is left of a budget.
+    """Visits words in a random order and takes each that fits into the rest of the budget.
 
     Args:
         starts: Bool `(batch, length)`, the first token of each word, which goes on to the next
@@ -160,8 +160,8 @@ def _take_while_they_fit(sizes: tf.Tensor, starts: tf.Tensor, budgets: tf.Tensor
         return candidates & (sums <= budgets)
 
     def retry(candidates: tf.Tensor, fits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # What is too large for the rest of the budget now is so later, too: without it, at least
-        # one word more fits.
+        # A word that is too large for the rest of the budget stays so: without it, at least one
+        # word more fits.
         left = budgets - tf.reduce_sum(_as_int(fits), axis=1, keepdims=True)
         candidates = fits | (candidates & (sizes <= left))
         return candidates, fitting(candidates)

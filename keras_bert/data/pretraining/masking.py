@@ -25,12 +25,12 @@ class MaskedLMMasker:
     """Chooses tokens to predict and replaces them by `[MASK]`, a random token or themselves.
 
     Each row gets `max(1, round(0.15 * tokens))` of them, `[CLS]` and `[SEP]` counted, as far as it
-    has tokens that may be chosen; a word that is larger than what is left of this is passed over,
+    has tokens that may be chosen; a word that is larger than the rest of this number is skipped,
     which can end a run of words early. The replacement is drawn for each
     token independently, within a word too.
 
     The masks are a function of `seed`, of the step and of the batch, whatever was computed before:
-    training that goes on at step 1000 sees the masks that it would have seen. The work is
+    training that resumes at step 1000 gets the same masks as without the interruption. The work is
     meant for the CPU of a `tf.data` pipeline; XLA does not compile it.
 
     Args:
@@ -174,7 +174,7 @@ class MaskedLMMasker:
         The unknown token is a token like any other, as in BERT's released code.
 
         Args:
-            tokenizer: What makes the ids.
+            tokenizer: The tokenizer of the ids.
             random_special_tokens: Whether a random token may be a special one; `None` takes what
                 the tokenizer's family does.
             **options: Other arguments of the class.
@@ -254,7 +254,7 @@ class MaskedLMMasker:
     def _seeds(self, ids: tf.Tensor, step: Any) -> list[tf.Tensor]:
         """A seed, int64 `(2,)`, for each stream of random numbers."""
         if step is None:
-            # Unsigned overflow is what a checksum is made of.
+            # A checksum, for which integer overflow is intended
             flat = tf.cast(tf.reshape(ids, [-1]), tf.int64)
             odd = 2 * tf.range(tf.size(ids, tf.int64)) + 1
             step = tf.reduce_sum((flat + 1) * odd * 0x9E3779B97F4A7C1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The next token of every token as its target: what a left-to-right model is trained on."""
+"""Next-token targets: the training data of a left-to-right language model."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ class InstanceEncoder:
         vocabulary: The tokens.
         special_token_ids: The ids that are no text: `[CLS]` and `[SEP]`.
         sequence_length: The length to pad to; of no effect without a masker.
-        masker: What draws the masks, or `None`.
+        masker: Draws the masks; `None` for records without masks.
         continuation_token_ids: The ids that go on with the word before them; `None` takes
             WordPiece's, which begin with `##`.
 
     Call arguments:
         instance: A row.
-        rng: What masks are drawn from.
+        rng: The source of random numbers for masks.
 
     Returns:
         The serialized `tf.train.Example`.
@@ -333,10 +333,10 @@ def _records_of(path: tf.Tensor) -> tf.data.Dataset:
 
 
 class RecordParser:
-    """Parses a batch of records, and says of a bad one in which file it is.
+    """Parses a batch of records; an error names the file and the record.
 
     Args:
-        paths: The files; the first record of the first one says which features there are.
+        paths: The files; the first record of the first one determines the features.
         sequence_length: The longest row.
         vocabulary_size: How many ids there are, if that is to be checked.
     """

@@ -18,7 +18,7 @@ class MaskedTokens(NamedTuple):
 
     Attributes:
         token_ids: int32 `(length,)`, masked.
-        positions: int32 `(predictions,)`, ascending: what is to be predicted.
+        positions: int32 `(predictions,)`, ascending: the positions to predict.
         ids: int32 `(predictions,)`: the tokens before masking.
     """
 
@@ -39,7 +39,7 @@ class StaticMasker:
         max_predictions: The most tokens to choose in a row.
         masked_lm_probability: The share of tokens to choose.
         whole_words: Whether to choose words, of which all pieces are then chosen; a word that would
-            go over the number wanted is passed over.
+            exceed the number wanted is skipped.
 
     Example:
 
@@ -78,8 +78,8 @@ class StaticMasker:
         Args:
             token_ids: int32 `(length,)`, special tokens among them.
             word_starts: bool `(length,)`: where a word begins.
-            candidates: bool `(length,)`: what may be chosen: all but special tokens.
-            rng: What is drawn from.
+            candidates: bool `(length,)`: the tokens that may be chosen: all but special tokens.
+            rng: The source of random numbers.
         """
         wanted = round(self.masked_lm_probability * len(token_ids))
         wanted = min(self.max_predictions, max(1, wanted))
@@ -105,7 +105,7 @@ def default_max_predictions(sequence_length: int, masked_lm_probability: float =
 
 
 def _choose_words(positions: Any, word_starts: Flags, wanted: int, rng: np.random.Generator) -> Any:
-    """Random words with `wanted` tokens or fewer; those that do not fit are passed over."""
+    """Random words with `wanted` tokens or fewer; those that do not fit are skipped."""
     inner_starts = np.flatnonzero(word_starts[positions][1:]) + 1
     bounds = [0, *inner_starts.tolist(), len(positions)]
     chosen: list[Any] = []

@@ -32,8 +32,8 @@ class PretrainingStream:
     """Batches of masked records, epoch after epoch, each epoch in an order of its own.
 
     What batch n holds depends on the files, the seed and n alone, masks included, so that training
-    which goes on at batch n sees what it would have seen. An epoch's rows that do not fill a batch
-    are left out; which ones they are changes from epoch to epoch.
+    that resumes at batch n gets the same batches as without the interruption. The rows of an epoch
+    that do not fill a batch are left out; they differ from epoch to epoch.
 
     Args:
         files: TFRecord files, all with the same features; or a pattern such as

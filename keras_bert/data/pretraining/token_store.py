@@ -99,11 +99,11 @@ class TokenStoreWriter:
 class TokenStore(Documents):
     """A corpus of ids as a sequence of documents, each a sequence of sentences.
 
-    Nothing is held in memory: what is asked for is read from the files. They are read and not
-    mapped, since mapped pages count as memory of each process that has touched them.
+    Nothing is held in memory: sentences are read from the files when they are needed. The
+    files are not memory-mapped: mapped pages count as memory of each process that touches them.
 
     Args:
-        folder: What a `TokenStoreWriter` wrote.
+        folder: The folder that a `TokenStoreWriter` wrote.
 
     Raises:
         FileNotFoundError: If there is no store.
