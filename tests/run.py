@@ -3,12 +3,12 @@
 
 Each backend is a process of its own, for Keras picks its backend at import. JAX has two: all that
 can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite. Two
-legs run at a time where there are two processors; a leg's output is then printed when it ends. The
+legs run at a time where there are two processors; each line begins with the leg that it is of. The
 exit status is 1 if any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
-    python -m tests.run --jobs=1 jax   # one, its output shown as it comes
+    python -m tests.run --quick        # the core on TensorFlow, and the linter
 """
 
 import argparse
@@ -22,6 +22,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = ("-m", "pytest", "-q", "--durations=15")
+# What most changes break first
+CORE = (
+    *(f"tests/{room}" for room in ("layers", "vocabularies", "optimizers")),
+    *(f"tests/{name}_test.py" for name in ("config", "losses", "metrics", "build")),
+    *("tests/dependency_rule_test.py", "tests/models/backbone_test.py", "tests/tasks/rows_test.py"),
+    *("tests/text/wordpiece_test.py", "tests/tasks/text_classifier_test.py"),
+)
 
 
 @dataclass(frozen=True)
@@ -47,35 +54,37 @@ LEGS = {
         (PYTEST,), {"KERAS_BACKEND": "jax", "KERAS_BERT_BLOCK_TENSORFLOW": "1"}
     ),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
+    "core": Leg(((*PYTEST, *CORE),), {"KERAS_BACKEND": "tensorflow"}),
     "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
     "mypy": Leg((("-m", "mypy"),)),
 }
+EVERYTHING = [name for name in LEGS if name != "core"]
+QUICK = ["core", "ruff"]
 
 
 def run_leg(name: str, jobs: int) -> bool:
-    """Runs one leg to its end, shows what it printed, and says whether it passed."""
+    """Runs one leg to its end, shows what it prints as it comes, and says whether it passed."""
     leg = LEGS[name]
-    show_at_once = jobs == 1
-    # OpenMP's threads wait by spinning: more of them than processors steal the other leg's time.
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
+    environment = {
+        # OpenMP's threads wait by spinning: more than processors steal the other leg's time.
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs)),
+        "PYTHONUNBUFFERED": "1",
+    }
     started = time.monotonic()
-    if show_at_once:
-        print(f"===== {name}", flush=True)
-    finished = [
-        subprocess.run(
+    statuses = []
+    for command in leg.commands:
+        with subprocess.Popen(
             (sys.executable, *command),
             cwd=ROOT,
-            env=threads | os.environ | leg.environment,
-            stdout=None if show_at_once else subprocess.PIPE,
-            stderr=None if show_at_once else subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        for command in leg.commands
-    ]
-    if not show_at_once:
-        print(f"===== {name}", *(command.stdout for command in finished), sep="\n", flush=True)
-    statuses = [command.returncode for command in finished]
+            env=environment | os.environ | leg.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                print(f"{name}: {line}", end="", flush=True)
+        statuses.append(process.returncode)
     verdict = f"FAILED with exit status {statuses}" if any(statuses) else "passed"
     print(f"===== {name} {verdict} in {time.monotonic() - started:.0f} s", flush=True)
     return not any(statuses)
@@ -88,11 +97,12 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=jobs, help=f"legs at a time (default here: {jobs})"
     )
+    parser.add_argument("--quick", action="store_true", help=f"no legs but {', '.join(QUICK)}")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.legs) - LEGS.keys())
     if unknown:
         parser.error(f"no such leg: {', '.join(unknown)}; there are {', '.join(LEGS)}")
-    names = arguments.legs or list(LEGS)
+    names = arguments.legs or (QUICK if arguments.quick else EVERYTHING)
     print(f"===== {', '.join(names)}; {arguments.jobs} at a time", flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         results = pool.map(lambda name: run_leg(name, arguments.jobs), names)
