@@ -26,7 +26,7 @@ def small(family: str) -> BertConfig:
 @pytest.mark.parametrize("family", NAMES)
 def test_transformers_has_as_many_weights(family):
     config = small(family)
-    assert peers.family_of(config).model_type == family
+    assert peers.family_of(config).name == family
     model = peers.transformers_class(config, "Model")(peers.transformers_config(config))
     assert model.num_parameters() == Backbone(config).count_params()
 
