@@ -20,10 +20,10 @@ from absl import app, flags
 
 from keras_bert.data import PretrainingStream
 from training.engine import program
-from training.pretrain import dev_stream
 from training.pretraining.config import PretrainConfig
 from training.pretraining.pretraining_run import RESULTS_FILE
 from training.pretraining.pretraining_text import training_records, vocabulary_path
+from training.pretraining.run import dev_stream
 from training.pretraining.tokenizer_source import open_tokenizer
 
 RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")

@@ -109,8 +109,8 @@ def test_records_are_read_as_they_were(name, files, answers):
 @pytest.mark.backend_independent  # A run goes on with the backend that began it, TensorFlow.
 def test_a_run_goes_on_as_it_did(files, answers, tmp_path, monkeypatch):
     pytest.importorskip("tensorflow_text")
-    from training.pretrain import pretrain
     from training.pretraining.config import PretrainConfig
+    from training.pretraining.run import pretrain
 
     of_run = answers["run"]
     monkeypatch.chdir(shutil.copytree(files / "run", tmp_path / "run"))

@@ -41,7 +41,7 @@ _PRETRAINING = (
     *("--duplicate_factor=1", "--precision=float32", "--num_workers=1", "--dev_batches=1"),
 )
 _FINE_TUNING = (
-    *("--epochs=3", "--batch_size=8", "--accumulation=2", "--learning_rate=1e-3"),
+    *("--epochs=3", "--batch_size=8", "--learning_rate=1e-3"),
     *("--precision=float32", "--sequence_length=32", "--checkpoint_seconds=0"),
 )
 
@@ -60,7 +60,9 @@ def _pretraining(phases: str) -> Case:
 
 
 def _fine_tuning(program: str, *arguments: str) -> Case:
-    return Case(f"training.{program}", ("--preset={data}/preset", *arguments, *_FINE_TUNING))
+    accumulation = () if program == "feature_tagging" else ("--accumulation=2",)
+    flags = ("--preset={data}/preset", *arguments, *_FINE_TUNING, *accumulation)
+    return Case(f"training.{program}", flags)
 
 
 _TAGGED = ("--train_file={data}/train.conll", "--dev_file={data}/train.conll")

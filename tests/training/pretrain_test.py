@@ -29,7 +29,6 @@ from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine.run_checkpoints import NotFiniteError  # noqa: E402
-from training.pretrain import pretrain  # noqa: E402
 from training.pretraining.config import Phase, PretrainConfig  # noqa: E402
 from training.pretraining.pretraining_run import (  # noqa: E402
     collapse_warning,
@@ -37,6 +36,7 @@ from training.pretraining.pretraining_run import (  # noqa: E402
     unigram_baseline,
 )
 from training.pretraining.pretraining_text import vocabulary_path  # noqa: E402
+from training.pretraining.run import pretrain  # noqa: E402
 from training.pretraining.tokenizer_source import open_tokenizer  # noqa: E402
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")

@@ -34,6 +34,8 @@ class Progress(keras.callbacks.Callback):
         seconds_between_lines: How often a line comes where `file` is not a terminal.
         clock: Tells the time in seconds.
         epochs: How many epochs there are, where `fit` is called for each; `None` takes `fit`'s.
+        unit: What an epoch of Keras' is called.
+        first_epoch: How many came before those of `fit`, where it does not count them.
     """
 
     def __init__(
@@ -42,9 +44,13 @@ class Progress(keras.callbacks.Callback):
         seconds_between_lines: float = _SECONDS_BETWEEN_LINES,
         clock: Callable[[], float] = time.perf_counter,
         epochs: int | None = None,
+        unit: str = "epoch",
+        first_epoch: int = 0,
     ) -> None:
         super().__init__()
         self.epochs = epochs
+        self.unit = unit
+        self.first_epoch = first_epoch
         self.file = file or sys.stdout
         self.is_terminal = self.file.isatty()
         self.pause = _SECONDS_ON_TERMINAL if self.is_terminal else seconds_between_lines
@@ -55,7 +61,7 @@ class Progress(keras.callbacks.Callback):
         self._known_steps: int | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._epoch = epoch + 1
+        self._epoch = self.first_epoch + epoch + 1
         self._steps.clear()
         self._begin = self._last = self._shown = self.clock()
         self._batch = -1
@@ -73,16 +79,20 @@ class Progress(keras.callbacks.Callback):
         # Behind the last batch the development set is scored, which is no training
         seconds = self._last - self._begin
         self._known_steps = self._batch + 1
-        words = [f"epoch {self._of_epochs()}", f"{self._batch + 1} steps", _metrics(logs or {})]
+        words = [
+            f"{self.unit} {self._of_epochs()}",
+            f"{self._batch + 1} steps",
+            _metrics(logs or {}),
+        ]
         self._write(", ".join([*filter(None, words), duration(seconds)]), ends=True)
 
     def _line(self, done: int, logs: dict[str, Any]) -> str:
         total = self.params.get("steps") or self._known_steps
         of_steps = f"step {done}/{total}" if total else f"step {done}"
-        words = [f"epoch {self._of_epochs()}", of_steps, _metrics(logs)]
+        words = [f"{self.unit} {self._of_epochs()}", of_steps, _metrics(logs)]
         seconds = step_seconds(list(self._steps))
         if total and seconds is not None:
-            words.append(f"{duration(seconds * (total - done))} left in the epoch")
+            words.append(f"{duration(seconds * (total - done))} left in the {self.unit}")
         return ", ".join(filter(None, words))
 
     def _of_epochs(self) -> str:

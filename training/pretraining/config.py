@@ -358,6 +358,11 @@ class PretrainConfig(PretrainingDataConfig):
         """Updates between two checkpoints."""
         return self.interval or max(1, self.num_steps // 100)
 
+    @property
+    def num_intervals(self) -> int:
+        """Checkpoints of the whole run; a phase ends with one."""
+        return sum(-(-phase.num_steps // self.steps_per_interval) for phase in self.plan())
+
     def plan(self) -> list[Phase]:
         """The phases with their first and last steps.
 

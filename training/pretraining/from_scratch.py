@@ -20,8 +20,8 @@ from training.jobs.classification import (
     TextClassification,
     score_classifier,
 )
-from training.pretrain import pretrain
 from training.pretraining.config import PretrainConfig
+from training.pretraining.run import pretrain
 from training.readers.docstrings import DocstringData, raw_sentences
 from training.scores import classifier_scores
 

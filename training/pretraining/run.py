@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of pre-training: its batches, its checkpoints, its phases and its report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from absl import logging
+
+from keras_bert import atomic
+from keras_bert.data import (
+    MaskedLMMasker,
+    NextTokenTargets,
+    PretrainingStream,
+    has_masks,
+    pretraining_examples,
+)
+from keras_bert.text.tokenizer import Tokenizer
+from training.engine import output_folder
+from training.engine.options import recorded_settings
+from training.engine.progress import Progress
+from training.engine.run_checkpoints import RunCheckpoints, RunState
+from training.pretraining import model_flops, pretraining_run
+from training.pretraining.config import Phase, PretrainConfig
+from training.pretraining.energy import energy_meter
+from training.pretraining.pretraining_run import PretrainingModel
+from training.pretraining.pretraining_text import dev_records, training_records, vocabulary_path
+from training.pretraining.tokenizer_source import content_of, is_lowercased, open_tokenizer
+
+# Settings that change nothing of what is learned
+_NO_INFLUENCE = (
+    "output_dir",
+    "data_dir",
+    "keep_checkpoints",
+    "keep_store",
+    "num_workers",
+    "tensorboard",
+    "measure_energy",
+    "country",
+)
+_BATCHES_LOOKED_AT = 20
+
+
+def pretrain(config: PretrainConfig) -> dict[str, Any]:
+    """Makes what is missing, trains, and writes what came of it.
+
+    Args:
+        config: what to do.
+
+    Returns:
+        What `results.json` holds: the config, the number of parameters, the log, its last record,
+        and totals.
+
+    Raises:
+        NotFiniteError: if a loss is not finite.
+        DiskFullError: if a checkpoint has no room.
+        ValueError: if text or records are malformed, or the folder has a run of other settings.
+    """
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    if config.deterministic:
+        _be_deterministic()
+    vocabulary = vocabulary_path(config)
+    tokenizer = open_tokenizer(vocabulary, config.lowercase)
+    phases = {
+        phase: (
+            train_stream(config, phase.sequence_length, vocabulary, tokenizer),
+            dev_stream(config, phase.sequence_length, vocabulary, tokenizer),
+        )
+        for phase in config.plan()
+    }
+    # Here and not before: what was made of the text must not change what is drawn.
+    keras.utils.set_random_seed(config.seed)
+    model = pretraining_run.build_model(config, tokenizer)
+    checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
+    state = _begin(config, model, checkpoints, vocabulary)
+    peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
+    with contextlib.ExitStack() as stack:
+        energy = (
+            stack.enter_context(energy_meter(config.country)) if config.measure_energy else None
+        )
+        for phase, (train, dev) in phases.items():
+            run = _Run(config, model, checkpoints, peak, energy)
+            state = run.train(phase, train, dev, state)
+    model.save_to_preset(folder / "preset")
+    return _report(config, model, state, folder)
+
+
+def train_stream(
+    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
+) -> PretrainingStream:
+    """The batches to train on at one length."""
+    records = training_records(config, sequence_length, vocabulary)
+    return _stream(config, records, sequence_length, tokenizer, config.seed)
+
+
+def dev_stream(
+    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
+) -> PretrainingStream | None:
+    """The held-out batches of one length, with the same masks for every seed of the training."""
+    records = dev_records(config, sequence_length, vocabulary)
+    return None if records is None else _stream(config, records, sequence_length, tokenizer, 0)
+
+
+def _stream(
+    config: PretrainConfig, records: str, sequence_length: int, tokenizer: Tokenizer, seed: int
+) -> PretrainingStream:
+    return PretrainingStream(
+        records,
+        batch_size=config.micro_batch_size,
+        sequence_length=sequence_length,
+        masker=None if has_masks(records) else _masker(config, tokenizer, seed),
+        packed=config.packing,
+        seed=seed,
+        vocabulary_size=tokenizer.vocabulary_size,
+    )
+
+
+def _masker(config: PretrainConfig, tokenizer: Tokenizer, seed: int) -> Any:
+    if config.causal:
+        return NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
+    return MaskedLMMasker.from_tokenizer(
+        tokenizer,
+        unit=config.masking_unit,
+        mask_selection_rate=config.masked_lm_probability,
+        mask_token_rate=config.mask_token_rate,
+        random_token_rate=config.random_token_rate,
+        random_special_tokens=config.random_special_tokens,
+        max_predictions=config.max_predictions or None,
+        seed=seed,
+    )
+
+
+def _begin(
+    config: PretrainConfig, model: PretrainingModel, checkpoints: RunCheckpoints, vocabulary: Path
+) -> RunState:
+    """The state of the last checkpoint, its tensors loaded, or a fresh one."""
+    fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0)
+    found = checkpoints.restore(
+        model, lambda found: fresh.check_same_run(found, checkpoints.folder)
+    )
+    if found is not None:
+        logging.info("going on after step %d", found.step)
+    return found or fresh
+
+
+def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
+    settings = recorded_settings(config)
+    settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
+    for name in _NO_INFLUENCE:
+        del settings[name]
+    return output_folder.fingerprint(settings, content_of(vocabulary))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What all phases of a run share."""
+
+    config: PretrainConfig
+    model: PretrainingModel
+    checkpoints: RunCheckpoints
+    peak: float
+    energy: Any
+
+    def train(
+        self,
+        phase: Phase,
+        train: PretrainingStream,
+        dev: PretrainingStream | None,
+        state: RunState,
+    ) -> RunState:
+        """Trains to the end of a phase, from wherever in it the run is."""
+        end = phase.first_step + phase.num_steps
+        logging.info(
+            "%d tokens a row: steps %d to %d, %d rows, %d batches an epoch",
+            phase.sequence_length,
+            phase.first_step + 1,
+            end,
+            train.num_rows,
+            train.batches_per_epoch,
+        )
+        # Each length is traced alone. A function that TensorFlow has traced for another length
+        # before is traced for any length, whose sums are other ones than those of a run that
+        # continues here.
+        self.model.make_train_function(force=True)
+        self.model.make_test_function(force=True)
+        interval = self.config.steps_per_interval
+        while state.step < end:
+            done = state.step - phase.first_step
+            left = end - state.step
+            # Whole intervals in one call, and what is left over in another
+            count, steps = (left // interval, interval) if left >= interval else (1, left)
+            state = self._fit(train, dev, state, done, count, steps)
+        return state
+
+    def _fit(
+        self,
+        train: PretrainingStream,
+        dev: PretrainingStream | None,
+        state: RunState,
+        done: int,
+        count: int,
+        steps: int,
+    ) -> RunState:
+        config = self.config
+        report = pretraining_run.IntervalReport(
+            config,
+            state,
+            first_step=state.step,
+            interval=steps,
+            workload=self._workload(train),
+            peak=self.peak,
+            dev=None if dev is None else self._examples(dev.first_batches(config.dev_batches)),
+            energy=self.energy,
+            checkpoints=self.checkpoints,
+        )
+        guard = pretraining_run.StopWhereNotFinite(state.step, config.accumulation, steps)
+        progress = Progress(
+            epochs=config.num_intervals, unit="interval", first_epoch=len(state.log)
+        )
+        self.model.fit(
+            self._examples(train.from_batch(done * config.accumulation)),
+            steps_per_epoch=steps * config.accumulation,
+            epochs=count,
+            verbose=0,
+            callbacks=[guard, report, progress],
+        )
+        return report.state
+
+    def _examples(self, batches: Any) -> Any:
+        return pretraining_examples(batches, self.config.next_sentence)
+
+    def _workload(self, train: PretrainingStream) -> pretraining_run.Workload:
+        """What an update takes, by a look at some batches."""
+        name = "sequence_ids" if train.packed else "padding_mask"
+        batches = list(train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator())
+        looked_at = [
+            (np.count_nonzero(batch[name]), batch["mask_positions"].shape[1]) for batch in batches
+        ]
+        labels = [batch["mask_ids"][batch["mask_weights"] > 0] for batch in batches]
+        tokens = float(np.mean([count for count, _ in looked_at])) * self.config.accumulation
+        flops = pretraining_run.update_flops(
+            self.model, self.config.batch_size, train.sequence_length, looked_at[0][1]
+        )
+        unigram = pretraining_run.unigram_baseline(np.concatenate(labels))
+        return pretraining_run.Workload(tokens, flops, unigram)
+
+
+def _report(
+    config: PretrainConfig, model: PretrainingModel, state: RunState, folder: Path
+) -> dict[str, Any]:
+    """Writes `results.json` and the last picture."""
+    pretraining_run.write_log(state.log, folder)
+    pretraining_run.draw(state.log, folder)
+    last = state.log[-1]
+    results = {
+        "config": dataclasses.asdict(config),
+        "backend": state.backend,
+        "parameters": model.count_params(),
+        "last": last,
+        "collapsed": pretraining_run.has_collapsed(state.log, config.warmup_steps),
+        "total": {
+            "steps": state.step,
+            "seconds": round(state.seconds, 1),
+            "tokens_per_second": round(_mean(state.log, "tokens_per_second"), 1),
+            "share_of_peak": round(_mean(state.log, "share_of_peak"), 4),
+            **{name: last[name] for name in ("energy_kwh", "co2_kg") if name in last},
+        },
+        "log": state.log,
+    }
+    atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)
+    return results
+
+
+def _mean(log: list[pretraining_run.Log], name: str) -> float:
+    """The mean over the run, each interval by its seconds."""
+    ends = np.array([0.0, *(record["seconds"] for record in log)])
+    seconds = np.diff(ends)
+    return float(np.dot(seconds, [record[name] for record in log]) / seconds.sum())
+
+
+def _be_deterministic() -> None:
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        torch.use_deterministic_algorithms(True)
