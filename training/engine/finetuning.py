@@ -24,6 +24,7 @@ from keras_bert import atomic
 from keras_bert.optimizers import AdamW
 from training.engine import output_folder
 from training.engine.job import DevScores, Job
+from training.engine.options import EncoderConfig, SeedsConfig
 from training.engine.pretrained import preset_or_minilm
 from training.engine.progress import Progress
 from training.engine.run_report import Stopwatch
@@ -71,7 +72,7 @@ def resolve_precision(name: str) -> str:
     return "mixed_bfloat16"
 
 
-def make_optimizer(config: Any, num_rows: int) -> AdamW:
+def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
     """AdamW with warm-up and decay over all steps of a run.
 
     Args:
@@ -91,7 +92,7 @@ def make_optimizer(config: Any, num_rows: int) -> AdamW:
     )
 
 
-def epochs_of_text(model: Any, x: Any, y: Any, config: Any) -> FitEpoch:
+def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoch:
     """How a task is fitted for an epoch, or the rest of one, as `SeedRun.fit` asks for it.
 
     Args:
@@ -116,7 +117,7 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: Any) -> FitEpoch:
     return fit_epoch
 
 
-def run(job_class: type[Job], config: Any, data: Any) -> dict[str, Any]:
+def run(job_class: type[Job], config: SeedsConfig, data: Any) -> dict[str, Any]:
     """Trains every seed, writes what came of it, and returns the results.
 
     Args:
@@ -172,7 +173,7 @@ def train(job: Job, seed_run: SeedRun) -> Run:
 def fit(
     model: keras.Model,
     fit_epoch: FitEpoch,
-    config: Any,
+    config: EncoderConfig,
     seed_run: SeedRun,
     evaluation: DevEvaluation | None = None,
 ) -> list[dict[str, float]]:
@@ -334,7 +335,7 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def results_of(
-    config: Any, runs: Sequence[Run], best: Run, to_beat: Mapping[str, baselines.Baselines]
+    config: SeedsConfig, runs: Sequence[Run], best: Run, to_beat: Mapping[str, baselines.Baselines]
 ) -> dict[str, Any]:
     """What `results.json` holds: the config, the backend, the runs, and what came of them.
 
