@@ -24,7 +24,7 @@ ROOMS = {
     "layers": {"config", "ops"},
     "checkpoints": {"config", "vocabularies"},
     "models": {"atomic", "config", "ops", "layers", "checkpoints"},
-    "export": {"config", "ops", "layers", "models"},
+    "export": {"config", "ops", "layers", "models", "data"},
     "tasks": {
         "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",

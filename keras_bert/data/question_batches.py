@@ -332,6 +332,48 @@ def with_targets(batches: tf.data.Dataset, rows: QuestionRows) -> tf.data.Datase
     return batches.map(add, num_parallel_calls=tf.data.AUTOTUNE)
 
 
+def likely_spans(
+    logits: tuple[tf.Tensor, tf.Tensor],
+    mask: tf.Tensor,
+    may_start: tf.Tensor,
+    may_end: tf.Tensor,
+    *,
+    n_best: int,
+    max_answer_length: int,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Pairs the likeliest first tokens of each window with its likeliest last ones.
+
+    Args:
+        logits: That an answer starts and that it ends at a token, float32 `(windows, length)`.
+        mask: True at real tokens, boolean `(windows, length)`.
+        may_start: Where an answer may start: in the window with the most context of the token.
+        may_end: Where it may end: in the passage.
+        n_best: How many first and last tokens of each window are paired; of equally likely ones
+            the earlier.
+        max_answer_length: The longest answer, in tokens.
+
+    Returns:
+        The first and the last tokens, int32 `(windows, best)`, the likeliest first; and which pairs
+        of them may be an answer, boolean `(windows, best, best)`: those whose last token is not
+        before the first.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
+    """
+    count = tf.minimum(n_best, tf.shape(mask)[1])
+    (first, starts), (last, ends) = (
+        (tokens, tf.gather(allowed & mask, tokens, batch_dims=1))
+        for tokens, allowed in (
+            (tf.math.top_k(tf.where(mask, values, -float("inf")), count).indices, allowed)
+            for values, allowed in zip(logits, (may_start, may_end), strict=True)
+        )
+    )
+    # (windows, 1, best) - (windows, best, 1) -> (windows, best, best)
+    distance = last[:, None, :] - first[:, :, None]
+    is_allowed = starts[:, :, None] & ends[:, None, :]
+    return first, last, is_allowed & (distance >= 0) & (distance < max_answer_length)
+
+
 def _chunk(
     examples: Sequence[QuestionExample], preprocessor: QuestionAnswererPreprocessor, first: int
 ) -> dict[str, np.ndarray]:

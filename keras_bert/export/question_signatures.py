@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from keras_bert.data.question_batches import likely_spans
 from keras_bert.export.options import Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
@@ -122,14 +123,32 @@ def best_spans(
         The first character, one past the last, and the probability, `(questions,)` each.
     """
     question = tf.cast(windows.question_index, tf.int32)
-    scores, first, last = _pairs(logits, mask, windows, task.max_answer_length)
+    # As dense as the logits, False and 0 at padding
+    is_max_context, char_ends = (
+        ragged.to_tensor(shape=tf.shape(mask, ragged.row_splits.dtype))
+        for ragged in (windows.is_max_context, windows.char_ends)
+    )
+    start_logits, end_logits = logits["start_logits"], logits["end_logits"]
+    first, last, is_allowed = likely_spans(
+        (start_logits, end_logits),
+        mask,
+        is_max_context,
+        char_ends > 0,
+        n_best=N_BEST,
+        max_answer_length=task.max_answer_length,
+    )
+    scores = (
+        tf.gather(start_logits, first, batch_dims=1)[:, :, None]
+        + tf.gather(end_logits, last, batch_dims=1)[:, None, :]
+    )
+    scores = tf.where(is_allowed, scores, NO_SPAN)
     # (windows, best, best) -> (windows, pairs)
     scores = tf.reshape(scores, [tf.shape(scores)[0], -1])
     window_best = tf.reduce_max(scores, axis=1)
     best = tf.math.unsorted_segment_max(window_best, question, num_questions)
     of_best = tf.gather(best, question)
     null = tf.math.unsorted_segment_min(
-        logits["start_logits"][:, 0] + logits["end_logits"][:, 0], question, num_questions
+        start_logits[:, 0] + end_logits[:, 0], question, num_questions
     )
     is_null, largest = best <= NO_SPAN, best
     if task.null_threshold is not None:
@@ -143,7 +162,7 @@ def best_spans(
         best = tf.where(is_null, null, best)
     score = tf.math.divide_no_nan(tf.exp(best - largest), total)
 
-    # The first window that holds the best pair, and that pair's place in it
+    # The first window that holds the best pair, and that pair's number in it
     number = tf.range(tf.size(question))
     window = tf.math.unsorted_segment_min(
         tf.where(window_best == of_best, number, number.dtype.max), question, num_questions
@@ -157,28 +176,3 @@ def best_spans(
         for values, token in ((windows.char_starts, start_token), (windows.char_ends, end_token))
     )
     return start, end, score
-
-
-def _pairs(
-    logits: dict[str, tf.Tensor], mask: tf.Tensor, windows: Any, max_answer_length: int
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The scores of all pairs of the likeliest tokens, `(windows, best, best)`, and the tokens.
-
-    A pair that cannot be an answer has `NO_SPAN` for its score.
-    """
-    count = tf.minimum(N_BEST, tf.shape(mask)[1])
-    (start, first), (end, last) = (
-        tf.math.top_k(tf.where(mask, logits[name], -float("inf")), count)
-        for name in ("start_logits", "end_logits")
-    )
-    may_start, may_end = (
-        tf.gather(
-            flags.to_tensor(shape=tf.shape(mask, flags.row_splits.dtype)), token, batch_dims=1
-        )
-        for flags, token in ((windows.is_max_context, first), (windows.char_ends, last))
-    )
-    distance = last[:, None, :] - first[:, :, None]
-    counts = may_start[:, :, None] & (may_end > 0)[:, None, :]
-    counts &= (distance >= 0) & (distance < max_answer_length)
-    scores = tf.where(counts, start[:, :, None] + end[:, None, :], NO_SPAN)
-    return scores, first, last

@@ -42,9 +42,9 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = checked_texts((text,), "text")
         words, starts, ends = task.preprocessor.split(text)
-        places = {"words": words, "starts": starts, "ends": ends}
+        found = {"words": words, "starts": starts, "ends": ends}
         return {
-            **{name: values.to_tensor() for name, values in places.items()},
+            **{name: values.to_tensor() for name, values in found.items()},
             **_tags(task, words, options),
             "num_words": tf.cast(words.row_lengths(), tf.int32),
         }
@@ -77,8 +77,8 @@ def _tags(task: Servable, words: tf.RaggedTensor, options: ExportOptions) -> dic
     windows = preprocessor.windows(words)
     logits = task(preprocessor.padded(windows), training=False)
     # (windows, length, classes) -> (words, classes)
-    places = tf.stack([windows.word_window, windows.word_position], axis=1)
-    answers = _answers(tf.gather_nd(logits, places), options)
+    first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
+    answers = _answers(tf.gather_nd(logits, first_pieces), options)
     return {name: words.with_values(values).to_tensor() for name, values in answers.items()}
 
 

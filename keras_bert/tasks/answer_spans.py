@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from keras_bert.data.question_batches import QuestionRows
 
-# Windows that are looked at together: some 3 MB of logits, and 7 million pairs of tokens at most
+# Windows that are looked at together: some 3 MB of logits, and a million pairs of tokens
 CHUNK = 2048
 # The score of an answer where no span can be one
 NO_SPAN = -1e6
@@ -35,8 +35,8 @@ class AnswerSpans:
         char_ends: One past its last character.
         start_logits: Of its first token, float64 `(spans,)`.
         end_logits: Of its last token.
-        null_start_logits: Of `[CLS]` in the question's window that speaks least for there being
-            no answer, float64 `(questions,)`.
+        null_start_logits: Of `[CLS]` in the question's window with the least null score, float64
+            `(questions,)`.
         null_end_logits: Likewise.
     """
 
@@ -58,7 +58,7 @@ class AnswerSpans:
 
     @property
     def null_scores(self) -> np.ndarray:
-        """How much speaks for there being no answer, float64 `(questions,)`."""
+        """The null scores: the sums of both logits of `[CLS]`, float64 `(questions,)`."""
         return np.asarray(self.null_start_logits + self.null_end_logits)
 
     @property
@@ -154,10 +154,10 @@ class AnswerSpans:
         ]
 
     def _spans(self, first: int, behind: int, step: int) -> Iterator[_Span]:
-        """The spans between two places of the flat arrays, made as they are asked for."""
+        """The spans between two positions of the flat arrays, made as they are asked for."""
         columns = (self.char_starts, self.char_ends, self.start_logits, self.end_logits)
-        for place in range(first, behind, step):
-            part = slice(place, min(place + step, behind))
+        for start in range(first, behind, step):
+            part = slice(start, min(start + step, behind))
             yield from zip(*(column[part].tolist() for column in columns), strict=True)
 
 
@@ -171,8 +171,8 @@ def find_answer_spans(
 ) -> AnswerSpans:
     """Pairs the likeliest first tokens with the likeliest last ones, in all windows at once.
 
-    A pair counts if both tokens are of the passage, the last is not before the first, and no
-    other window has to speak for the first.
+    Which pairs may be an answer, `keras_bert.data.question_batches.likely_spans` says, as in the
+    served model.
 
     Args:
         rows: The windows.
@@ -228,43 +228,27 @@ def _pairs(
     max_answer_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The windows, first and last tokens of all pairs that count, tokens as in the flat arrays."""
+    from keras_bert.data.question_batches import likely_spans
+
     begin, lengths = rows.row_splits[:-1][windows, None], rows.lengths[windows, None]
     columns = np.arange(lengths.max(initial=0))
+    mask = columns < lengths
     # (windows, 1) + (longest,) -> (windows, longest)
-    tokens = np.where(columns < lengths, begin + columns, -1)
-    start, end = (_likeliest(logits, tokens, n_best) for logits in (start_logits, end_logits))
-    start_counts = (start >= 0) & rows.is_max_context[start]
-    end_counts = (end >= 0) & (rows.char_ends[end] > 0)
-    # (windows, best, 1) with (windows, 1, best) -> (windows, best, best)
-    distance = end[:, None, :] - start[:, :, None]
-    counts = start_counts[:, :, None] & end_counts[:, None, :]
-    counts &= (distance >= 0) & (distance < max_answer_length)
-    window, first, last = np.nonzero(counts)
-    return window + windows.start, start[window, first], end[window, last]
-
-
-def _likeliest(logits: np.ndarray, tokens: np.ndarray, count: int) -> np.ndarray:
-    """The tokens with the largest logits in each row, the largest first, of equals the earlier.
-
-    Args:
-        logits: Of all tokens, `(tokens,)`.
-        tokens: Which tokens are in each row `(rows, longest)`; -1 where there is none.
-        count: How many.
-
-    Returns:
-        `(rows, count)`, or as many as the longest row has.
-    """
-    if not tokens.size:
-        return tokens
-    # Adding 0 makes one zero of two.
-    values = np.where(tokens >= 0, -logits[tokens], np.inf).astype("float32") + np.float32(0)
-    bits = values.view("int32")
-    # As whole numbers floats are in the same order, the negative ones once they are turned round.
-    # With the column behind them no two are equal, and the fast sort of whole numbers serves.
-    keys = (bits ^ (bits >> 31 & 0x7FFFFFFF)).astype("int64") << 32 | np.arange(tokens.shape[1])
-    count = min(count, tokens.shape[1])
-    best = np.sort(np.partition(keys, count - 1, axis=1)[:, :count], axis=1) & 0xFFFFFFFF
-    return np.take_along_axis(tokens, best, axis=1)
+    tokens = np.where(mask, begin + columns, 0)
+    first, last, is_allowed = (
+        np.asarray(x)
+        for x in likely_spans(
+            (start_logits[tokens], end_logits[tokens]),
+            mask,
+            rows.is_max_context[tokens],
+            rows.char_ends[tokens] > 0,
+            n_best=n_best,
+            max_answer_length=max_answer_length,
+        )
+    )
+    window, start, end = np.nonzero(is_allowed)
+    begin = begin[window, 0]
+    return window + windows.start, begin + first[window, start], begin + last[window, end]
 
 
 def _null_logits(
@@ -281,7 +265,7 @@ def _null_logits(
 def _distinct(
     spans: Iterable[_Span], context: str, count: int, null: tuple[float, float] | None
 ) -> list[_Answer]:
-    """The first spans with different texts, and no answer in its place among them."""
+    """The first spans with different texts, and no answer among them by its score."""
     found: list[_Answer] = []
     seen = set()
     null_score = math.inf if null is None else sum(null)

@@ -78,9 +78,9 @@ class MaskedTokenTask(Task):
 class MaskedLM(MaskedTokenTask):
     """BERT that predicts masked tokens.
 
-    `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and in
-    the same places in each evaluation. On a causal encoder they train and measure a left-to-right
-    language model instead: nothing is masked, and every token predicts the next one.
+    `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and alike
+    in each evaluation. On a causal encoder they train and measure a left-to-right language model
+    instead: nothing is masked, and every token predicts the next one.
     `compile()` takes AdamW at 1e-4, the cross-entropy of the masked tokens divided by their number
     (the sum of the sample weights, and not the number of slots), accuracy and perplexity.
 
@@ -158,7 +158,7 @@ class MaskedLM(MaskedTokenTask):
 
         Returns:
             For each mask a list of `top_k` dicts, the likeliest first: `token`, `score` (its
-            probability) and `text` (the text with the token in this mask's place). A text with
+            probability) and `text` (the text with the token instead of this mask). A text with
             one mask gives that list, a text with more gives a list of such lists; a list of
             texts gives a list of these.
 
