@@ -87,6 +87,8 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         settings = {**settings, **({"tokenizer_class": name} if name else {})}
     with checkpoint_errors():
         tokenizer = _read_tokenizer(folder, settings)
+        if tokenizer is not None and "kind" in tokenizer:
+            _check_added_tokens(tokenizer, folder, settings)
     if tokenizer is not None and _SPECIAL_IN_TEXT in settings:
         if not isinstance(settings[_SPECIAL_IN_TEXT], bool):
             raise CheckpointError(
@@ -306,6 +308,34 @@ def _added_tokens(
     return added, path
 
 
+def _check_added_tokens(
+    tokenizer: Mapping[str, Any], folder: Path, settings: Mapping[str, Any]
+) -> None:
+    """Raises if tokens were added to a byte-pair or SentencePiece vocabulary.
+
+    Of those of byte pairs that the vocabulary has, it warns: they are not found in texts.
+    """
+    path = folder / TOKENIZER_FILE
+    added, path = _added_tokens(folder, settings, TokenizerJson(path) if path.exists() else None)
+    special = {*_BYTE_PAIR_TOKENS, *_SENTENCE_PIECE_TOKENS, "<mask>", "[MASK]"}
+    own = [str(token["content"]) for token in added if token["content"] not in special]
+    vocabulary = set(tokens_of(tokenizer))
+    missing = [token for token in own if token not in vocabulary]
+    if missing:
+        raise CheckpointError(
+            f"{path}: the tokens {', '.join(map(repr, missing[:5]))} were added to the vocabulary; "
+            f"that is read of WordPiece alone, and this is a {tokenizer['kind']} tokenizer."
+        )
+    # SentencePiece finds the symbols that were defined for it.
+    if own and tokenizer["kind"] == BYTE_PAIR:
+        warnings.warn(
+            f"{path}: the added tokens {', '.join(map(repr, own[:5]))} are not found in texts: "
+            "there they are text like any other.",
+            CheckpointWarning,
+            stacklevel=5,
+        )
+
+
 def _with_added_tokens(
     config: dict[str, Any], added: Sequence[Mapping[str, Any]], path: Path
 ) -> dict[str, Any]:
@@ -338,22 +368,19 @@ def _with_added_tokens(
         raise CheckpointError(
             f"{path}: the added token {whole[0]!r} has single_word, which is not supported."
         )
-    folded = [
+    names = list(dict.fromkeys(str(token["content"]) for token in own))
+    # In the words of the transformers library: found in the text as it is normalized
+    uncased = {
         str(token["content"])
         for token in own
-        if config["lowercase"]
-        and token.get("normalized", not token.get("special", False))
-        and any(character.isalpha() for character in str(token["content"]))
-    ]
-    if folded:
-        warnings.warn(
-            f"{path}: the added tokens {', '.join(map(repr, folded[:5]))} are meant to be found in "
-            "texts whatever their case and accents; here they are found as they are spelled alone.",
-            CheckpointWarning,
-            stacklevel=6,
-        )
-    names = list(dict.fromkeys(str(token["content"]) for token in own))
-    return {**config, "vocabulary": vocabulary, **({"added_tokens": names} if names else {})}
+        if config["lowercase"] and token.get("normalized", not token.get("special", False))
+    }
+    return {
+        **config,
+        "vocabulary": vocabulary,
+        **({"added_tokens": names} if names else {}),
+        **({"uncased_tokens": [name for name in names if name in uncased]} if uncased else {}),
+    }
 
 
 def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -365,8 +392,8 @@ def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
             "lstrip": False,
             "rstrip": False,
             "single_word": False,
-            "normalized": False,
-            "special": True,
+            "normalized": token in config.get("uncased_tokens", ()),
+            "special": token not in config.get("uncased_tokens", ()),
         }
         for token in config.get("added_tokens", ())
     }

@@ -8,6 +8,8 @@ Reference:
     [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), released code, `BasicTokenizer`.
 """
 
+import unicodedata
+
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -153,3 +155,9 @@ def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
         is_capital = tf.strings.regex_full_match(letters, f"[{characters}]")
         shift += distance * tf.cast(is_capital, tf.int32)
     return tf.strings.unicode_encode(points.with_flat_values(points.flat_values + shift), "UTF-8")
+
+
+def without_case(text: str) -> str:
+    """The text in lower case and without accents, as an uncased tokenizer reads it."""
+    parts = unicodedata.normalize("NFD", text.lower())
+    return "".join(part for part in parts if unicodedata.category(part) != "Mn")

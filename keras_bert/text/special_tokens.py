@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import tensorflow as tf
 
-from keras_bert.text.normalization import WHITE_SPACE
+from keras_bert.text.normalization import WHITE_SPACE, without_case
 from keras_bert.text.offsets import Pieces
 
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -25,19 +27,26 @@ class TypedTokens:
 
     Args:
         tokens: The tokens to recognise.
+        uncased: Those of them that are recognised in any case and with any accents.
 
     Raises:
         ValueError: If there are more of them than characters to replace them.
     """
 
-    def __init__(self, tokens: Sequence[str]) -> None:
+    def __init__(self, tokens: Sequence[str], uncased: Collection[str] = ()) -> None:
         if len(tokens) > _NO_CHARACTER - _FIRST_MARK:
             raise ValueError(
                 f"There are {len(tokens)} special and added tokens to find in texts; at most "
                 f"{_NO_CHARACTER - _FIRST_MARK} are supported."
             )
-        # Of two that begin alike, the longer one is found first.
-        self._tokens = tuple(sorted(tokens, key=len, reverse=True))
+        # Of two that begin alike, the longer one is found first; uncased ones come last.
+        self._tokens = tuple(sorted(tokens, key=lambda token: (token in uncased, -len(token))))
+        spellings = [without_case(token) if token in uncased else token for token in self._tokens]
+        self._widths = tuple(map(len, spellings))
+        self._patterns = tuple(
+            "".join(map(_any_case, spelling)) if token in uncased else re.escape(token)
+            for token, spelling in zip(self._tokens, spellings, strict=True)
+        )
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -56,8 +65,8 @@ class TypedTokens:
         # A mark that is typed in a text is no special token.
         marks = "".join(self.marks.values())
         text = tf.strings.regex_replace(text, f"[{marks}]", chr(_NO_CHARACTER))
-        for token, mark in self.marks.items():
-            text = tf.strings.regex_replace(text, re.escape(token), mark)
+        for pattern, mark in zip(self._patterns, self.marks.values(), strict=True):
+            text = tf.strings.regex_replace(text, pattern, mark)
         return text
 
     def to_typed_characters(self, marked: tf.Tensor, pieces: Pieces) -> Pieces:
@@ -71,7 +80,7 @@ class TypedTokens:
             The pieces with offsets in characters of the text before `mark`.
         """
         points = tf.strings.unicode_decode(marked, "UTF-8")
-        lengths = tf.constant([len(token) for token in self._tokens])
+        lengths = tf.constant(self._widths)
         index = points.flat_values - _FIRST_MARK
         is_mark = (index >= 0) & (index < len(self._tokens))
         widths = tf.where(is_mark, tf.gather(lengths, tf.where(is_mark, index, 0)), 1)
@@ -83,6 +92,21 @@ class TypedTokens:
             return offsets.with_flat_values(typed)
 
         return Pieces(pieces.ids, moved(pieces.starts), moved(pieces.ends))
+
+
+@functools.cache
+def _spellings() -> Mapping[str, Sequence[str]]:
+    """For each character, those characters that become it without case and accents."""
+    spellings = collections.defaultdict(list)
+    for point in range(0x20000):  # beyond are ideographs
+        if not 0xD800 <= point < 0xE000:
+            spellings[without_case(chr(point))].append(chr(point))
+    return spellings
+
+
+def _any_case(character: str) -> str:
+    """A regular expression for a character in any case and with any accent."""
+    return f"[{''.join(map(re.escape, _spellings().get(character, [character])))}]"
 
 
 class TypedSegments:

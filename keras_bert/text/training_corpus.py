@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.normalization import without_case
+
 _SAMPLE_BYTES = 2**21
 # A file is sampled in so many parts, because its languages may follow one another.
 _PARTS = 16
@@ -172,7 +174,7 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
         category = unicodedata.category(character)[0]
         if category in "LM":
             total += count
-            changed += count * (_without_accents(character) != character.lower())
+            changed += count * (without_case(character) != character.lower())
         if category == "L":
             letters += count
             cased += count * (character.lower() != character.upper())
@@ -191,11 +193,6 @@ def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
     if progress:
         print(f"lowercase={choice.lowercase}: {choice.reason}", file=sys.stderr, flush=True)
     return choice.lowercase
-
-
-def _without_accents(character: str) -> str:
-    parts = unicodedata.normalize("NFD", character.lower())
-    return "".join(part for part in parts if unicodedata.category(part) != "Mn")
 
 
 def _sample(corpus: Corpus) -> Iterator[bytes]:

@@ -41,6 +41,7 @@ class WordPieceTokenizer(Tokenizer):
             text, are one token each. If not, they are text like any other: `[`, `mask`, `]`.
         added_tokens: Other tokens of the vocabulary, such as the markers of entities, that are one
             token each where they are typed in a text as they are here, within a word too.
+        uncased_tokens: Those of `added_tokens` that are found in any case and with any accents.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
@@ -89,6 +90,7 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: bool = True,
         special_tokens_in_text: bool = False,
         added_tokens: Sequence[str] = (),
+        uncased_tokens: Sequence[str] = (),
     ) -> None:
         tokens = (
             load_vocabulary(vocabulary)
@@ -98,12 +100,17 @@ class WordPieceTokenizer(Tokenizer):
         super().__init__(tokens, special_tokens_in_text)
         self.lowercase = lowercase
         self.added_tokens = tuple(added_tokens)
+        self.uncased_tokens = tuple(uncased_tokens)
         missing = [token for token in self.added_tokens if token not in self._ids]
         if missing:
             raise ValueError(f"added_tokens holds {missing[0]!r}, which the vocabulary does not.")
+        unknown = sorted({*self.uncased_tokens} - {*self.added_tokens})
+        if unknown:
+            raise ValueError(f"uncased_tokens holds {unknown[0]!r}, which added_tokens does not.")
         typed = [token for token in self.special_tokens() if token in self._ids]
         typed = [*(typed if special_tokens_in_text else ()), *self.added_tokens]
-        self._typed = TypedTokens(list(dict.fromkeys(typed))) if typed else None
+        typed = list(dict.fromkeys(typed))
+        self._typed = TypedTokens(typed, self.uncased_tokens) if typed else None
         marks = self._typed.marks if self._typed else {}
         typed_as = {self._ids[token]: mark for token, mark in marks.items()}
         self._find_pieces = PieceFinder(self.vocabulary, self.unk_token_id, typed_as)
@@ -126,6 +133,7 @@ class WordPieceTokenizer(Tokenizer):
             "lowercase": self.lowercase,
             "special_tokens_in_text": self.special_tokens_in_text,
             **({"added_tokens": list(self.added_tokens)} if self.added_tokens else {}),
+            **({"uncased_tokens": list(self.uncased_tokens)} if self.uncased_tokens else {}),
         }
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -169,9 +169,43 @@ def test_added_tokens_are_found_as_transformers_finds_them(tmp_path):
     assert tokenizer_from_config(config)(texts).to_list() == expected
     write_tokenizer(tmp_path / "saved", config, 12)
     assert read_tokenizer(tmp_path / "saved") == config
-    (tmp_path / "added_tokens.json").write_text('{"[E]": 12, "[/E]": 13, "[E]e": 14}')
-    with pytest.warns(CheckpointWarning, match="are found as they are spelled alone"):
-        assert read_tokenizer(tmp_path)["added_tokens"] == ["[E]", "[/E]", "[E]e"]
+
+
+def test_tokens_added_to_byte_pairs_are_refused_by_name(tmp_path):
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "<old>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(tokens)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    path = tmp_path / "added_tokens.json"
+    path.write_text('{"<mask>": 4}')
+    expected = read_tokenizer(tmp_path)
+    path.write_text('{"<old>": 6}')
+    with pytest.warns(CheckpointWarning, match="'<old>' are not found in texts"):
+        assert read_tokenizer(tmp_path) == expected
+    path.write_text('{"<new>": 7}')
+    with pytest.raises(CheckpointError, match=r"added_tokens\.json: the tokens '<new>' were added"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.needs_tensorflow
+def test_added_tokens_of_an_uncased_vocabulary_are_found_in_any_case(tmp_path):
+    pytest.importorskip("tensorflow_text")
+    from keras_bert.text import tokenizer_from_config
+
+    save_vocabulary([*VOCABULARY[:7], "e", "##e"], tmp_path / "vocab.txt")
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path, do_lower_case=True)
+    theirs.add_tokens(["Covid", "ÉE", "[e1]"])
+    theirs.save_pretrained(tmp_path / "saved")
+    texts = ["film covid COVIDs", "Cóvid", "ee éÉ ÈE", "[E1]e films[e1]", "ecovide", "co vid"]
+    expected = theirs(texts, add_special_tokens=False, return_offsets_mapping=True)
+    config = read_tokenizer(tmp_path / "saved")
+    assert config["uncased_tokens"] == ["Covid", "ÉE", "[e1]"]
+    ours = tokenizer_from_config(config)
+    ids, starts, ends = (part.to_list() for part in ours.tokenize_with_offsets(texts))
+    assert ids == expected["input_ids"]
+    offsets = [list(zip(*row, strict=True)) for row in zip(starts, ends, strict=True)]
+    assert offsets == expected["offset_mapping"]
+    write_tokenizer(tmp_path / "saved", config, 12)
+    assert read_tokenizer(tmp_path / "saved") == config
 
 
 @pytest.mark.parametrize(
