@@ -19,22 +19,23 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from absl import flags
 from tqdm import tqdm
 
 from keras_bert import atomic
-from keras_bert.data import TokenStore
 from training.engine import config_flags, output_folder, program
-from training.plots.length_histogram import plot_lengths
 from training.pretraining.config import PretrainingDataConfig
-from training.pretraining.shards import ShardStatistics, count_shards, write_shards
-from training.pretraining.tokenized_corpus import write_token_store
+
+# What needs TensorFlow is imported where it is used: `--help` does without.
+if TYPE_CHECKING:
+    from keras_bert.data import TokenStore
+    from training.pretraining.shards import ShardStatistics
 
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
+    program.import_quietly()
     config = config_flags.read_flags(PretrainingDataConfig)
     with output_folder.claimed(config.output_dir):
         summary = create_pretraining_data(config)
@@ -56,6 +57,10 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         FileNotFoundError: if a file is not there.
         ValueError: if a file is malformed, or the folder has records of other settings.
     """
+    from keras_bert.data import TokenStore
+    from training.plots.length_histogram import plot_lengths
+    from training.pretraining.shards import count_shards, write_shards
+
     folder = Path(config.output_dir)
     work = folder / "work"
     if _is_done(config, folder):
@@ -103,6 +108,8 @@ def _remove_partial(folder: Path) -> None:
 
 
 def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
+    from training.pretraining.tokenized_corpus import write_token_store
+
     paths = config.paths()
     is_size_known = not any(path.suffix == ".gz" for path in paths)
     size = sum(path.stat().st_size for path in paths) if is_size_known else None
@@ -146,5 +153,5 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(PretrainingDataConfig(), flags.FLAGS)
+    config_flags.define_flags(PretrainingDataConfig)
     program.run(main)

@@ -18,13 +18,8 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from keras_bert.data import PretrainingStream
 from training.engine import program
 from training.pretraining.config import PretrainConfig
-from training.pretraining.pretraining_run import RESULTS_FILE
-from training.pretraining.pretraining_text import training_records, vocabulary_path
-from training.pretraining.run import dev_stream
-from training.pretraining.tokenizer_source import open_tokenizer
 
 RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")
 # Seen so often, the bigram counts for half.
@@ -98,6 +93,12 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         FileNotFoundError: if the run is not finished.
         ValueError: if it has no held-out text.
     """
+    from keras_bert.data import PretrainingStream
+    from training.pretraining.pretraining_run import RESULTS_FILE
+    from training.pretraining.pretraining_text import training_records, vocabulary_path
+    from training.pretraining.run import dev_stream
+    from training.pretraining.tokenizer_source import open_tokenizer
+
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
     values = {
         name: tuple(value) if isinstance(value, list) else value

@@ -23,15 +23,16 @@ import json
 from pathlib import Path
 
 from training.engine import config_flags, output_folder, program
+from training.pretraining.config import PretrainConfig
 
 
 def main(arguments: list[str]) -> None:
+    program.refuse_arguments(arguments)
+    program.import_quietly()
     from training.engine.run_checkpoints import NotFiniteError
     from training.pretraining import pretraining_run
-    from training.pretraining.config import PretrainConfig
     from training.pretraining.run import pretrain
 
-    program.refuse_arguments(arguments)
     config = config_flags.configuration(PretrainConfig)
     program.require(("matplotlib",), "pretraining")
     with output_folder.claimed(config.output_dir):
@@ -51,9 +52,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # The options know the data's names, which come with TensorFlow.
-    program.import_quietly()
-    from training.pretraining.config import PretrainConfig
-
-    config_flags.define_program_flags(PretrainConfig())
+    config_flags.define_program_flags(PretrainConfig)
     program.run(main)

@@ -14,24 +14,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import logging
 
-from keras_bert.checkpoints.folders import replaced_files
-from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
-from keras_bert.text import (
-    BytePairTokenizer,
-    SentencePieceTokenizer,
-    WordPieceTokenizer,
-    choose_lowercase,
-    train_byte_pair_vocabulary,
-    train_sentence_piece_model,
-    train_vocabulary,
-)
 from training.engine import output_folder, program
 from training.engine.config_flags import define_flags, read_flags
 from training.pretraining.config import files_of
-from training.pretraining.tokenizer_source import NO_LIMIT
+
+# What needs TensorFlow is imported where it is used: `--help` does without.
+if TYPE_CHECKING:
+    from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
 
 KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
@@ -85,6 +78,10 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         FileNotFoundError: if an argument stands for no file.
         ValueError: if there is no text, or `output_dir` is empty.
     """
+    from keras_bert.checkpoints.folders import replaced_files
+    from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
+    from training.pretraining.tokenizer_source import NO_LIMIT
+
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
     paths = config.paths()
@@ -118,24 +115,27 @@ def make_tokenizer(
     Raises:
         ValueError: if there is no text, or too little.
     """
-    if kind == BytePairTokenizer.kind:
-        return BytePairTokenizer(*train_byte_pair_vocabulary(paths, vocabulary_size))
+    from keras_bert import text
+
+    if kind == text.BytePairTokenizer.kind:
+        return text.BytePairTokenizer(*text.train_byte_pair_vocabulary(paths, vocabulary_size))
     keep_accents = False
     if lowercase is None:
-        lowercase, reason = choose_lowercase(paths)
+        lowercase, reason = text.choose_lowercase(paths)
         keep_accents = not lowercase
         logging.info("the vocabulary is %s: %s", "lower-cased" if lowercase else "cased", reason)
-    if kind == SentencePieceTokenizer.kind:
-        model = train_sentence_piece_model(
+    if kind == text.SentencePieceTokenizer.kind:
+        model = text.train_sentence_piece_model(
             paths, vocabulary_size, lowercase, keep_accents, max_sentences=max_sentences
         )
-        return SentencePieceTokenizer(model, lowercase, keep_accents)
-    tokens = train_vocabulary(paths, vocabulary_size, lowercase=lowercase)
-    return WordPieceTokenizer(tokens, lowercase=lowercase)
+        return text.SentencePieceTokenizer(model, lowercase, keep_accents)
+    tokens = text.train_vocabulary(paths, vocabulary_size, lowercase=lowercase)
+    return text.WordPieceTokenizer(tokens, lowercase=lowercase)
 
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
+    program.import_quietly()
     config = read_flags(TokenizerConfig)
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
@@ -146,5 +146,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(TokenizerConfig())
+    define_flags(TokenizerConfig)
     program.run(main)

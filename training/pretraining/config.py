@@ -9,16 +9,17 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.config import BertConfig
 from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
-from keras_bert.data.pretraining.masking import UNITS
 from keras_bert.data.pretraining.static_masking import default_max_predictions
-from keras_bert.text.tokenizer import Tokenizer
 from training.engine.options import check_at_least, check_one_of, optional
-from training.pretraining.tokenizer_source import content_of, is_lowercased
+
+# What needs TensorFlow is imported where it is used: `--help` does without.
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +132,8 @@ class PretrainingDataConfig:
 
     def fingerprint(self) -> str:
         """Changes with whatever the records depend on: settings, vocabulary, sizes of the files."""
+        from training.pretraining.tokenizer_source import content_of, is_lowercased
+
         settings = dataclasses.asdict(self)
         settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)
         for name in ("output_dir", "num_workers", "keep_store", "vocabulary", "input_files"):
@@ -291,6 +294,8 @@ class PretrainConfig(PretrainingDataConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        from keras_bert.data.pretraining.masking import UNITS
+
         check_one_of(self, masking_unit=UNITS, optimizer=OPTIMIZERS, jit=JIT)
         check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES)
         check_at_least(self, 0, "dropout")

@@ -22,14 +22,6 @@ PROGRAMS = sorted(
     for path in (ROOT / "training").glob("*.py")
     if "__main__" in path.read_text(encoding="utf-8") and path.stem != "program"
 )
-# These hold what they need TensorFlow for in their own file.
-IMPORT_TENSORFLOW = {
-    "create_pretraining_data",
-    "ngram_baselines",
-    "pretrain",
-    "train_tokenizer",
-}
-
 # A program that does nothing but hold a folder, in native code that lets no Python run meanwhile.
 HOLDER = """
 import hashlib, sys
@@ -172,8 +164,6 @@ def test_too_little_room_is_found_before_it_is_needed(tmp_path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_help_lists_the_flags_of_each_program_without_tensorflow(name):
-    if name in IMPORT_TENSORFLOW:
-        pytest.skip("imports TensorFlow")
     code = (
         "import runpy, sys; sys.argv = ['program', '--help']; sys.modules['tensorflow'] = None\n"
         "sys.modules['keras'] = None\n"
