@@ -12,19 +12,7 @@ from typing import Any
 
 import keras
 
-# Keras finds the classes that were imported, and no others.
-from keras_bert.tasks import (  # noqa: F401
-    distiller,
-    masked_lm,
-    multiple_choice,
-    pretrainer,
-    question_answerer,
-    replaced_token_detector,
-    text_classifier,
-    text_embedder,
-    token_classifier,
-)
-
+# Keras finds the classes that were imported: `keras_bert.tasks`, which holds this file, imports all.
 PACKAGE = "keras_bert"
 CONFIG_FILE, METADATA_FILE = "config.json", "metadata.json"
 
