@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-# Keras finds the classes that were imported: `keras_bert.tasks`, which holds this file, imports all.
+# Keras finds the classes that were imported; `keras_bert.tasks`, where this file is, imports all.
 PACKAGE = "keras_bert"
 CONFIG_FILE, METADATA_FILE = "config.json", "metadata.json"
 

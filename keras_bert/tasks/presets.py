@@ -22,18 +22,18 @@ _PADDING_TOKENS = ("<pad>", "[PAD]")  # byte pairs' and SentencePiece's, WordPie
 def task_of_preset(
     make_task: Any,
     preset: str | os.PathLike[str],
-    options: Mapping[str, Any],
     *,
     load_weights: bool = True,
     encoder_dropout: float | None = None,
     packed: bool = False,
     dtype: Any = None,
+    **options: Any,
 ) -> tuple[Any, Callable[[], None]]:
     """A task of a checkpoint's architecture, and what loads its weights.
 
     Args:
         make_task: A subclass of `Task`.
-        preset, options, load_weights, encoder_dropout, packed, dtype: As in `Task.from_preset`.
+        preset, load_weights, encoder_dropout, packed, dtype, **options: As in `Task.from_preset`.
 
     Returns:
         The task with fresh weights, and a function that sets them; it does nothing where weights
@@ -58,7 +58,7 @@ def task_of_preset(
     if unknown:
         raise ValueError(
             f"{make_task.__name__} has no option {', '.join(unknown)}; its options are "
-            f"{', '.join(sorted(known))}."
+            f"{', '.join(sorted(known))}, and those of the encoder encoder_dropout, packed, dtype."
         )
     saved = make_task.options_of_checkpoint(checkpoint)
     head = _choose_head(make_task, checkpoint, saved, given, load_weights)

@@ -223,7 +223,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
                 second.check_encoder()
             options.setdefault("generator", second.config)
         task: Self
-        task, load = task_of_preset(cls, preset, options, load_weights=load_weights)
+        task, load = task_of_preset(cls, preset, load_weights=load_weights, **options)
         if not load_weights:
             return task
         if second is None:

@@ -475,11 +475,12 @@ class Task(ObjectiveModel):
         task, load = task_of_preset(
             cls,
             preset,
-            {"num_classes": num_classes, **options},
             load_weights=load_weights,
             encoder_dropout=encoder_dropout,
             packed=packed,
             dtype=dtype,
+            num_classes=num_classes,
+            **options,
         )
         load()
         return task

@@ -3,11 +3,11 @@
 
 import pytest
 
-from keras_bert.export import ExportError
-from keras_bert.export.saved_model import check_graph, check_serving_ops
-
 tf = pytest.importorskip("tensorflow")
 tf_text = pytest.importorskip("tensorflow_text")
+
+from keras_bert.export import ExportError  # noqa: E402
+from keras_bert.export.saved_model import check_graph, check_serving_ops  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 

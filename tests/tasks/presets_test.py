@@ -103,3 +103,34 @@ def test_outputs_without_names_take_the_given_ones(trained):
     again = task.from_preset(folder, class_names=["c", "b", "a"])
     assert again.class_names == ("c", "b", "a")
     np.testing.assert_array_equal(again.predict(IDS, verbose=0), logits)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "MaskedLM",
+        "MultipleChoice",
+        "Pretrainer",
+        "QuestionAnswerer",
+        "ReplacedTokenDetector",
+        "TextClassifier",
+        "TextEmbedder",
+        "TokenClassifier",
+    ],
+)
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
+def test_every_task_takes_the_encoder_s_options_and_names_those_that_it_does_not_have(
+    name, tmp_path
+):
+    task = getattr(keras_bert, name)
+    encoder = keras_bert.Backbone(config(num_segments=2, ))
+    save_preset(encoder, tmp_path, tokenizer={"vocabulary": VOCABULARY})
+    classes = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
+    made = task.from_preset(
+        tmp_path, sequence_length=7, encoder_dropout=0.25, dtype="mixed_bfloat16", **classes
+    )
+    assert (made.config.dropout, made.config.attention_dropout) == (0.25, 0.25)
+    assert made.backbone.dtype_policy.name == "mixed_bfloat16"
+    assert made._preprocessor_config["sequence_length"] == 7
+    with pytest.raises(ValueError, match=f"{name} has no option wings; its options are .*dtype"):
+        task.from_preset(tmp_path, wings=2)
