@@ -123,7 +123,11 @@ def test_every_task_takes_the_encoder_s_options_and_names_those_that_it_does_not
     name, tmp_path
 ):
     task = getattr(keras_bert, name)
-    encoder = keras_bert.Backbone(config(num_segments=2, ))
+    encoder = keras_bert.Backbone(
+        config(
+            num_segments=2,
+        )
+    )
     save_preset(encoder, tmp_path, tokenizer={"vocabulary": VOCABULARY})
     classes = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
     made = task.from_preset(
