@@ -19,7 +19,6 @@ from keras_bert.tasks.rows import (
     Batching,
     Rows,
     TextDataset,
-    TextRows,
     is_text,
     single_texts,
 )
@@ -55,12 +54,14 @@ class MaskedTokenTask(Task):
             "masked_lm": (self.get_layer("masked_lm_transform"), self.get_layer("masked_lm_bias"))
         }
 
-    def _batches(self, rows: Rows, batching: Batching) -> Any:
-        labels = rows.labels if isinstance(rows, TextRows) else None
-        weights = rows.weights if isinstance(rows, TextRows) else None
+    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
+        rows = super()._read(x, None, None, batching)
         has_labels = isinstance(rows, TextDataset) and rows.has_labels
-        if labels is not None or weights is not None or has_labels:
+        if rows is not None and (y is not None or sample_weight is not None or has_labels):
             raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
+        return rows
+
+    def _batches(self, rows: Rows, batching: Batching) -> Any:
         from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_batches
 
         batches = super()._batches(rows, batching)

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.needs_tensorflow
 
-pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, MaskedLM  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
@@ -139,6 +139,10 @@ def test_learns_from_text():
 def test_text_has_no_labels(masked_lm):
     with pytest.raises(ValueError, match="neither labels nor weights"):
         masked_lm.fit(["the cat"], [1])
+    texts = tf.data.Dataset.from_tensor_slices(["the cat"])
+    for rows, weights in ((texts, [1.0]), (texts.map(lambda text: (text, 1)), None)):
+        with pytest.raises(ValueError, match="neither labels nor weights"):
+            masked_lm.fit(rows, sample_weight=weights)
     with pytest.raises(ValueError, match="`fill` takes text"):
         masked_lm.predict(["the cat"])
 
