@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 
@@ -56,7 +57,7 @@ class InBatchNegatives(keras.losses.Loss):
         self.scale = scale
         self.symmetric = symmetric
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         scores = self.scale * partner_scores(y_true, y_pred)
         forward = _diagonal_cross_entropy(scores)
         backward = _diagonal_cross_entropy(ops.transpose(scores)) if self.symmetric else forward
@@ -67,7 +68,7 @@ class InBatchNegatives(keras.losses.Loss):
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
 
 
-def partner_scores(y_true: Any, y_pred: Any) -> Any:
+def partner_scores(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """The products of first and second vectors, `(pairs, pairs)`, very low where one is masked.
 
     Args:
@@ -129,7 +130,7 @@ class SoftTargetDivergence(keras.losses.Loss):
             raise ValueError(f"temperature is {temperature}; it must be above 0.")
         self.temperature = temperature
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return soft_target_divergence(y_true, y_pred, self.temperature)
 
     def get_config(self) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class CosineDistance(keras.losses.Loss):
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return cosine_distance(y_true, y_pred)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ElementMean(keras.metrics.Mean):
@@ -38,7 +40,7 @@ class ElementMean(keras.metrics.Mean):
     def __init__(self, name: str = "mean", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> Any:
+    def update_state(self, values: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         values = ops.cast(values, self.dtype)
         if sample_weight is None:
             return super().update_state(ops.reshape(values, (-1,)))
@@ -77,8 +79,8 @@ class ClassAccuracy(ElementMean):
         super().__init__(name=name, dtype=dtype)
 
     def update_state(  # type: ignore[override]
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None
-    ) -> Any:
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
         ids = ops.cast(y_true, "int32")
         if len(ids.shape) == len(y_pred.shape):
             ids = ops.squeeze(ids, -1)
@@ -116,8 +118,8 @@ class Perplexity(ElementMean):
         super().__init__(name=name, dtype=dtype)
 
     def update_state(  # type: ignore[override]
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None
-    ) -> Any:
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
         logits = ops.cast(y_pred, self.dtype)
         values = ops.sparse_categorical_crossentropy(y_true, logits, from_logits=True)
         return super().update_state(values, sample_weight)

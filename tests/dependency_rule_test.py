@@ -11,28 +11,30 @@ pytestmark = pytest.mark.backend_independent
 
 # A room of the tree -> the rooms it may import from.
 ROOMS = {
+    "annotations": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": {"named_sizes"},
-    "ops": set(),
-    "losses": {"ops"},
-    "metrics": {"ops"},
-    "optimizers": {"ops"},
+    "ops": {"annotations"},
+    "losses": {"annotations", "ops"},
+    "metrics": {"annotations", "ops"},
+    "optimizers": {"annotations", "ops"},
     "vocabularies": {"atomic"},
     "text": {"atomic", "vocabularies"},
     "data": {"atomic", "text"},
-    "layers": {"config", "ops"},
+    "layers": {"annotations", "config", "ops"},
     "checkpoints": {"config", "vocabularies"},
-    "models": {"atomic", "config", "ops", "layers", "checkpoints"},
+    "models": {"annotations", "atomic", "config", "ops", "layers", "checkpoints"},
     "export": {"config", "ops", "layers", "models", "data"},
     "tasks": {
-        "config", "ops", "layers", "models", "checkpoints", "export",
+        "annotations", "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",
     },
 }  # fmt: skip
 
 # A room -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
+    "annotations": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": set(),

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Shape, Tensor
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import check_same_shape
 from keras_bert.ops import attention, attention_with_scores, bias_add
@@ -20,7 +21,7 @@ class _BiasedProduct(Dense):
     Low-rank updates are in `kernel`; with int8 weights Keras calls `quantized_call` instead.
     """
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         return bias_add(ops.matmul(inputs, self.kernel), self.bias, training=bool(training))
 
 
@@ -69,7 +70,10 @@ class SelfAttention(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator()
 
     def build(
-        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        sequence_ids_shape: Shape | None = None,
     ) -> None:
         hidden_dim = inputs_shape[-1]
         if hidden_dim % self.num_heads:
@@ -86,11 +90,11 @@ class SelfAttention(keras.layers.Layer):
 
     def call(
         self,
-        inputs: Any,
-        padding_mask: Any = None,
-        sequence_ids: Any = None,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
         training: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         _, length, hidden_dim = inputs.shape
         length = ops.shape(inputs)[1] if length is None else length
         _check_masks(inputs, padding_mask, sequence_ids)
@@ -116,11 +120,11 @@ class SelfAttention(keras.layers.Layer):
 
     def compute_output_spec(
         self,
-        inputs: Any,
-        padding_mask: Any = None,
-        sequence_ids: Any = None,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
         training: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         _check_masks(inputs, padding_mask, sequence_ids)
         context = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not self.return_scores:
@@ -141,13 +145,13 @@ class SelfAttention(keras.layers.Layer):
         }
 
 
-def _check_masks(inputs: Any, padding_mask: Any, sequence_ids: Any) -> None:
+def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> None:
     for name, mask in {"padding_mask": padding_mask, "sequence_ids": sequence_ids}.items():
         if mask is not None:
             check_same_shape(name, mask.shape, inputs.shape[:2])
 
 
-def _mask(padding_mask: Any, sequence_ids: Any, causal_mask: Any) -> Any:
+def _mask(padding_mask: Tensor, sequence_ids: Tensor, causal_mask: Tensor) -> Tensor:
     """The attention mask: True where a query may attend.
 
     Returns:
@@ -163,7 +167,7 @@ def _mask(padding_mask: Any, sequence_ids: Any, causal_mask: Any) -> Any:
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def _causal_mask(length: Any) -> Any:
+def _causal_mask(length: Tensor) -> Tensor:
     """Boolean `(1, 1, length, length)`, True at and before a query's own position."""
     positions = ops.arange(length)
     return (positions[:, None] >= positions)[None, None]

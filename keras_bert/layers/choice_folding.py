@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 
@@ -24,7 +25,12 @@ class FoldChoices(keras.layers.Layer):
         A dict of the three, `(batch * choices, length)`.
     """
 
-    def call(self, token_ids: Any, segment_ids: Any = None, padding_mask: Any = None) -> Any:
+    def call(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> Tensor:
         segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
         mask = ops.ones_like(token_ids, dtype="bool") if padding_mask is None else padding_mask
         length = ops.shape(token_ids)[-1]
@@ -36,8 +42,11 @@ class FoldChoices(keras.layers.Layer):
         }
 
     def compute_output_spec(
-        self, token_ids: Any, segment_ids: Any = None, padding_mask: Any = None
-    ) -> Any:
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> Tensor:
         shape = (None, token_ids.shape[-1])
         return {
             "token_ids": keras.KerasTensor(shape, dtype="int32"),
@@ -65,7 +74,7 @@ class UnfoldChoices(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
 
-    def call(self, scores: Any, token_ids: Any, padding_mask: Any = None) -> Any:
+    def call(self, scores: Tensor, token_ids: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         # (batch * choices, 1) -> (batch, choices)
         logits = ops.reshape(scores, (-1, ops.shape(token_ids)[1]))
         if padding_mask is None:
@@ -73,5 +82,7 @@ class UnfoldChoices(keras.layers.Layer):
         is_choice = ops.any(ops.cast(padding_mask, "bool"), axis=-1)
         return ops.where(is_choice, logits, masked_score("float32"))
 
-    def compute_output_spec(self, scores: Any, token_ids: Any, padding_mask: Any = None) -> Any:
+    def compute_output_spec(
+        self, scores: Tensor, token_ids: Tensor, padding_mask: Tensor | None = None
+    ) -> Tensor:
         return keras.KerasTensor(token_ids.shape[:2], dtype="float32")

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Shape, Tensor
 from keras_bert.config import BertConfig
 from keras_bert.ops import dropout, layer_norm, token_logits
 
@@ -47,7 +48,7 @@ class TokenEmbedding(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.initializer_range = initializer_range
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         # Without autocast: casting 30,000 rows to look up 1,000 costs more than the look-up.
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -56,13 +57,13 @@ class TokenEmbedding(keras.layers.Layer):
             autocast=False,
         )
 
-    def call(self, inputs: Any, reverse: bool = False) -> Any:
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         if reverse:
             table = ops.cast(self.embeddings, self.compute_dtype)
             return token_logits(ops.cast(inputs, self.compute_dtype), table)
         return ops.take(self.embeddings, inputs, axis=0)
 
-    def compute_output_spec(self, inputs: Any, reverse: bool = False) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, reverse: bool = False) -> keras.KerasTensor:
         if reverse:
             shape = (*inputs.shape[:-1], self.vocabulary_size)
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
@@ -130,9 +131,9 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
     def build(
         self,
-        token_vectors_shape: Any,
-        segment_ids_shape: Any = None,
-        position_ids_shape: Any = None,
+        token_vectors_shape: Shape,
+        segment_ids_shape: Shape | None = None,
+        position_ids_shape: Shape | None = None,
     ) -> None:
         hidden_dim = token_vectors_shape[-1]
 
@@ -156,11 +157,11 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
     def call(
         self,
-        token_vectors: Any,
-        segment_ids: Any = None,
-        position_ids: Any = None,
+        token_vectors: Tensor,
+        segment_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
         training: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
         first = self.position_offset
         if position_ids is None:
@@ -174,7 +175,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
 
-    def _segment_vectors(self, segment_ids: Any) -> Any:
+    def _segment_vectors(self, segment_ids: Tensor) -> Tensor:
         if segment_ids is None or self.num_segments == 1:
             return self.segment_embeddings[0]
         # A product with one-hot rows: its gradient is a product too, where a look-up's gradient
@@ -182,7 +183,9 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         one_hot = ops.one_hot(segment_ids, self.num_segments, dtype=self.variable_dtype)
         return ops.matmul(one_hot, self.segment_embeddings)
 
-    def _check_inputs(self, token_vectors: Any, segment_ids: Any, position_ids: Any) -> None:
+    def _check_inputs(
+        self, token_vectors: Tensor, segment_ids: Tensor, position_ids: Tensor
+    ) -> None:
         length = token_vectors.shape[1]
         for name, ids in {"segment_ids": segment_ids, "position_ids": position_ids}.items():
             if ids is not None:
@@ -192,9 +195,9 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
     def compute_output_spec(
         self,
-        token_vectors: Any,
-        segment_ids: Any = None,
-        position_ids: Any = None,
+        token_vectors: Tensor,
+        segment_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
         training: bool = False,
     ) -> keras.KerasTensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
@@ -239,19 +242,21 @@ class CountedPositions(keras.layers.Layer):
         self.pad_token_id = pad_token_id
         self.max_sequence_length = max_sequence_length
 
-    def call(self, token_ids: Any, position_ids: Any = None) -> Any:
+    def call(self, token_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         if position_ids is not None:
             return ops.cast(position_ids, "int32")
         self._check_length(token_ids)
         is_real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
         return ops.cumsum(is_real, axis=1) * is_real - 1
 
-    def _check_length(self, token_ids: Any) -> None:
+    def _check_length(self, token_ids: Tensor) -> None:
         length = token_ids.shape[1]
         if length is not None and length > self.max_sequence_length:
             raise ValueError(too_long(length, self.max_sequence_length))
 
-    def compute_output_spec(self, token_ids: Any, position_ids: Any = None) -> keras.KerasTensor:
+    def compute_output_spec(
+        self, token_ids: Tensor, position_ids: Tensor | None = None
+    ) -> keras.KerasTensor:
         if position_ids is None:
             self._check_length(token_ids)
         return keras.KerasTensor(token_ids.shape, dtype="int32")

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Shape, Tensor
 from keras_bert.config import BertConfig
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.dense import Dense
@@ -33,15 +34,15 @@ class BiasActivation(keras.layers.Layer):
         super().__init__(**kwargs)
         self.activation = activation
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         self.bias = self.add_weight(
             name="bias", shape=input_shape[-1:], initializer="zeros", autocast=False
         )
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         return bias_activation(inputs, self.bias, self.activation, training=training)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
@@ -71,14 +72,14 @@ class BiasResidualNorm(keras.layers.Layer):
         self.dropout = dropout
         self.seed_generator = keras.random.SeedGenerator()
 
-    def build(self, inputs_shape: Any, residual_shape: Any = None) -> None:
+    def build(self, inputs_shape: Shape, residual_shape: Shape | None = None) -> None:
         shape = inputs_shape[-1:]
         self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros", autocast=False)
         # LayerNorm computes in float32, so its weights are not cast down for it.
         self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
 
-    def call(self, inputs: Any, residual: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, residual: Tensor, training: bool = False) -> Tensor:
         return bias_dropout_residual_layer_norm(
             inputs,
             residual,
@@ -91,7 +92,7 @@ class BiasResidualNorm(keras.layers.Layer):
             training=training,
         )
 
-    def compute_output_shape(self, inputs_shape: Any, residual_shape: Any = None) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, residual_shape: Shape | None = None) -> Any:
         return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
@@ -182,17 +183,17 @@ class TransformerBlock(keras.layers.Layer):
 
     def build(
         self,
-        inputs_shape: Any,
-        padding_mask_shape: Any = None,
-        sequence_ids_shape: Any = None,
-        output_positions_shape: Any = None,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        sequence_ids_shape: Shape | None = None,
+        output_positions_shape: Shape | None = None,
     ) -> None:
         if "attention" not in self._shared:
             self._build_attention(inputs_shape)
         if "feed_forward" not in self._shared:
             self._build_feed_forward(inputs_shape[-1])
 
-    def _build_attention(self, inputs_shape: Any) -> None:
+    def _build_attention(self, inputs_shape: Shape) -> None:
         hidden_dim = inputs_shape[-1]
         self.attention = SelfAttention(
             self.num_heads,
@@ -239,12 +240,12 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(
         self,
-        inputs: Any,
-        padding_mask: Any = None,
-        sequence_ids: Any = None,
-        output_positions: Any = None,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
+        output_positions: Tensor | None = None,
         training: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         attended = self.attention(
             inputs, padding_mask=padding_mask, sequence_ids=sequence_ids, training=training
         )
@@ -265,12 +266,12 @@ class TransformerBlock(keras.layers.Layer):
 
     def compute_output_spec(
         self,
-        inputs: Any,
-        padding_mask: Any = None,
-        sequence_ids: Any = None,
-        output_positions: Any = None,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
+        output_positions: Tensor | None = None,
         training: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         attended = self.attention.compute_output_spec(inputs, padding_mask, sequence_ids)
         if output_positions is None:
             return attended

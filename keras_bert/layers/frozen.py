@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 NO_CLONE = (
     "keras.models.clone_model copies a model layer by layer, so that the copies would no longer "
     "share weights that the originals share. Copy the model by its config: "
@@ -40,11 +42,11 @@ class FrozenModel(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError(NO_CLONE)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         outputs = self.model(inputs, training=False)
         return {name: ops.stop_gradient(value) for name, value in outputs.items()}
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Tensor:
         return {
             name: keras.KerasTensor(value.shape, dtype=value.dtype)
             for name, value in self.model.output.items()

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Shape, Tensor
 from keras_bert.config import BertConfig
 from keras_bert.layers.dense import Dense
 from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
@@ -58,7 +59,10 @@ class Pooler(keras.layers.Layer):
         self.last_token = last_token
 
     def build(
-        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        sequence_ids_shape: Shape | None = None,
     ) -> None:
         hidden_dim = inputs_shape[-1]
         self.dense = Dense(
@@ -72,22 +76,25 @@ class Pooler(keras.layers.Layer):
 
     def call(
         self,
-        inputs: Any,
-        padding_mask: Any = None,
-        sequence_ids: Any = None,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
         training: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         token = self._token(inputs, sequence_ids if padding_mask is None else padding_mask)
         token = dropout(token, self.dropout, seed=self.seed_generator, training=training)
         return self.dense(token)
 
-    def _token(self, inputs: Any, is_real: Any) -> Any:
+    def _token(self, inputs: Tensor, is_real: Tensor) -> Tensor:
         if not self.last_token:
             return inputs[:, 0]
         return inputs[:, -1] if is_real is None else _last_real(inputs, is_real)
 
     def compute_output_shape(
-        self, inputs_shape: Any, padding_mask_shape: Any = None, sequence_ids_shape: Any = None
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        sequence_ids_shape: Shape | None = None,
     ) -> Any:
         return (inputs_shape[0], inputs_shape[-1])
 
@@ -101,7 +108,7 @@ class Pooler(keras.layers.Layer):
         }
 
 
-def _last_real(inputs: Any, is_real: Any) -> Any:
+def _last_real(inputs: Tensor, is_real: Tensor) -> Tensor:
     """The last vector `(batch, hidden)` where `is_real`; the first of a row that has none."""
     positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
     last = ops.max(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
@@ -164,7 +171,7 @@ class ClassificationHead(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator()
         self.supports_masking = True  # Recurrent layers pass their mask on
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         self.dense = Dense(
             self.num_classes,
             kernel_initializer=_truncated_normal(self.initializer_range),
@@ -173,11 +180,11 @@ class ClassificationHead(keras.layers.Layer):
         )
         self.dense.build((None, input_shape[-1]))
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         kept = dropout(inputs, self.dropout, seed=self.seed_generator, training=training)
         return self.dense(kept)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.num_classes)
 
     def get_config(self) -> dict[str, Any]:
@@ -201,10 +208,10 @@ class TokensAt(keras.layers.Layer):
         `(batch, slots, dim)`.
     """
 
-    def call(self, inputs: Any, positions: Any) -> Any:
+    def call(self, inputs: Tensor, positions: Tensor) -> Tensor:
         return tokens_at(inputs, positions)
 
-    def compute_output_shape(self, inputs_shape: Any, positions_shape: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape) -> Any:
         return (*positions_shape, inputs_shape[-1])
 
 
@@ -245,7 +252,7 @@ class MaskedLMTransform(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         hidden_dim = input_shape[-1]
         dim = self.dim or hidden_dim
         self.dense = Dense(
@@ -258,11 +265,11 @@ class MaskedLMTransform(keras.layers.Layer):
         self.gamma = self.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=(dim,), initializer="zeros", autocast=False)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         hidden = activation_function(self.activation)(self.dense(inputs))
         return layer_norm(hidden, self.gamma, self.beta, self.layer_norm_epsilon)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.dim or input_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
@@ -298,7 +305,7 @@ class ReplacedTokenHead(keras.layers.Layer):
         self.activation = activation
         self.initializer_range = initializer_range
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         hidden_dim = input_shape[-1]
 
         def dense(units: int, name: str, dtype: Any) -> Dense:
@@ -314,11 +321,11 @@ class ReplacedTokenHead(keras.layers.Layer):
         self.dense = dense(hidden_dim, "dense", self.dtype_policy)
         self.prediction = dense(1, "prediction", "float32")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         hidden = activation_function(self.activation)(self.dense(inputs))
         return self.prediction(hidden)[..., 0]
 
-    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape[:-1], dtype="float32")
 
     def get_config(self) -> dict[str, Any]:
@@ -343,11 +350,11 @@ class VocabularyBias(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         self.bias = self.add_weight(name="bias", shape=input_shape[-1:], initializer="zeros")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.add(inputs, self.bias)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 POOLINGS = ("mean", "cls")
 
 
@@ -35,7 +37,7 @@ class SentencePooling(keras.layers.Layer):
         self.pooling = pooling
         self.normalize = normalize
 
-    def call(self, inputs: Any, padding_mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         vectors = self._pool(inputs, padding_mask)
         if not self.normalize:
             return vectors
@@ -43,7 +45,7 @@ class SentencePooling(keras.layers.Layer):
         # The bound is inside the root, because the gradient of the root at 0 is not finite.
         return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
 
-    def _pool(self, inputs: Any, padding_mask: Any) -> Any:
+    def _pool(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
         if self.pooling == "cls":
             return inputs[:, 0]
         if padding_mask is None:
@@ -52,7 +54,9 @@ class SentencePooling(keras.layers.Layer):
         # A row without a single token has a vector of zeros.
         return ops.sum(inputs * is_real, axis=1) / ops.maximum(ops.sum(is_real, axis=1), 1e-9)
 
-    def compute_output_spec(self, inputs: Any, padding_mask: Any = None) -> keras.KerasTensor:
+    def compute_output_spec(
+        self, inputs: Tensor, padding_mask: Tensor | None = None
+    ) -> keras.KerasTensor:
         return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
 
     def get_config(self) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 # In evaluation, the same slot gets the same token every time.
 _EVALUATION_SEED = 0
 # In evaluation, the noise of a slot begins at one of so many offsets of a fixed row of numbers.
@@ -44,7 +46,9 @@ class SampledTokens(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, logits: Any, token_ids: Any, mask_positions: Any, training: bool = False) -> Any:
+    def call(
+        self, logits: Tensor, token_ids: Tensor, mask_positions: Tensor, training: bool = False
+    ) -> Tensor:
         logits = ops.stop_gradient(logits)
         if training:
             uniform = keras.random.uniform(
@@ -57,7 +61,7 @@ class SampledTokens(keras.layers.Layer):
         return ops.cast(ops.argmax(noisy, axis=-1), "int32")
 
     def compute_output_spec(
-        self, logits: Any, token_ids: Any, mask_positions: Any, training: bool = False
+        self, logits: Tensor, token_ids: Tensor, mask_positions: Tensor, training: bool = False
     ) -> keras.KerasTensor:
         return keras.KerasTensor(logits.shape[:-1], dtype="int32")
 
@@ -82,18 +86,18 @@ class PlacedTokens(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "int32"})
 
-    def call(self, token_ids: Any, mask_positions: Any, placed_ids: Any) -> Any:
+    def call(self, token_ids: Tensor, mask_positions: Tensor, placed_ids: Tensor) -> Tensor:
         token_ids = ops.cast(token_ids, "int32")
         placed = spread_slots(placed_ids, mask_positions, ops.shape(token_ids)[1], empty=-1)
         return ops.where(placed < 0, token_ids, placed)
 
     def compute_output_spec(
-        self, token_ids: Any, mask_positions: Any, placed_ids: Any
+        self, token_ids: Tensor, mask_positions: Tensor, placed_ids: Tensor
     ) -> keras.KerasTensor:
         return keras.KerasTensor(token_ids.shape, dtype="int32")
 
 
-def _offsets(token_ids: Any, mask_positions: Any) -> Any:
+def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
     """A hash of the tokens up to each slot, int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
     ids = ops.cast(token_ids, "int32")
     # Signed overflow wraps around on every backend, which is what a hash is made of.
@@ -105,7 +109,7 @@ def _offsets(token_ids: Any, mask_positions: Any) -> Any:
     return ops.bitwise_and(mixed, _NUM_OFFSETS - 1)
 
 
-def _fixed_uniform(offsets: Any, vocabulary_size: int) -> Any:
+def _fixed_uniform(offsets: Tensor, vocabulary_size: int) -> Tensor:
     """The same numbers for the same offset, float32 `(batch, slots, vocabulary)`."""
     numbers = keras.random.uniform(
         (_NUM_OFFSETS + vocabulary_size,), dtype="float32", seed=_EVALUATION_SEED
@@ -115,7 +119,7 @@ def _fixed_uniform(offsets: Any, vocabulary_size: int) -> Any:
     return ops.take(numbers, indices, axis=0)
 
 
-def spread_slots(values: Any, mask_positions: Any, length: Any, *, empty: float) -> Any:
+def spread_slots(values: Tensor, mask_positions: Tensor, length: Tensor, *, empty: float) -> Tensor:
     """The values of slots at their positions in rows.
 
     Args:

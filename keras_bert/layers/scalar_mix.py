@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Shape, Tensor
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ScalarMix(keras.layers.Layer):
@@ -24,16 +26,16 @@ class ScalarMix(keras.layers.Layer):
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3, "weighted sum".
     """
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         self.mixing_weights = self.add_weight(
             name="mixing_weights", shape=(input_shape[-2],), initializer="zeros"
         )
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         shares = self.scale * ops.softmax(self.mixing_weights)
         # (batch, length, layers, hidden) * (layers, 1), summed over layers
         return ops.sum(inputs * shares[:, None], axis=-2)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-2], input_shape[-1])

@@ -10,6 +10,7 @@ from typing import Any, Self
 import keras
 
 from keras_bert import checkpoints
+from keras_bert.annotations import Tensor
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     CountedPositions,
@@ -131,7 +132,9 @@ class Backbone(TokenModel):
         """The token embeddings, a variable of shape `(vocabulary, embedding width)`."""
         return self.token_embedding.embeddings
 
-    def encode(self, inputs: dict[str, Any], output_positions: Any = None) -> dict[str, Any]:
+    def encode(
+        self, inputs: dict[str, Tensor], output_positions: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """The encoder as a part of a larger functional model, perhaps at some tokens alone.
 
         Args:
@@ -174,8 +177,8 @@ class Backbone(TokenModel):
         return dict(model({**inputs, "output_positions": output_positions}))
 
     def pool(
-        self, inputs: dict[str, Any], pooler: Pooler | None = None, encoded: Any = None
-    ) -> Any:
+        self, inputs: dict[str, Tensor], pooler: Pooler | None = None, encoded: Tensor | None = None
+    ) -> Tensor:
         """The pooled output alone, symbolic `(batch, hidden)`.
 
         Args:
@@ -286,8 +289,8 @@ class _Layers:
 
 
 def _outputs(
-    config: BertConfig, layers: _Layers | Backbone, inputs: dict[str, Any]
-) -> dict[str, Any]:
+    config: BertConfig, layers: _Layers | Backbone, inputs: dict[str, Tensor]
+) -> dict[str, Tensor]:
     """From the inputs, perhaps with `output_positions`, to what a call of the model returns."""
     position_ids = inputs.get("position_ids")
     if config.position_offset:

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_bert.annotations import Tensor
 from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
 from keras_bert.layers.heads import Pooler
 from keras_bert.models.backbone import Backbone
@@ -23,8 +24,8 @@ def choice_inputs() -> dict[str, Any]:
 
 
 def choice_logits(
-    backbone: Backbone, inputs: dict[str, Any], head: keras.layers.Layer, pooler: Pooler | None
-) -> Any:
+    backbone: Backbone, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None
+) -> Tensor:
     """A logit for each choice, the pooled output of each on its own through a head.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert.annotations import Tensor
 from keras_bert.atomic import atomic_path
 from keras_bert.layers.frozen import NO_CLONE
 
@@ -26,7 +27,7 @@ class TokenModel(keras.Model):
     are checked.
     """
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         # Here and not only in `call`: by then Keras has made tensors of arrays.
         inputs = fill_inputs(inputs, self.input)
         check_ids("token_ids", inputs["token_ids"], self.config.vocabulary_size)
@@ -35,7 +36,9 @@ class TokenModel(keras.Model):
         check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
         return super().__call__(inputs, *args, **kwargs)
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    def call(
+        self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
     def get_config(self) -> dict[str, Any]:
@@ -62,8 +65,8 @@ class TokenModel(keras.Model):
             super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
 
     def compute_output_spec(
-        self, inputs: Any, training: bool | None = None, mask: Any = None
-    ) -> Any:
+        self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         # Keras asks every input for its shape. None has none, and changes that of no output.
         shape = inputs["token_ids"].shape
         shaped = {
@@ -106,12 +109,12 @@ def token_inputs(packed: bool = False) -> dict[str, Any]:
     }
 
 
-def first_positions(token_ids: Any) -> Any:
+def first_positions(token_ids: Tensor) -> Tensor:
     """The position of each row's first token, symbolic int `(batch, 1)`."""
     return keras.ops.zeros_like(token_ids[:, :1])
 
 
-def fill_inputs(inputs: Any, names: Iterable[str] = INPUT_NAMES) -> dict[str, Any]:
+def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str, Tensor]:
     """Names bare token ids, makes arrays of lists, and puts `None` for what was left out.
 
     Args:
@@ -140,7 +143,7 @@ def _list_to_array(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, (list, tuple)) else value
 
 
-def check_ids(name: str, ids: Any, limit: int) -> None:
+def check_ids(name: str, ids: Tensor, limit: int) -> None:
     """Raises if an array of ids holds one that its embedding table has not.
 
     Tensors are not looked into: a backend's answer would have to be waited for.

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.layers import ClassificationHead, MaskedLMTransform, TokensAt, VocabularyBias
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
@@ -20,7 +21,7 @@ def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
 
 
 def encode_masked(
-    backbone: Backbone, inputs: dict[str, Any], *, pooled: bool = False
+    backbone: Backbone, inputs: dict[str, Tensor], *, pooled: bool = False
 ) -> tuple[Any, dict[str, Any]]:
     """The encoder's outputs at the masked tokens, and perhaps at the pooler's.
 
@@ -45,7 +46,7 @@ def encode_masked(
     return outputs["sequence_output"][:, 1:], outputs
 
 
-def masked_lm_logits(backbone: Backbone, hidden: Any) -> Any:
+def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
     """Logits over the vocabulary, with the tied token table.
 
     Args:
@@ -71,7 +72,7 @@ def masked_lm_logits(backbone: Backbone, hidden: Any) -> Any:
     return VocabularyBias(name="masked_lm_bias")(logits)
 
 
-def next_sentence_logits(backbone: Backbone, pooled_output: Any) -> Any:
+def next_sentence_logits(backbone: Backbone, pooled_output: Tensor) -> Tensor:
     """Logits of whether the second segment follows the first (0 = it does).
 
     Args:

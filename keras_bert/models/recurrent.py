@@ -8,15 +8,17 @@ from typing import Any
 
 import keras
 
+from keras_bert.annotations import Tensor
+
 
 def bidirectional_lstm(
-    x: Any,
-    padding_mask: Any = None,
+    x: Tensor,
+    padding_mask: Tensor | None = None,
     *,
     num_layers: int = 2,
     units: int = 768,
     return_sequences: bool = False,
-) -> Any:
+) -> Tensor:
     """LSTMs in both directions, layer on layer, with fresh weights.
 
     They compute in float32, whatever the encoder's precision: rounding adds up over steps. Their

@@ -10,10 +10,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
 
 
-def gelu_erf(x: Any) -> Any:
+def gelu_erf(x: Tensor) -> Tensor:
     """The exact GELU, `x * P(Z <= x)` ([arXiv 1606.08415](https://arxiv.org/abs/1606.08415))."""
     if keras.backend.backend() == "torch":
         return ops.gelu(x, approximate=False)
@@ -22,7 +23,7 @@ def gelu_erf(x: Any) -> Any:
     return half * x * (1 + ops.erf(x * ops.cast(math.sqrt(0.5), x.dtype)))
 
 
-def gelu_tanh(x: Any) -> Any:
+def gelu_tanh(x: Tensor) -> Tensor:
     """GELU by its tanh approximation, as the released TF1 code computes it."""
     return ops.gelu(x, approximate=True)
 
@@ -41,7 +42,7 @@ def activation_function(name: str) -> Callable[[Any], Any]:
     return _ACTIVATIONS[name]
 
 
-def bias_activation(x: Any, bias: Any, activation: str, training: bool = False) -> Any:
+def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = False) -> Tensor:
     """`activation(x + bias)`.
 
     Args:
@@ -60,7 +61,7 @@ def bias_activation(x: Any, bias: Any, activation: str, training: bool = False) 
     return portable_bias_activation(x, bias, activation)
 
 
-def bias_add(x: Any, bias: Any, training: bool = False) -> Any:
+def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
     """`x + bias`.
 
     Args:
@@ -77,6 +78,6 @@ def bias_add(x: Any, bias: Any, training: bool = False) -> Any:
     return ops.add(x, ops.cast(bias, x.dtype))
 
 
-def portable_bias_activation(x: Any, bias: Any, activation: str) -> Any:
+def portable_bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
     """The definition that tests compare faster versions with."""
     return _ACTIVATIONS[activation](ops.add(x, ops.cast(bias, x.dtype)))

@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.ops.dropout import portable_dropout
 
 
 def attention(
-    query_key_value: Any,
-    mask: Any = None,
+    query_key_value: Tensor,
+    mask: Tensor | None = None,
     *,
     dropout: float = 0.0,
-    seed: Any = None,
+    seed: Tensor | None = None,
     training: bool = False,
-) -> Any:
+) -> Tensor:
     """`softmax(Q K^T / sqrt(d)) V`, with dropout on the probabilities while training.
 
     Args:
@@ -53,12 +53,12 @@ def attention(
 
 
 def attention_with_scores(
-    query_key_value: Any,
-    mask: Any = None,
+    query_key_value: Tensor,
+    mask: Tensor | None = None,
     *,
     dropout: float = 0.0,
-    seed: Any = None,
-) -> tuple[Any, Any]:
+    seed: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """`attention` with the probabilities: the definition that tests compare fused versions with.
 
     Returns:

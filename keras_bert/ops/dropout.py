@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch, hashed_dropout
 
 
-def dropout(x: Any, rate: float, *, seed: Any, training: bool) -> Any:
+def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:
     """Sets a share of the elements to zero and scales the others up, while training.
 
     Args:
@@ -34,7 +33,7 @@ def dropout(x: Any, rate: float, *, seed: Any, training: bool) -> Any:
     return portable_dropout(x, rate, seed=seed)
 
 
-def portable_dropout(x: Any, rate: float, *, seed: Any) -> Any:
+def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """Dropout by operations that every device of a backend has; `x` itself for a rate of 0."""
     if not rate:
         return x

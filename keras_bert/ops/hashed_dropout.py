@@ -12,15 +12,17 @@ from typing import Any
 
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 _UINT32_VALUES = 2**32
 
 
-def make_key(rate: float, seed: Any) -> Any:
+def make_key(rate: float, seed: Tensor) -> Tensor:
     """The next key, uint32 `(2,)`, of a `keras.random.SeedGenerator`; zeros where nothing drops."""
     return ops.cast(seed.next(), "uint32") if rate else ops.zeros((2,), "uint32")
 
 
-def drop(x: Any, rate: float, key: Any) -> Any:
+def drop(x: Tensor, rate: float, key: Tensor) -> Tensor:
     """Sets a share `rate` of the elements to zero and scales the others up.
 
     Args:
@@ -35,7 +37,7 @@ def drop(x: Any, rate: float, key: Any) -> Any:
     return ops.where(kept, x * scale, ops.zeros((), x.dtype))
 
 
-def _hashed_positions(x: Any, key: Any) -> Any:
+def _hashed_positions(x: Tensor, key: Tensor) -> Tensor:
     """A pseudo-random uint32 for every position.
 
     The two multiplications and three shifts are a published bijective 32-bit mixer
@@ -47,7 +49,7 @@ def _hashed_positions(x: Any, key: Any) -> Any:
     return _mixed(ops.cast(positions, "uint32") ^ first, second)
 
 
-def _mixed(bits: Any, offset: Any = None) -> Any:
+def _mixed(bits: Tensor, offset: Tensor | None = None) -> Tensor:
     bits = (bits ^ _shifted(bits, 16)) * _uint32(0x7FEB352D)
     if offset is not None:
         bits = bits + offset
@@ -55,7 +57,7 @@ def _mixed(bits: Any, offset: Any = None) -> Any:
     return bits ^ _shifted(bits, 16)
 
 
-def _shifted(bits: Any, distance: int) -> Any:
+def _shifted(bits: Tensor, distance: int) -> Tensor:
     return ops.right_shift(bits, _uint32(distance))
 
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 
 class Coefficients(NamedTuple):
     """The scalars of an update.
@@ -54,8 +56,8 @@ class Update(NamedTuple):
 
 
 def adam_update(
-    weight: Any, gradient: Any, momentum: Any, velocity: Any, coefficients: Coefficients
-) -> tuple[Any, Any, Any]:
+    weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
+) -> tuple[Tensor, Tensor, Tensor]:
     """Adam with decoupled weight decay, in float32 or wider.
 
         m ← m + (1 - β₁) (g - m)            v ← v + (1 - β₂) (g² - v)
@@ -86,13 +88,13 @@ def adam_update(
 
 
 def lamb_update(
-    weight: Any,
-    gradient: Any,
-    momentum: Any,
-    velocity: Any,
+    weight: Tensor,
+    gradient: Tensor,
+    momentum: Tensor,
+    velocity: Tensor,
     coefficients: Coefficients,
     parts: int = 1,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """`adam_update` with its step scaled to the norm of the weight.
 
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
@@ -117,7 +119,7 @@ def lamb_update(
     return ops.reshape(weight - rate * direction, shape), momentum, velocity
 
 
-def _norms(apart: Any) -> Any:
+def _norms(apart: Tensor) -> Tensor:
     """Of `(rows, parts, width)` the norm of each part, `(1, parts, 1)`."""
     return ops.sqrt(ops.sum(ops.square(apart), axis=(0, 2), keepdims=True))
 
@@ -126,7 +128,7 @@ lamb_update_in_thirds: Rule = functools.partial(lamb_update, parts=3)
 
 
 def _direction(
-    weight: Any, gradient: Any, momentum: Any, velocity: Any, coefficients: Coefficients
+    weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
 ) -> tuple[Any, Any, Any, Any]:
     weight = widened(weight)
     dtype = weight.dtype
@@ -142,19 +144,19 @@ def _direction(
     return weight, direction, momentum, velocity
 
 
-def _unbiased(moment: Any, beta: float, step: Any) -> Any:
+def _unbiased(moment: Tensor, beta: float, step: Tensor) -> Tensor:
     if step is None:
         return moment
     # 1 - beta^step by expm1: in float32, 1 - 0.999 is off by 1.3e-5 of itself.
     return moment / -ops.expm1(ops.cast(step, moment.dtype) * math.log(beta))
 
 
-def widened(tensor: Any) -> Any:
+def widened(tensor: Tensor) -> Tensor:
     """A tensor in float32, or as it is where its dtype is wider."""
     return ops.cast(tensor, keras.backend.result_type(tensor.dtype, "float32"))
 
 
-def portable_global_norm(gradients: Sequence[Any]) -> Any:
+def portable_global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """The definition that tests compare faster versions with."""
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.optimizer_rules import (
     Update,
     portable_global_norm,
@@ -22,7 +23,7 @@ from keras_bert.ops.optimizer_rules import (
 )
 
 
-def global_norm(gradients: Sequence[Any]) -> Any:
+def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """The Euclidean norm of all gradients as one vector.
 
     Args:
@@ -36,7 +37,7 @@ def global_norm(gradients: Sequence[Any]) -> Any:
     return kernels.global_norm(wide) if kernels else portable_global_norm(wide)
 
 
-def dense_gradient(gradient: Any) -> Any:
+def dense_gradient(gradient: Tensor) -> Tensor:
     """A gradient as a tensor of its variable's shape; repeated rows of a sparse one are added."""
     if keras.backend.backend() != "tensorflow":
         return gradient
@@ -54,7 +55,7 @@ def num_replicas() -> int:
     return optimizer_updates_tensorflow.num_replicas()
 
 
-def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
+def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
     """The gradients of the whole batch, where `tf.distribute` has split it; else `gradients`."""
     if keras.backend.backend() != "tensorflow":
         return gradients
@@ -63,7 +64,7 @@ def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
     return optimizer_updates_tensorflow.sum_over_replicas(gradients)
 
 
-def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
+def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
     """Adds each gradient to its Keras variable."""
     kernels = _backend_kernels()
     if kernels:

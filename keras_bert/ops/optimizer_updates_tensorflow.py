@@ -9,16 +9,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update
 
 
-def global_norm(gradients: Sequence[Any]) -> Any:
+def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """The norm in one pass over each gradient, its squares never in memory."""
     half_squares = [tf.nn.l2_loss(gradient) for gradient in gradients]
     return tf.sqrt(2 * tf.add_n(half_squares))
 
 
-def dense_gradient(gradient: Any) -> Any:
+def dense_gradient(gradient: Tensor) -> Tensor:
     """An embedding table's gradient comes as rows with their indices, some of them repeated."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -31,7 +32,7 @@ def num_replicas() -> int:
     return int(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
-def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
+def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
     """Keras would sum after clipping; the norm to clip by is that of the sum."""
     replica = tf.distribute.get_replica_context()
     if replica is None or not tf.distribute.has_strategy():
@@ -40,7 +41,7 @@ def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
     return summed
 
 
-def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
+def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
     """Adds in place."""
     for accumulator, gradient in zip(accumulators, gradients, strict=True):
         accumulator.value.assign_add(tf.cast(gradient, accumulator.dtype))
@@ -79,11 +80,11 @@ def _update_every_copy(strategy: Any, updates: Sequence[Update]) -> None:
 
 @tf.autograph.experimental.do_not_convert
 def _update_copy(
-    weight: Any,
+    weight: Tensor,
     rule: Rule,
-    momentum: Any,
-    velocity: Any,
-    gradient: Any,
+    momentum: Tensor,
+    velocity: Tensor,
+    gradient: Tensor,
     coefficients: Coefficients,
 ) -> None:
     # As tensors, the scalars are arguments of the compiled code: it serves every step and layer.
@@ -118,7 +119,7 @@ def _update_function(
     of that; with an accelerator this is how it gets compiled, so here it is left alone.
     """
 
-    def update(handles: Sequence[Any], gradient: Any, coefficients: Coefficients) -> None:
+    def update(handles: Sequence[Any], gradient: Tensor, coefficients: Coefficients) -> None:
         weight, momentum, velocity = (
             tf.ensure_shape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype), shape)
             for handle, dtype in zip(handles, dtypes, strict=True)

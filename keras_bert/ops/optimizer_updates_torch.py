@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.optimizer_rules import Update, adam_update, portable_update_variables
 
 
-def global_norm(gradients: Sequence[Any]) -> Any:
+def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """The norm in one call for all gradients."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
 
 
-def accumulate(accumulators: Sequence[Any], gradients: Sequence[Any]) -> None:
+def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
     """Adds in place: Keras makes two tensors on the way, and new memory costs more than sums."""
     if in_stateless_scope():
         for accumulator, gradient in zip(accumulators, gradients, strict=True):

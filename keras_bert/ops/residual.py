@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
 from keras_bert.ops.dropout import portable_dropout
 
 
-def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
     """LayerNorm over the last axis, computed in float32 or wider.
 
     Args:
@@ -33,17 +32,17 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 
 def bias_dropout_residual_layer_norm(
-    x: Any,
-    residual: Any,
-    bias: Any,
-    gamma: Any,
-    beta: Any,
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
     *,
     epsilon: float,
     dropout: float = 0.0,
-    seed: Any = None,
+    seed: Tensor | None = None,
     training: bool = False,
-) -> Any:
+) -> Tensor:
     """`LayerNorm(residual + dropout(x + bias))`.
 
     Args:
@@ -72,16 +71,16 @@ def bias_dropout_residual_layer_norm(
 
 
 def portable_bias_dropout_residual_layer_norm(
-    x: Any,
-    residual: Any,
-    bias: Any,
-    gamma: Any,
-    beta: Any,
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
     *,
     epsilon: float,
     dropout: float,
-    seed: Any,
-) -> Any:
+    seed: Tensor,
+) -> Tensor:
     """The definition that tests compare faster versions with."""
     x = ops.add(x, ops.cast(bias, x.dtype))
     x = portable_dropout(x, dropout, seed=seed)

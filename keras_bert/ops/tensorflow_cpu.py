@@ -18,6 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
 from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
 
@@ -33,25 +34,25 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     def traced(*specs: Any) -> Any:
         return tf.function(function, input_signature=specs, jit_compile=True, autograph=False)
 
-    def call(*tensors: Any) -> Any:
+    def call(*tensors: Tensor) -> Tensor:
         return traced(*map(_open_spec, tensors))(*tensors)
 
     return call
 
 
-def _open_spec(tensor: Any) -> Any:
+def _open_spec(tensor: Tensor) -> Tensor:
     rank = tensor.shape.rank
     # Of attention's four dimensions, the last is a length too
     width = tensor.shape[-1:] if rank <= 2 else [None]
     return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
 
 
-def bias_activation(x: Any, bias: Any, activation: str) -> Any:
+def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
     """`keras_bert.ops.bias_activation`, for an activation that `knows_activation`."""
 
     @tf.custom_gradient
-    def compute(x: Any, bias: Any) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Any) -> tuple[Any, Any]:
+    def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
             along_x = _activation_gradient(activation)(x, bias, upstream)
             return along_x, tf.cast(_sum_rows(along_x), bias.dtype)
 
@@ -61,12 +62,12 @@ def bias_activation(x: Any, bias: Any, activation: str) -> Any:
     return tf.reshape(y, tf.shape(x))
 
 
-def bias_add(x: Any, bias: Any) -> Any:
+def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     """`x + bias`, whose gradient adds the rows up in float32 where TensorFlow would in bfloat16."""
 
     @tf.custom_gradient
-    def compute(x: Any, bias: Any) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Any) -> tuple[Any, Any]:
+    def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
             return upstream, tf.cast(_sum_rows(_as_rows(upstream)), bias.dtype)
 
         return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
@@ -80,25 +81,25 @@ def knows_activation(name: str) -> bool:
 
 
 def bias_dropout_residual_layer_norm(
-    x: Any,
-    residual: Any,
-    bias: Any,
-    gamma: Any,
-    beta: Any,
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
     *,
     epsilon: float,
     dropout: float,
-    seed: Any,
-) -> Any:
+    seed: Tensor,
+) -> Tensor:
     """`keras_bert.ops.bias_dropout_residual_layer_norm` while training."""
 
     @tf.custom_gradient
     def compute(
-        x: Any, residual: Any, bias: Any, gamma: Any, beta: Any, key: Any
+        x: Tensor, residual: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, key: Tensor
     ) -> tuple[Any, Callable[[Any], Any]]:
         y, mean, scale = _norm(epsilon, dropout)(x, residual, bias, gamma, beta, key)
 
-        def gradient(upstream: Any) -> tuple[Any, ...]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
             arguments = (x, residual, bias, gamma, mean, scale, upstream, key)
             along_x, along_residual, *rows = _norm_gradient(dropout)(*arguments)
             along_weights = (
@@ -114,16 +115,16 @@ def bias_dropout_residual_layer_norm(
     return tf.reshape(y, tf.shape(x))
 
 
-def attention(query_key_value: Any, mask: Any, *, dropout: float, seed: Any) -> Any:
+def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor) -> Tensor:
     """`keras_bert.ops.attention` while training."""
 
     @tf.custom_gradient
-    def compute(query_key_value: Any, key: Any) -> tuple[Any, Callable[[Any], Any]]:
+    def compute(query_key_value: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         queries, keys, values = split_heads(query_key_value)
         probabilities = attention_probabilities(queries, keys, mask)
         kept = _dropped(dropout)(probabilities, key) if dropout else probabilities
 
-        def gradient(upstream: Any) -> tuple[Any, None]:
+        def gradient(upstream: Tensor) -> tuple[Any, None]:
             upstream = tf.transpose(upstream, (0, 2, 1, 3))
             along_kept = tf.matmul(upstream, values, transpose_b=True)
             scale = 1 / math.sqrt(queries.shape[-1])
@@ -141,12 +142,12 @@ def attention(query_key_value: Any, mask: Any, *, dropout: float, seed: Any) -> 
     return compute(query_key_value, make_key(dropout, seed))
 
 
-def dropout(x: Any, rate: float, *, seed: Any) -> Any:
+def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """`keras_bert.ops.dropout` while training."""
 
     @tf.custom_gradient
-    def compute(x: Any, key: Any) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Any) -> tuple[Any, None]:
+    def compute(x: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Tensor) -> tuple[Any, None]:
             return _dropped(rate)(upstream, key), None
 
         return _dropped(rate)(x, key), gradient
@@ -158,29 +159,29 @@ def dropout(x: Any, rate: float, *, seed: Any) -> Any:
 # === Activations: the value and the derivative, from the same float32 argument ===
 
 
-def _gelu_erf(u: Any) -> Any:
+def _gelu_erf(u: Tensor) -> Tensor:
     return u * _normal_below(u)
 
 
-def _gelu_erf_derivative(u: Any) -> Any:
+def _gelu_erf_derivative(u: Tensor) -> Tensor:
     return _normal_below(u) + u * tf.exp(-0.5 * u * u) * (1 / math.sqrt(2 * math.pi))
 
 
-def _normal_below(u: Any) -> Any:
+def _normal_below(u: Tensor) -> Tensor:
     return 0.5 + 0.5 * tf.math.erf(u * math.sqrt(0.5))
 
 
-def _gelu_tanh(u: Any) -> Any:
+def _gelu_tanh(u: Tensor) -> Tensor:
     return 0.5 * u * (1 + _gelu_tanh_inner(u))
 
 
-def _gelu_tanh_derivative(u: Any) -> Any:
+def _gelu_tanh_derivative(u: Tensor) -> Tensor:
     inner = _gelu_tanh_inner(u)
     slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * u * u)
     return 0.5 * (1 + inner) + 0.5 * u * (1 - inner * inner) * slope
 
 
-def _gelu_tanh_inner(u: Any) -> Any:
+def _gelu_tanh_inner(u: Tensor) -> Tensor:
     return tf.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u * u * u))
 
 
@@ -198,7 +199,7 @@ def _activation(name: str) -> Callable[..., Any]:
     function, _ = _ACTIVATIONS[name]
 
     @compiled
-    def activation(x: Any, bias: Any) -> Any:
+    def activation(x: Tensor, bias: Tensor) -> Tensor:
         return tf.cast(function(_wide(x) + _wide(bias)), x.dtype)
 
     return activation
@@ -209,13 +210,13 @@ def _activation_gradient(name: str) -> Callable[..., Any]:
     _, derivative = _ACTIVATIONS[name]
 
     @compiled
-    def activation_gradient(x: Any, bias: Any, upstream: Any) -> Any:
+    def activation_gradient(x: Tensor, bias: Tensor, upstream: Tensor) -> Tensor:
         return tf.cast(_wide(upstream) * derivative(_wide(x) + _wide(bias)), x.dtype)
 
     return activation_gradient
 
 
-def _sum_rows(x: Any) -> Any:
+def _sum_rows(x: Tensor) -> Tensor:
     # XLA takes twice as long over it, and fused with what computes `x` would compute that again.
     return tf.raw_ops.BiasAddGrad(out_backprop=_wide(x))
 
@@ -224,8 +225,8 @@ def _sum_rows(x: Any) -> Any:
 def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
     @compiled
     def norm(
-        x: Any, residual: Any, bias: Any, gamma: Any, beta: Any, key: Any
-    ) -> tuple[Any, Any, Any]:
+        x: Tensor, residual: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, key: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
         mean = tf.reduce_mean(total, -1, keepdims=True)
         centred = total - mean
@@ -239,15 +240,15 @@ def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
 def _norm_gradient(rate: float) -> Callable[..., Any]:
     @compiled
     def norm_gradient(
-        x: Any,
-        residual: Any,
-        bias: Any,
-        gamma: Any,
-        mean: Any,
-        scale: Any,
-        upstream: Any,
-        key: Any,
-    ) -> tuple[Any, ...]:
+        x: Tensor,
+        residual: Tensor,
+        bias: Tensor,
+        gamma: Tensor,
+        mean: Tensor,
+        scale: Tensor,
+        upstream: Tensor,
+        key: Tensor,
+    ) -> tuple[Tensor, ...]:
         total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
         normal, upstream = (total - mean) * scale, _wide(upstream)
         along_normal = upstream * _wide(gamma)
@@ -270,7 +271,7 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
 @functools.cache
 def _dropped(rate: float) -> Callable[..., Any]:
     @compiled
-    def apply_dropout(x: Any, key: Any) -> Any:
+    def apply_dropout(x: Tensor, key: Tensor) -> Tensor:
         return tf.cast(drop(_wide(x), rate, key), x.dtype)
 
     return apply_dropout
@@ -279,7 +280,7 @@ def _dropped(rate: float) -> Callable[..., Any]:
 @functools.cache
 def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
     @compiled
-    def softmax_gradient(probabilities: Any, upstream: Any, key: Any) -> Any:
+    def softmax_gradient(probabilities: Tensor, upstream: Tensor, key: Tensor) -> Tensor:
         wide = _wide(probabilities)
         product = wide * drop(_wide(upstream), rate, key)
         total = tf.reduce_sum(product, -1, keepdims=True)
@@ -288,11 +289,11 @@ def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
     return softmax_gradient
 
 
-def _as_rows(x: Any) -> Any:
+def _as_rows(x: Tensor) -> Tensor:
     """`(..., dim)` to `(rows, dim)`."""
     return tf.reshape(x, (-1, x.shape[-1]))
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Tensor) -> Tensor:
     """In float32, or float64 where it already is."""
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)

@@ -7,21 +7,21 @@ These go into exported graphs, so nothing here asks for XLA.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 
-def attention(query_key_value: Any, mask: Any) -> Any:
+def attention(query_key_value: Tensor, mask: Tensor) -> Tensor:
     """`keras_bert.ops.attention` without dropout, by batched products."""
     query, key, value = split_heads(query_key_value)
     context = tf.matmul(attention_probabilities(query, key, mask), value)
     return tf.transpose(context, (0, 2, 1, 3))
 
 
-def split_heads(query_key_value: Any) -> Any:
+def split_heads(query_key_value: Tensor) -> Tensor:
     """One transposition instead of three slices with one each.
 
     Args:
@@ -33,7 +33,7 @@ def split_heads(query_key_value: Any) -> Any:
     return tf.unstack(tf.transpose(query_key_value, (2, 0, 3, 1, 4)))
 
 
-def attention_probabilities(query: Any, key: Any, mask: Any) -> Any:
+def attention_probabilities(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
     """The softmax of the scaled and masked scores, `(batch, heads, length, source)`."""
     # In this order the graph optimiser makes one kernel of product, scale and mask.
     scores = tf.matmul(query, key, transpose_b=True)
@@ -44,19 +44,19 @@ def attention_probabilities(query: Any, key: Any, mask: Any) -> Any:
     return tf.nn.softmax(scores)
 
 
-def tokens_at(x: Any, positions: Any) -> Any:
+def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     """`keras_bert.ops.tokens_at`, a vector at a time where Keras' own goes by single numbers."""
     return tf.gather(x, positions, batch_dims=1)
 
 
-def token_logits(x: Any, table: Any) -> Any:
+def token_logits(x: Tensor, table: Tensor) -> Tensor:
     """`keras_bert.ops.token_logits`, whose gradient has the table's layout as it is computed."""
     rows = tf.reshape(x, (-1, x.shape[-1]))
     logits = tf.matmul(rows, table, transpose_b=True)
     return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], tf.shape(logits)[-1:]], 0))
 
 
-def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
     """`keras_bert.ops.layer_norm` in fewer passes over the data than Keras' own."""
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32
     centred = tf.cast(x, wide)

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
 
 
-def tokens_at(x: Any, positions: Any) -> Any:
+def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     """The vectors of the tokens at some positions of each row.
 
     Args:
@@ -27,7 +26,7 @@ def tokens_at(x: Any, positions: Any) -> Any:
     return ops.take_along_axis(x, positions[:, :, None], axis=1)
 
 
-def token_logits(x: Any, table: Any) -> Any:
+def token_logits(x: Tensor, table: Tensor) -> Tensor:
     """The product of vectors with the transposed table of all tokens.
 
     Args:

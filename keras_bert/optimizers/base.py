@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from keras_bert.annotations import Shape, Tensor
 from keras_bert.ops import optimizer_updates
 from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, widened
 from keras_bert.optimizers.layer_decay import count_layers, layer_depth
@@ -84,7 +85,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             )
         return cls.schedule_class(float(learning_rate), num_train_steps, warmup)
 
-    def build(self, variables: Sequence[Any]) -> None:
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -125,12 +126,14 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         )
 
     def add_variable(
-        self, shape: Any, initializer: Any = "zeros", dtype: Any = None, **kwargs: Any
+        self, shape: Shape, initializer: Any = "zeros", dtype: Any = None, **kwargs: Any
     ) -> Any:
         dtype = "float32" if dtype in ("bfloat16", "float16") else dtype
         return super().add_variable(shape, initializer, dtype, **kwargs)
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+    def apply(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable] | None = None
+    ) -> None:
         grads = [None if g is None else optimizer_updates.dense_gradient(g) for g in grads]
         if self.gradient_accumulation_steps:
             self._refuse_replicas()
@@ -152,20 +155,23 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
-    def _clip_gradients(self, grads: Sequence[Any]) -> Sequence[Any]:
+    def _clip_gradients(self, grads: Sequence[Tensor]) -> Sequence[Any]:
         # The global norm is taken in `_backend_update_step`: Keras would take each replica's.
         return grads if self.global_clipnorm else super()._clip_gradients(grads)
 
-    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+    def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         """Nothing: decay is a part of the rule."""
 
     def _backend_increment_gradient_accumulators(
-        self, grads: Sequence[Any], acc_grads: Sequence[Any]
+        self, grads: Sequence[Tensor], acc_grads: Sequence[Tensor]
     ) -> None:
         optimizer_updates.accumulate(acc_grads, grads)
 
     def _backend_update_step(
-        self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any
+        self,
+        grads: Sequence[Tensor],
+        trainable_variables: Sequence[keras.Variable],
+        learning_rate: Any,
     ) -> None:
         gradients = optimizer_updates.sum_over_replicas(grads)
         rate = ops.cast(learning_rate, "float32")
@@ -192,7 +198,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             )
         optimizer_updates.update_variables(updates)
 
-    def _gradient_scale(self, gradients: Sequence[Any]) -> Any:
+    def _gradient_scale(self, gradients: Sequence[Tensor]) -> Any:
         if not self.global_clipnorm:
             return None
         norm = optimizer_updates.global_norm(gradients)

@@ -21,6 +21,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
+
 
 class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """A peak, a number of steps, a share of them for the warm-up; subclasses give the rule."""
@@ -43,14 +45,14 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: Tensor) -> Any:
         share = self._share_of_peak(ops.cast(step, "float32"))
         return self.peak_learning_rate * ops.maximum(share, 0.0)
 
-    def _share_of_peak(self, step: Any) -> Any:
+    def _share_of_peak(self, step: Tensor) -> Any:
         raise NotImplementedError
 
-    def _fall_from_start(self, step: Any) -> Any:
+    def _fall_from_start(self, step: Tensor) -> Any:
         return 1.0 - step / self.num_train_steps
 
     def get_config(self) -> dict[str, Any]:
@@ -89,7 +91,7 @@ class LinearWarmupDecay(_WarmupDecay):
         super().__init__(peak_learning_rate, num_train_steps, num_warmup_steps)
         self.warmup_from_zero = warmup_from_zero
 
-    def _share_of_peak(self, step: Any) -> Any:
+    def _share_of_peak(self, step: Tensor) -> Any:
         falling_steps = max(1, self.num_train_steps - self.num_warmup_steps)
         falling = (self.num_train_steps - step) / falling_steps
         if not self.num_warmup_steps:
@@ -123,7 +125,7 @@ class BertWarmupDecay(_WarmupDecay):
         [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, as its released code does it.
     """
 
-    def _share_of_peak(self, step: Any) -> Any:
+    def _share_of_peak(self, step: Tensor) -> Any:
         falling = self._fall_from_start(step)
         if not self.num_warmup_steps:
             return falling
@@ -151,7 +153,7 @@ class ElectraWarmupDecay(_WarmupDecay):
         does it.
     """
 
-    def _share_of_peak(self, step: Any) -> Any:
+    def _share_of_peak(self, step: Tensor) -> Any:
         falling = self._fall_from_start(step)
         if not self.num_warmup_steps:
             return falling

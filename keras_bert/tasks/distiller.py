@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import (
     CosineDistance,
@@ -195,7 +196,7 @@ class Distiller(CustomObjective, Task):
         self,
         x: Any = None,
         y: Any = None,
-        y_pred: Any = None,
+        y_pred: Tensor = None,
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
@@ -214,7 +215,7 @@ class Distiller(CustomObjective, Task):
             )
         return total
 
-    def _targets(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> dict[str, Any]:
+    def _targets(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any) -> dict[str, Any]:
         """Labels, the student's logits for them, and what weighs how much in each loss."""
         logits = y_pred["student_logits"]
         if self.is_masked_lm:
@@ -242,7 +243,7 @@ class Distiller(CustomObjective, Task):
         return {**parts, **({"cosine_distance": self.cosine_weight} if self.cosine_weight else {})}
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any = None
     ) -> dict[str, Any]:
         """Each loss without its weight, and the accuracy for labels."""
         targets = self._targets(x, y, y_pred, sample_weight)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel
@@ -119,7 +120,7 @@ class ObjectiveModel(TokenModel):
         self,
         x: Any = None,
         y: Any = None,
-        y_pred: Any = None,
+        y_pred: Tensor = None,
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
@@ -244,7 +245,7 @@ class QuestionAnswerer(Task):
         self,
         x: Any = None,
         y: Any = None,
-        y_pred: Any = None,
+        y_pred: Tensor = None,
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
@@ -257,7 +258,7 @@ class QuestionAnswerer(Task):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any = None
     ) -> dict[str, Any]:
         metrics: dict[str, Any] = super().compute_metrics(
             x, y, _without_padding(x, y_pred), sample_weight

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.annotations import Tensor
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
@@ -254,7 +255,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         self,
         x: Any = None,
         y: Any = None,
-        y_pred: Any = None,
+        y_pred: Tensor = None,
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
@@ -275,7 +276,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any = None
     ) -> dict[str, Any]:
         """Both losses, the generator's accuracy, and how well the discriminator tells."""
         ids, weights = slot_targets(x, y, sample_weight)
