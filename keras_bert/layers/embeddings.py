@@ -294,7 +294,7 @@ def check_same_shape(name: str, received: Any, expected: Any) -> None:
 
 
 def new_embeddings(
-    config: BertConfig, policy: Any
+    config: BertConfig, policy: keras.DTypePolicy
 ) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
     """The embeddings of an encoder, with fresh weights: the token table, and the others.
 

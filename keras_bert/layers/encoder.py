@@ -295,7 +295,7 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
-def new_blocks(config: BertConfig, policy: Any) -> list[TransformerBlock]:
+def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:
     """The blocks of an encoder, built, with fresh weights.
 
     Args:

@@ -116,7 +116,7 @@ def _last_real(inputs: Tensor, is_real: Tensor) -> Tensor:
     return tokens_at(inputs, last[:, None])[:, 0]
 
 
-def new_pooler(config: BertConfig, policy: Any, name: str = "pooler") -> Pooler:
+def new_pooler(config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler") -> Pooler:
     """A pooler with fresh weights, for an encoder or for a task on one that has none.
 
     Args:
@@ -308,7 +308,7 @@ class ReplacedTokenHead(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         hidden_dim = input_shape[-1]
 
-        def dense(units: int, name: str, dtype: Any) -> Dense:
+        def dense(units: int, name: str, dtype: str) -> Dense:
             layer = Dense(
                 units,
                 kernel_initializer=_truncated_normal(self.initializer_range),

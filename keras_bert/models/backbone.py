@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 import keras
@@ -98,7 +99,7 @@ class Backbone(TokenModel):
         output_attention_scores: bool | None = None,
         packed: bool = False,
         embeddings_of: Backbone | None = None,
-        dtype: Any = None,
+        dtype: str | keras.DTypePolicy | None = None,
         name: str = "backbone",
         **kwargs: Any,
     ) -> None:
@@ -227,7 +228,9 @@ class Backbone(TokenModel):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = pop_layer_states(config)
@@ -244,7 +247,7 @@ class Backbone(TokenModel):
         *,
         load_weights: bool = True,
         packed: bool = False,
-        dtype: Any = None,
+        dtype: str | keras.DTypePolicy | None = None,
         **kwargs: Any,
     ) -> Self:
         """A pretrained encoder from a folder or a name.
@@ -323,7 +326,9 @@ def _outputs(
     return outputs
 
 
-def _new_layers(config: BertConfig, policy: Any, embeddings_of: Backbone | None) -> _Layers:
+def _new_layers(
+    config: BertConfig, policy: keras.DTypePolicy, embeddings_of: Backbone | None
+) -> _Layers:
     """Layers with fresh weights; the embeddings may be those of another encoder."""
     if embeddings_of is not None:
         for name in _EMBEDDING_FIELDS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 import keras
@@ -243,7 +244,7 @@ class Distiller(CustomObjective, Task):
         return {**parts, **({"cosine_distance": self.cosine_weight} if self.cosine_weight else {})}
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any = None
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
         """Each loss without its weight, and the accuracy for labels."""
         targets = self._targets(x, y, y_pred, sample_weight)
@@ -329,7 +330,9 @@ class Distiller(CustomObjective, Task):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         config = dict(config)
         states = config.pop("layer_states", {})
         tasks = {

@@ -208,7 +208,7 @@ class MaskedLM(MaskedTokenTask):
         ]
 
     def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+        self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
         """Logits `(rows, slots, vocabulary)` of ids with `mask_positions`; for text, see `fill`."""
         if is_text(x):

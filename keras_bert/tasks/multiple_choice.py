@@ -57,7 +57,7 @@ class ChoiceRows(Rows):
     weights: np.ndarray[Any, Any] | None = None
 
     @classmethod
-    def matches(cls, x: Any) -> bool:
+    def matches(cls, x: object) -> bool:
         return is_choices(x)
 
     @classmethod
@@ -201,7 +201,7 @@ class MultipleChoice(Task):
         """The rate on the pooled output."""
         return self.head.dropout
 
-    def choose(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+    def choose(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """The choices of each text, the likeliest first.
 
         Args:
@@ -255,12 +255,12 @@ def _weighted(features: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
     return (features, labels, *weights)
 
 
-def is_single_choice(x: Any) -> bool:
+def is_single_choice(x: object) -> bool:
     """Whether `x` is one text with its choices."""
     return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
 
 
-def is_choices(x: Any) -> bool:
+def is_choices(x: object) -> bool:
     """Whether `x` holds texts with choices in one of `CHOICE_FORMS`, rather than ids."""
     if isinstance(x, Mapping):
         return "choices" in x

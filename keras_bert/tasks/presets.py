@@ -14,6 +14,8 @@ from keras_bert.config import BertConfig
 from keras_bert.models.recurrent import bilstm_options
 
 if TYPE_CHECKING:
+    import keras
+
     from keras_bert.checkpoints import Checkpoint
 
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # byte pairs' and SentencePiece's, WordPiece's
@@ -26,7 +28,7 @@ def task_of_preset(
     load_weights: bool = True,
     encoder_dropout: float | None = None,
     packed: bool = False,
-    dtype: Any = None,
+    dtype: str | keras.DTypePolicy | None = None,
     **options: Any,
 ) -> tuple[Any, Callable[[], None]]:
     """A task of a checkpoint's architecture, and what loads its weights.

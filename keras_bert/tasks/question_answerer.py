@@ -59,7 +59,7 @@ class QuestionsOnPassages(Rows):
     examples: list[QuestionExample]
 
     @classmethod
-    def matches(cls, x: Any) -> bool:
+    def matches(cls, x: object) -> bool:
         return is_questions(x)
 
     @classmethod
@@ -258,7 +258,7 @@ class QuestionAnswerer(Task):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any = None
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
         metrics: dict[str, Any] = super().compute_metrics(
             x, y, _without_padding(x, y_pred), sample_weight
@@ -266,7 +266,7 @@ class QuestionAnswerer(Task):
         return metrics
 
     def answer(
-        self, question: Any, context: Any, batch_size: int | None = None, verbose: Any = 0
+        self, question: Any, context: Any, batch_size: int | None = None, verbose: int | str = 0
     ) -> Any:
         """The answers to questions, each a part of its passage.
 
@@ -300,7 +300,7 @@ class QuestionAnswerer(Task):
         self,
         x: Any,
         batch_size: int | None = None,
-        verbose: Any = 0,
+        verbose: int | str = 0,
         *,
         n_best: int = 20,
     ) -> AnswerSpans:
@@ -383,7 +383,7 @@ def question_examples(x: Any) -> list[QuestionExample]:
     return [_example(row, index) for index, row in enumerate(rows)]
 
 
-def _is_columns(x: Any) -> bool:
+def _is_columns(x: object) -> bool:
     return isinstance(x, Mapping) or is_data_frame(x)
 
 

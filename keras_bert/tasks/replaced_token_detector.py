@@ -276,7 +276,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any = None
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
         """Both losses, the generator's accuracy, and how well the discriminator tells."""
         ids, weights = slot_targets(x, y, sample_weight)
@@ -305,7 +305,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return self._reported(seen)
 
     def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+        self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
         """A dict of outputs for ids with `mask_positions`; for text, see `detect`."""
         if is_text(x):

@@ -95,7 +95,7 @@ class Rows(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def matches(cls, x: Any) -> bool:
+    def matches(cls, x: object) -> bool:
         """Whether `x` is of this kind, rather than features."""
 
     @classmethod
@@ -163,7 +163,7 @@ class TextRows(Rows):
     weights: np.ndarray[Any, Any] | None = None
 
     @classmethod
-    def matches(cls, x: Any) -> bool:
+    def matches(cls, x: object) -> bool:
         return is_text(x) and not is_dataset(x)
 
     @classmethod
@@ -226,7 +226,7 @@ class TextDataset(Rows):
     dataset: tf.data.Dataset
 
     @classmethod
-    def matches(cls, x: Any) -> bool:
+    def matches(cls, x: object) -> bool:
         return is_text(x) and is_dataset(x)
 
     @classmethod
@@ -294,7 +294,7 @@ def sliced(values: Any, rows: slice) -> Any:
     return None if values is None else values[rows]
 
 
-def is_dataset(x: Any) -> bool:
+def is_dataset(x: object) -> bool:
     """Whether `x` is a `tf.data.Dataset`."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
@@ -376,7 +376,7 @@ def refuse_other_rows(x: Any, forms: str) -> None:
                 )
 
 
-def _leaves(row: Any) -> Iterator[Any]:
+def _leaves(row: object) -> Iterator[Any]:
     if not isinstance(row, (list, tuple)):
         yield row
         return
@@ -384,11 +384,11 @@ def _leaves(row: Any) -> Iterator[Any]:
         yield from _leaves(part)
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> bool:
     return isinstance(x, numbers.Number) or hasattr(x, "shape")
 
 
-def is_data_frame(x: Any) -> bool:
+def is_data_frame(x: object) -> bool:
     """Whether `x` is a data frame of pandas, which need not be installed."""
     return hasattr(x, "columns") and hasattr(x, "to_dict")
 
@@ -480,7 +480,7 @@ def _first_of_element(spec: Any) -> Any:
     return spec[0] if isinstance(spec, tuple) else spec
 
 
-def _is_text_spec(spec: Any) -> bool:
+def _is_text_spec(spec: object) -> bool:
     if isinstance(spec, Mapping):
         return "text" in spec
     if isinstance(spec, tuple):

@@ -30,6 +30,7 @@ from keras_bert.tasks.rows import (
 )
 
 if TYPE_CHECKING:
+    from keras_bert.checkpoints import Checkpoint
     from keras_bert.export import ExportOptions
 
 
@@ -125,7 +126,7 @@ class Task(ObjectiveModel):
         y: Any = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         callbacks: Any = None,
         validation_split: float = 0.0,
         validation_data: Any = None,
@@ -221,7 +222,7 @@ class Task(ObjectiveModel):
         x: Any = None,
         y: Any = None,
         batch_size: int | None = None,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
@@ -241,7 +242,7 @@ class Task(ObjectiveModel):
         )
 
     def predict(
-        self, x: Any, batch_size: int | None = None, verbose: Any = "auto", **kwargs: Any
+        self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
         """What the model computes, float32, in the order of the input; also takes text.
 
@@ -263,7 +264,9 @@ class Task(ObjectiveModel):
             )
         return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
 
-    def _predict_rows(self, rows: Rows, batch_size: int | None, verbose: Any, **kwargs: Any) -> Any:
+    def _predict_rows(
+        self, rows: Rows, batch_size: int | None, verbose: int | str, **kwargs: Any
+    ) -> Any:
         batches, restore = rows.numbered_batches(self.preprocessor, self._batching(batch_size))
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
@@ -281,7 +284,7 @@ class Task(ObjectiveModel):
         return restore([(None, np.concatenate(order), outputs)], self.output_shape)
 
     def _outputs_of_batches(
-        self, batches: Any, verbose: Any, model: keras.Model | None = None
+        self, batches: Any, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
         """Outputs batch by batch: `predict` would join those of several lengths.
 
@@ -432,7 +435,7 @@ class Task(ObjectiveModel):
         load_weights: bool = True,
         encoder_dropout: float | None = None,
         packed: bool = False,
-        dtype: Any = None,
+        dtype: str | keras.DTypePolicy | None = None,
         **options: Any,
     ) -> Self:
         """The task on a pretrained encoder, with the checkpoint's vocabulary and heads.
@@ -486,7 +489,7 @@ class Task(ObjectiveModel):
         return task
 
     @classmethod
-    def options_of_checkpoint(cls, checkpoint: Any) -> dict[str, Any]:
+    def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
         """What a checkpoint says of the task besides weights: `preset_options`, the preprocessor's.
 
         Args:
@@ -570,7 +573,9 @@ class Task(ObjectiveModel):
         return {"layer_states": states} if states else {}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = config.pop("layer_states", {})

@@ -162,7 +162,7 @@ class TextClassifier(Task):
             return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
         return [class_accuracy()]
 
-    def classify(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+    def classify(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """The most probable class of each text, or the score of a regression.
 
         Args:

@@ -16,6 +16,7 @@ from keras_bert.tasks.rows import Batching, Rows, TextRows, is_dataset, listed, 
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
+    from keras_bert.checkpoints import Checkpoint
     from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
@@ -96,7 +97,7 @@ class TextEmbedder(Task):
         self.normalize = normalize
 
     @classmethod
-    def options_of_checkpoint(cls, checkpoint: Any) -> dict[str, Any]:
+    def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
         from keras_bert.checkpoints import sentence_transformers
 
         return checkpoint.task or sentence_transformers.read_options(checkpoint.folder)
@@ -107,7 +108,7 @@ class TextEmbedder(Task):
     def _default_metrics(self) -> None:
         return None
 
-    def embed(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> np.ndarray:
+    def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
         """The vectors of texts.
 
         Args:

@@ -68,7 +68,7 @@ class WordRows(Rows):
     offsets: tuple[list[list[int]], list[list[int]]] | None = None
 
     @classmethod
-    def matches(cls, x: Any) -> bool:
+    def matches(cls, x: object) -> bool:
         return word_depth(x) is not None
 
     @classmethod
@@ -274,7 +274,7 @@ class TokenClassifier(Task):
 
         return TokenClassifierPreprocessor.from_config(config)
 
-    def tag(self, x: Any, batch_size: int | None = None, verbose: Any = 0) -> Any:
+    def tag(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """The most probable class of each word.
 
         Args:
