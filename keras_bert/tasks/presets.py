@@ -23,7 +23,7 @@ _PADDING_TOKENS = ("<pad>", "[PAD]")  # byte pairs' and SentencePiece's, WordPie
 
 def task_of_preset(
     make_task: Any,
-    preset: str | os.PathLike[str],
+    checkpoint: Checkpoint,
     *,
     load_weights: bool = True,
     encoder_dropout: float | None = None,
@@ -35,7 +35,8 @@ def task_of_preset(
 
     Args:
         make_task: A subclass of `Task`.
-        preset, load_weights, encoder_dropout, packed, dtype, **options: As in `Task.from_preset`.
+        checkpoint: What was opened, its weights too if they are to be loaded.
+        load_weights, encoder_dropout, packed, dtype, **options: As in `Task.from_preset`.
 
     Returns:
         The task with fresh weights, and a function that sets them; it does nothing where weights
@@ -48,7 +49,6 @@ def task_of_preset(
     """
     from keras_bert import checkpoints
 
-    checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
     given = {name: value for name, value in options.items() if value is not None}
     arguments = set(inspect.signature(make_task).parameters) - {
         "backbone",
@@ -96,7 +96,8 @@ def task_of_preset(
             leave_heads(checkpoint)
             load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
             warnings.warn(
-                f"{preset} {head.mismatch}; the {make_task.head_name} head is freshly initialised.",
+                f"{checkpoint.folder} {head.mismatch}; the {make_task.head_name} head is freshly "
+                "initialised.",
                 checkpoints.CheckpointWarning,
                 stacklevel=3,
             )

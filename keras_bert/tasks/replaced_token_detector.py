@@ -213,10 +213,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         """
         from keras_bert import checkpoints
 
-        if generator_preset is None:
-            checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
-            if "discriminator_weight" in (checkpoint.task or {}):  # saved by a detector
-                generator_preset = checkpoint.folder / GENERATOR_FOLDER
+        checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
+        saved_by_a_detector = "discriminator_weight" in (checkpoint.task or {})
+        if generator_preset is None and saved_by_a_detector:
+            generator_preset = checkpoint.folder / GENERATOR_FOLDER
         second = None
         if generator_preset is not None:
             second = checkpoints.open_checkpoint(generator_preset, weights=load_weights)
@@ -224,7 +224,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
                 second.check_encoder()
             options.setdefault("generator", second.config)
         task: Self
-        task, load = task_of_preset(cls, preset, load_weights=load_weights, **options)
+        task, load = task_of_preset(cls, checkpoint, load_weights=load_weights, **options)
         if not load_weights:
             return task
         if second is None:

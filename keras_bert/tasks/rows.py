@@ -237,6 +237,11 @@ class TextDataset(Rows):
 
         if y is not None:
             raise ValueError("`y` must be left out: a dataset of text brings its labels.")
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight must be left out: a dataset of text brings its weights, as "
+                "(text, label, weight)."
+            )
         if rules is None:
             return cls(x)
         return cls(

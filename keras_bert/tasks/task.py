@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -164,16 +165,6 @@ class Task(ObjectiveModel):
         """
         if length_window is not None and length_window < 1:
             raise ValueError(f"length_window is {length_window}; it must be at least 1.")
-        has_text = self._kind_of(x) is not None
-        if class_weight and has_text and not self.weighs_classes:
-            raise ValueError(
-                f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-                "no class ids. Give sample_weight instead."
-            )
-        # Those of datasets and generators of features are left to Keras.
-        is_applied = self.weighs_classes and (
-            has_text or (y is not None and self._loss_takes_ids())
-        )
         num_epochs = epochs - kwargs.get("initial_epoch", 0)
         batching = Batching(
             batch_size,
@@ -183,17 +174,25 @@ class Task(ObjectiveModel):
             reshuffle=num_epochs != 1,
             training=True,
             length_window=length_window,
-            class_weight=class_weight if is_applied else None,
+            class_weight=class_weight if self.weighs_classes else None,
         )
         held_out = None
         rows = self._read(x, y, sample_weight, batching)
-        if rows is None:
-            x, y, sample_weight = self._checked_features(x, y, sample_weight, batching)
-        else:
-            if validation_split and rows.in_memory:
-                rows, held_out = rows.split(validation_split)
-                validation_split = 0.0
-            x, y, sample_weight = self._batches(rows, batching), None, None
+        if class_weight and rows is not None and not self.weighs_classes:
+            raise ValueError(
+                f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
+                "no class ids. Give sample_weight instead."
+            )
+        # Those of datasets and generators of features are left to Keras.
+        class_weight_is_applied = self.weighs_classes and (
+            rows is not None or (y is not None and self._loss_takes_ids())
+        )
+        if not class_weight_is_applied:
+            batching = dataclasses.replace(batching, class_weight=None)
+        if rows is not None and validation_split and rows.in_memory:
+            rows, held_out = rows.split(validation_split)
+            validation_split = 0.0
+        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
         if initial_batch:
             x = _without_first(x, initial_batch, num_epochs)
         validation_batch_size = kwargs.get("validation_batch_size") or batch_size
@@ -204,7 +203,7 @@ class Task(ObjectiveModel):
         return super().fit(
             x,
             y,
-            batch_size=None if has_text else batch_size,
+            batch_size=None if rows is not None else batch_size,
             epochs=epochs,
             verbose=verbose,
             callbacks=callbacks,
@@ -212,7 +211,7 @@ class Task(ObjectiveModel):
             validation_data=validation,
             # Datasets and generators have their own order, and Keras warns of being asked.
             shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
-            class_weight=None if is_applied else class_weight,
+            class_weight=None if class_weight_is_applied else class_weight,
             sample_weight=sample_weight,
             **kwargs,
         )
@@ -230,12 +229,13 @@ class Task(ObjectiveModel):
 
         Losses and metrics are those of all rows or tokens, whatever the batches.
         """
-        has_text = self._kind_of(x) is not None
-        x, y, sample_weight = self._model_data(x, y, sample_weight, self._batching(batch_size))
+        batching = self._batching(batch_size)
+        rows = self._read(x, y, sample_weight, batching)
+        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
         return super().evaluate(
             x,
             y,
-            batch_size=None if has_text else batch_size,
+            batch_size=None if rows is not None else batch_size,
             verbose=verbose,
             sample_weight=sample_weight,
             **kwargs,
@@ -325,10 +325,14 @@ class Task(ObjectiveModel):
         return rows.batches(self.preprocessor, batching)
 
     def _model_data(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+        self, rows: Rows | None, x: Any, y: Any, sample_weight: Any, batching: Batching
     ) -> tuple[Any, Any, Any]:
-        """The arguments for Keras: text becomes a dataset, which has labels and weights in it."""
-        rows = self._read(x, y, sample_weight, batching)
+        """The arguments for Keras: text becomes a dataset, which has labels and weights in it.
+
+        Args:
+            rows: What `_read` made of the rest.
+            x, y, sample_weight, batching: As for `_read`.
+        """
         if rows is None:
             return self._checked_features(x, y, sample_weight, batching)
         return self._batches(rows, batching), None, None
@@ -338,21 +342,22 @@ class Task(ObjectiveModel):
         batching = self._batching(batch_size)
         if data is None:
             return None
+        x, y, sample_weight = data, None, None
         kind = self._kind_of(data)
         if kind is not None and kind.has_own_labels:
-            return self._model_data(data, None, None, batching)[0]
-        if isinstance(data, (tuple, list)) and len(data) in (2, 3):
-            x, y, *weight = data
-            parts = self._model_data(x, y, weight[0] if weight else None, batching)
-            # Without labels and weights `x` is a dataset, which has its own.
-            return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
-        if isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
+            pass
+        elif isinstance(data, (tuple, list)) and len(data) in (2, 3):
+            x, y, sample_weight = (*data, None)[:3]
+        elif isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
             length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
             raise ValueError(
                 "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
                 f"a {type(data).__name__}{length}."
             )
-        return self._model_data(data, None, None, batching)[0]
+        rows = self._read(x, y, sample_weight, batching)
+        parts = self._model_data(rows, x, y, sample_weight, batching)
+        # Without labels and weights `x` is a dataset, which has its own.
+        return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
     def _batching(self, batch_size: int | None) -> Batching:
         """How rows become batches that are only read."""
@@ -474,10 +479,12 @@ class Task(ObjectiveModel):
         tagger = TokenClassifier.from_preset("runs/tagger", sequence_length=256)
         ```
         """
+        from keras_bert import checkpoints
+
         task: Self
         task, load = task_of_preset(
             cls,
-            preset,
+            checkpoints.open_checkpoint(preset, weights=load_weights),
             load_weights=load_weights,
             encoder_dropout=encoder_dropout,
             packed=packed,

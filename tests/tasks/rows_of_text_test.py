@@ -71,7 +71,8 @@ def test_class_weights_reach_datasets_words_and_choices():
     classifier = made("TextClassifier", 2)
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
-    x, _, _ = classifier._model_data(rows, None, None, _batching(class_weight={1: 3.0}))
+    batching = _batching(class_weight={1: 3.0})
+    x = classifier._batches(classifier._read(rows, None, None, batching), batching)
     ((_, labels, weights),) = x
     assert weights.numpy().tolist() == [1 + 2 * label for label in labels.numpy()]
     with pytest.raises(ValueError, match="are no class ids"):
@@ -84,6 +85,15 @@ def test_labels_of_a_dataset_are_checked():
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 2, 1]))
     with pytest.raises(Exception, match=r"label in row\] \[3\] \[is\] \[2\]"):
         classifier.evaluate(rows, verbose=0)
+
+
+def test_weights_beside_a_dataset_are_refused():
+    classifier = made("TextClassifier", 2)
+    classifier.compile()
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
+    for method in (classifier.fit, classifier.evaluate):
+        with pytest.raises(ValueError, match="a dataset of text brings its weights"):
+            method(rows, sample_weight=np.ones(5), verbose=0)
 
 
 def test_validation_text_is_batched_as_training_text():
