@@ -11,30 +11,28 @@ pytestmark = pytest.mark.backend_independent
 
 # A room of the tree -> the rooms it may import from.
 ROOMS = {
-    "annotations": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": {"named_sizes"},
-    "ops": {"annotations"},
-    "losses": {"annotations", "ops"},
-    "metrics": {"annotations", "ops"},
-    "optimizers": {"annotations", "ops"},
+    "ops": set(),
+    "losses": {"ops"},
+    "metrics": {"ops"},
+    "optimizers": {"ops"},
     "vocabularies": {"atomic"},
     "text": {"atomic", "vocabularies"},
     "data": {"atomic", "text"},
-    "layers": {"annotations", "config", "ops"},
+    "layers": {"config", "ops"},
     "checkpoints": {"config", "vocabularies"},
-    "models": {"annotations", "atomic", "config", "ops", "layers", "checkpoints"},
+    "models": {"atomic", "config", "ops", "layers", "checkpoints"},
     "export": {"config", "ops", "layers", "models", "data"},
     "tasks": {
-        "annotations", "config", "ops", "layers", "models", "checkpoints", "export",
+        "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",
     },
 }  # fmt: skip
 
 # A room -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
-    "annotations": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": set(),

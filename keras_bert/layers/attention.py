@@ -9,10 +9,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Shape, Tensor
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import check_same_shape
 from keras_bert.ops import attention, attention_with_scores, bias_add
+from keras_bert.ops.annotations import Shape, Tensor
 
 
 class _BiasedProduct(Dense):

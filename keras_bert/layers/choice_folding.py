@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 

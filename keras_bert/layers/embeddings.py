@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Shape, Tensor
 from keras_bert.config import BertConfig
 from keras_bert.ops import dropout, layer_norm, token_logits
+from keras_bert.ops.annotations import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

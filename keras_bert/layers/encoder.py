@@ -8,11 +8,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Shape, Tensor
 from keras_bert.config import BertConfig
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.dense import Dense
 from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm, tokens_at
+from keras_bert.ops.annotations import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

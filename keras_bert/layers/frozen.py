@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 
 NO_CLONE = (
     "keras.models.clone_model copies a model layer by layer, so that the copies would no longer "

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Shape, Tensor
 from keras_bert.config import BertConfig
 from keras_bert.layers.dense import Dense
 from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
+from keras_bert.ops.annotations import Shape, Tensor
 
 
 def _truncated_normal(stddev: float) -> keras.initializers.Initializer:

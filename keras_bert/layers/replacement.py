@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 
 # In evaluation, the same slot gets the same token every time.
 _EVALUATION_SEED = 0

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Shape, Tensor
+from keras_bert.ops.annotations import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -11,7 +11,6 @@ from typing import Any, Self
 import keras
 
 from keras_bert import checkpoints
-from keras_bert.annotations import Tensor
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     CountedPositions,
@@ -26,6 +25,7 @@ from keras_bert.layers.encoder import new_blocks
 from keras_bert.layers.heads import new_pooler
 from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
+from keras_bert.ops.annotations import Tensor
 
 _EMBEDDING_FIELDS = (
     "vocabulary_size", "embedding_width", "max_sequence_length", "num_segments", "position_offset",

@@ -7,10 +7,10 @@ from typing import Any
 
 import keras
 
-from keras_bert.annotations import Tensor
 from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
 from keras_bert.layers.heads import Pooler
 from keras_bert.models.backbone import Backbone
+from keras_bert.ops.annotations import Tensor
 
 
 def choice_inputs() -> dict[str, Any]:

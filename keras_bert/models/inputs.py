@@ -12,9 +12,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.annotations import Tensor
 from keras_bert.atomic import atomic_path
 from keras_bert.layers.frozen import NO_CLONE
+from keras_bert.ops.annotations import Tensor
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.layers import ClassificationHead, MaskedLMTransform, TokensAt, VocabularyBias
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
+from keras_bert.ops.annotations import Tensor
 
 
 def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 
 
 def bidirectional_lstm(

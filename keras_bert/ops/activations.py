@@ -10,8 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
 
 
 def gelu_erf(x: Tensor) -> Tensor:

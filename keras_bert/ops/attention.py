@@ -7,8 +7,8 @@ import math
 
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.ops.dropout import portable_dropout
 

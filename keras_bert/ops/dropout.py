@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import keras
 
-from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch, hashed_dropout
+from keras_bert.ops.annotations import Tensor
 
 
 def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 
 _UINT32_VALUES = 2**32
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 
 
 class Coefficients(NamedTuple):

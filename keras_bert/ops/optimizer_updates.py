@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_rules import (
     Update,
     portable_global_norm,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_rules import Update, adam_update, portable_update_variables
 
 

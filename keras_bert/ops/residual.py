@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dropout import portable_dropout
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
 from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
 

@@ -10,7 +10,7 @@ import math
 
 import tensorflow as tf
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 

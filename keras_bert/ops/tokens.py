@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:

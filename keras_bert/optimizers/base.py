@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_bert.annotations import Shape, Tensor
 from keras_bert.ops import optimizer_updates
+from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, widened
 from keras_bert.optimizers.layer_decay import count_layers, layer_depth
 from keras_bert.optimizers.schedules import BertWarmupDecay, LinearWarmupDecay

@@ -21,7 +21,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
+from keras_bert.ops.annotations import Tensor
 
 
 class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):

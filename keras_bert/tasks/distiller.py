@@ -12,7 +12,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import (
     CosineDistance,
@@ -25,6 +24,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
 from keras_bert.tasks.rows import Batching, Rows, is_dataset, is_text, text_columns

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas
 from keras_bert.optimizers import AdamW
 

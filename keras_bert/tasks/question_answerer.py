@@ -11,11 +11,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
+from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules

@@ -12,11 +12,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.annotations import Tensor
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedTokenTask
 from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
 from keras_bert.tasks.presets import load_heads, task_of_preset
