@@ -117,11 +117,25 @@ def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
         write_token_store(config, folder, bar.update)
 
 
+class _PlainLines:
+    """Standard error for `tqdm` where it is no terminal: lines instead of carriage returns."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            print(line, file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        """Every line was flushed when it was written."""
+
+
 def _bar(what: str, total: int | None, unit: str) -> Any:
-    seconds = 0.5 if sys.stderr.isatty() else 30.0
-    return tqdm(
-        desc=what, total=total, unit=unit, unit_scale=True, dynamic_ncols=True, mininterval=seconds
-    )
+    options: dict[str, Any] = {"dynamic_ncols": True, "mininterval": 0.5}
+    if not sys.stderr.isatty():
+        options = {"file": _PlainLines(), "mininterval": 30.0, "ncols": 80}
+        if total:
+            options["bar_format"] = "{desc}: {percentage:3.0f} %, {n_fmt} of {total_fmt} {unit}, "
+            options["bar_format"] += "{elapsed} elapsed, {remaining} remaining"
+    return tqdm(desc=what, total=total, unit=unit, unit_scale=True, **options)
 
 
 def _summary(

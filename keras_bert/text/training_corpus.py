@@ -23,27 +23,33 @@ _PARTS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
 _BATCH_BYTES = 2**20
-_SECONDS_BETWEEN_REPORTS = 1.0
+_SECONDS_ON_TERMINAL = 1.0
+_SECONDS_BETWEEN_LINES = 30.0
 _WORDS_AT_A_TIME = 1024
 
 Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
 
 class Report:
-    """The progress of reading, on one line of standard error, about once a second."""
+    """The progress of reading on standard error: one line of a terminal, elsewhere plain lines."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
-        self._next = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+        self._pause = _SECONDS_ON_TERMINAL if self._is_terminal else _SECONDS_BETWEEN_LINES
+        self._next = time.monotonic() + self._pause
 
     def __call__(self, num_bytes: int, num_words: int | None = None, done: bool = False) -> None:
         """Reports the bytes read so far, and the distinct words where they are counted."""
         if self._wanted and (done or time.monotonic() >= self._next):
-            self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
-            line = f"\rRead: {num_bytes / 1e6:,.0f} MB"
+            self._next = time.monotonic() + self._pause
+            line = f"Read: {num_bytes / 1e6:,.0f} MB"
             if num_words is not None:
-                line = f"\rCounted words: {num_bytes / 1e6:,.0f} MB, {num_words:,} distinct words"
-            print(line, end="\n" if done else "", file=sys.stderr, flush=True)
+                line = f"Counted words: {num_bytes / 1e6:,.0f} MB, {num_words:,} distinct words"
+            if self._is_terminal:
+                print("\r" + line, end="\n" if done else "", file=sys.stderr, flush=True)
+            else:
+                print(line, file=sys.stderr, flush=True)
 
 
 def corpus_texts(corpus: Corpus) -> Iterator[bytes]:

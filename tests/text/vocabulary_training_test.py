@@ -168,6 +168,7 @@ def test_progress_goes_to_standard_error(capfd):
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "Counted words: 0 MB, 3 distinct words\n" in captured.err
+    assert "\r" not in captured.err
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
