@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from absl import app, flags, logging
@@ -49,12 +50,20 @@ def run(main: Callable[[list[str]], Any]) -> None:
     warnings.formatwarning = plain_warning
     # On a machine without a TPU, JAX tells that it failed to open one's library
     standard_logging.getLogger("jax").setLevel(standard_logging.WARNING)
+    # TensorFlow tells each step of an export, by its own logger and by absl's, which is ours too
+    standard_logging.getLogger("tensorflow").setLevel(standard_logging.WARNING)
+    standard_logging.getLogger("absl").addFilter(_is_no_detail_of_tensorflow)
     watch = _InterruptWatch()
     try:
         with plain_errors():
             app.run(main)
     except KeyboardInterrupt as error:
         watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
+
+
+def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
+    in_tensorflow = "tensorflow" in Path(record.pathname).parts
+    return record.levelno > standard_logging.INFO or not in_tensorflow
 
 
 def help_text(flag_values: flags.FlagValues = flags.FLAGS) -> str:
