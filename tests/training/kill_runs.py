@@ -262,9 +262,15 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     generator = random.Random(seed)
     killed, ends, target = 0, 0, folder / "killed"
     while killed < kills or not ends:
-        process = start(target)
+        process, begin = start(target), time.monotonic()
         if killed < kills:
-            time.sleep(generator.uniform(0, longest))
+            moment = begin + generator.uniform(0, longest)
+            # A process that ends by itself before that moment is not waited for
+            while time.monotonic() < moment:
+                if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    longest = min(longest, time.monotonic() - begin)
+                    break
+                time.sleep(0.05)
             os.kill(process, signal.SIGKILL)
             status = os.waitpid(process, 0)[1]
             if os.WIFSIGNALED(status):
