@@ -11,6 +11,7 @@ pytestmark = pytest.mark.backend_independent
 
 # A room of the tree -> the rooms it may import from.
 ROOMS = {
+    "__main__": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": {"named_sizes"},
@@ -33,6 +34,7 @@ ROOMS = {
 
 # A room -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
+    "__main__": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": set(),
