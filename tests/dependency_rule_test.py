@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the project to who may know whom, by reading the imports of every file."""
 
+import re
 import sys
 
 import pytest
@@ -117,6 +118,14 @@ def test_every_room_of_the_tree_has_a_rule():
     rooms = {room_of(module) for module in PACKAGE_FILES} - {None}
     assert rooms <= ROOMS.keys()
     assert ROOMS.keys() == LIBRARIES.keys()
+
+
+def test_programs_name_one_another_relatively():
+    """In a wheel their package is `keras_bert_training`: `training` is there for others."""
+    for module, path in source_files().items():
+        if module.partition(".")[0] == "training":
+            imports = re.findall(r"^\s*(?:from|import) training\b.*", path.read_text(), re.M)
+            assert imports == [], module
 
 
 def cycle_in(graph: dict[str, set[str]]) -> set[str]:
