@@ -99,7 +99,7 @@ def make_data(folder: Path) -> None:
     for name, count in {"train": 16, "dev": 4}.items():
         documents = ["\n".join(" ".join(sentence()) + " ." for _ in range(8)) for _ in range(count)]
         (folder / f"{name}.txt").write_text("\n\n".join(documents) + "\n")
-    rows = [sentence() for _ in range(120)]
+    rows = [sentence() for _ in range(60)]
     lines = [f"{' '.join(row)}\t{'yes' if 'cat' in row else 'no'}" for row in rows]
     (folder / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     tagged = [[f"{word} {'B-X' if word == 'cat' else 'O'}\n" for word in row] for row in rows]
