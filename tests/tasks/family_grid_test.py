@@ -2,7 +2,8 @@
 """Every task on every descendant of BERT: a training step that reaches each weight.
 
 README's table of families and tasks stands on this test, on `learning_grid_test.py`, and for BERT
-on each task's own. A cell runs on one of the backends, the next one after the learning grid's.
+on each task's own. A cell runs on one of the backends, another one from cell to cell;
+`KERAS_BERT_WHOLE_GRID=1` runs them all on each.
 """
 
 import os
