@@ -31,6 +31,7 @@ ROOMS = {
         "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",
     },
+    "insight": {"ops", "layers", "models", "data", "tasks"},
 }  # fmt: skip
 
 # A room -> what it may import that is neither the project's nor Python's own.
@@ -54,12 +55,13 @@ LIBRARIES = {
         "openvino", "tensorflow_serving", "tf2onnx",
     },
     "tasks": {"keras", "numpy", "pandas", "tensorflow"},  # pandas for answers in its frames
+    "insight": {"keras", "matplotlib", "numpy"},
 }  # fmt: skip
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.
 WITHOUT_TENSORFLOW = {
     "atomic", "config", "vocabularies", "losses", "metrics", "optimizers", "layers", "models",
-    "checkpoints", "tasks",
+    "checkpoints", "tasks", "insight",
 }  # fmt: skip
 
 
