@@ -196,7 +196,7 @@ def test_a_schedule_may_be_given():
         ({"num_warmup_steps": 5}, "num_warmup_steps=5, num_train_steps=None"),
         (
             {"learning_rate": optimizers.BertWarmupDecay(1.0, 9), "num_train_steps": 9},
-            "the peak of the schedule, a number",
+            "a number, the peak of the schedule",
         ),
     ],
 )
