@@ -31,7 +31,7 @@ Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
 
 class Report:
-    """Reports the progress of reading on standard error: on one line of a terminal, else on many."""
+    """Reports the progress of reading on standard error, on a single line in a terminal."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
