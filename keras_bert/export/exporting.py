@@ -24,7 +24,9 @@ SUFFIXES = {
     "openvino": (".xml", ".bin"),
     "litert": (".tflite",),
 }
-_NEEDED_PACKAGE = {"onnx": "tf2onnx", "openvino": "openvino"}
+_NEEDED_PACKAGES = {"onnx": ("tf2onnx",), "openvino": ("openvino",)}
+# With text=True
+_NEEDED_FOR_TEXT = ("openvino_tokenizers", "sentencepiece")
 DTYPES = ("float32", "bfloat16")
 
 
@@ -36,6 +38,7 @@ def export_task(
     class_names: Sequence[str] | None = None,
     dtype: str = "float32",
     pair: bool = False,
+    text: bool = False,
     max_batch_size: int = 32,
     warm_up: bool = True,
     sequence_length: int | None = None,
@@ -54,6 +57,10 @@ def export_task(
     `segment_ids` and `padding_mask`, int32 `(batch, length)` (of multiple choice `(batch, choices,
     length)`); the outputs are the task's, a single one is called `logits`, or `embedding`.
 
+    `openvino` with `text=True`: a classifier, a regression or an embedder with its tokenizer, text
+    in and answers out, see `keras_bert.export.openvino_text`. It runs with the packages `openvino`
+    and `openvino_tokenizers`, without TensorFlow, or in OpenVINO Model Server.
+
     Args:
         task: A task that can be served: of classes, answers, tags, choices or vectors.
         filepath: Where to. TensorFlow Serving wants a number as the last folder, the model's
@@ -64,7 +71,9 @@ def export_task(
             ids if it has none. Of classifiers and taggers alone.
         dtype: `float32`, or `bfloat16` for weights and matrix products at half the size; then
             LayerNorm, the head and the answers still are computed in float32.
-        pair: Whether a classifier's SavedModel takes two texts.
+        pair: Whether a classifier takes two texts.
+        text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
+            and LiteRT have no tokenizer.
         max_batch_size: The largest batch that a server forms of waiting requests.
         warm_up: Whether to add requests that a server runs before it answers any.
         sequence_length: The one length that a LiteRT model takes, in tokens; `None` takes the
@@ -81,13 +90,14 @@ def export_task(
     _check_choice("dtype", dtype, DTYPES)
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
-    _check_exportable(task, format, dtype, pair)
+    _check_exportable(task, format, dtype, pair, text)
     options = ExportOptions(
         name=paths[0].name,
         format=format,
         class_names=labels,
         dtype=dtype,
         pair=pair,
+        text=text,
         max_batch_size=_at_least_one("max_batch_size", max_batch_size),
         warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
         sequence_length=_at_least_one(
@@ -149,12 +159,15 @@ def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
     return [path, *(path.with_suffix(suffix) for suffix in suffixes[1:])]
 
 
-def _check_exportable(task: Any, format: str, dtype: str, pair: bool) -> None:
-    package = _NEEDED_PACKAGE.get(format)
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise ExportError(
-            f"format={format!r} needs the package {package}: `pip install {package}`."
-        )
+def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool) -> None:
+    if text:
+        _check_takes_text(task, format)
+    needed = _NEEDED_PACKAGES.get(format, ())
+    for package in (*needed, *(_NEEDED_FOR_TEXT if text and format == "openvino" else ())):
+        if importlib.util.find_spec(package) is None:
+            raise ExportError(
+                f"format={format!r} needs the package {package}: `pip install {package}`."
+            )
     if format == "litert" and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
             "format is 'litert', which needs one shape for all inputs; multiple choice has "
@@ -162,18 +175,35 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool) -> None:
         )
     if pair and not task.serves_pairs:
         raise ValueError(f"pair is {pair}; a {type(task).__name__} does not classify two texts.")
-    if format == "tf_saved_model":
+    if format == "tf_saved_model" or text:
         _ = task.preprocessor  # Raises where there is none
-    elif dtype != "float32" or pair:
-        raise ValueError(
-            f"dtype is {dtype!r} and pair {pair}; format={format!r} takes ids, in float32 alone."
-        )
+    elif pair:
+        raise ValueError(f"pair is {pair}; format={format!r} takes ids.")
+    if format != "tf_saved_model" and dtype != "float32":
+        raise ValueError(f"dtype is {dtype!r}; format={format!r} is written in float32.")
     for layer in task._flatten_layers(include_self=False):
         if layer.quantization_mode is not None:
             raise ExportError(
                 f"{layer.path} is quantized ({layer.quantization_mode}), which an export does not "
                 "keep. Export the model as it was before, with dtype='bfloat16' for a smaller one."
             )
+
+
+def _check_takes_text(task: Any, format: str) -> None:
+    """Raises an error if the export of a task cannot take text in a format."""
+    if format not in ("tf_saved_model", "openvino"):
+        raise ExportError(
+            f"format={format!r} takes token ids: it has no tokenizer that reads a batch of texts. "
+            "Text in, answers out without TensorFlow is format='openvino' with text=True; with "
+            "TensorFlow it is 'tf_saved_model'."
+        )
+    if format == "openvino" and not task.answers_whole_texts:
+        raise ExportError(
+            f"text=True with format='openvino' is for classifiers, regressions and embedders. A "
+            f"{type(task).__name__} needs more than the ids of one text or pair, such as the "
+            "offsets of tokens in it, which OpenVINO's tokenizers do not give. Export a "
+            "'tf_saved_model', which takes text, or leave out text=True for a model of ids."
+        )
 
 
 def _can_warm_up() -> bool:

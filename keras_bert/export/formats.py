@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids in, logits out, for runtimes that know no text: ONNX, OpenVINO, LiteRT."""
+"""The formats of other runtimes than TensorFlow: ONNX, OpenVINO, LiteRT."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from keras_bert.models.inputs import INPUT_NAMES
 ONNX_OPSET = 18
 
 
-def write_ids_model(task: Servable, path: Path, options: ExportOptions) -> None:
-    """Writes a model with the inputs `token_ids`, `segment_ids` and `padding_mask`.
+def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
+    """Writes a model with the inputs `token_ids`, `segment_ids` and `padding_mask`, or with text.
 
     Args:
         task: A task on the TensorFlow backend, in float32.
@@ -37,7 +37,10 @@ def write_ids_model(task: Servable, path: Path, options: ExportOptions) -> None:
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)
-    _WRITERS[options.format](function, specs, path)
+    if options.format == "openvino":
+        _write_openvino(function, path, task, options)
+    else:
+        _WRITERS[options.format](function, specs, path)
 
 
 def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
@@ -48,10 +51,14 @@ def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
     )
 
 
-def _write_openvino(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
+def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOptions) -> None:
     import openvino
 
     model = openvino.convert_model(function.get_concrete_function())
+    if options.text:
+        from keras_bert.export.openvino_text import connect_text
+
+        model = connect_text(model, task, options)
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
@@ -62,4 +69,4 @@ def _write_litert(function: Any, specs: list[tf.TensorSpec], path: Path) -> None
         path.write_bytes(tf.lite.TFLiteConverter.from_saved_model(folder).convert())
 
 
-_WRITERS = {"onnx": _write_onnx, "openvino": _write_openvino, "litert": _write_litert}
+_WRITERS = {"onnx": _write_onnx, "litert": _write_litert}

@@ -56,7 +56,7 @@ def run_job(folder: Path) -> None:
     Raises:
         ExportError: If a server could not run the model.
     """
-    from keras_bert.export.formats import write_ids_model
+    from keras_bert.export.formats import write_model
     from keras_bert.export.saved_model import write_saved_model
 
     task, options = read_job(folder)
@@ -64,7 +64,7 @@ def run_job(folder: Path) -> None:
     if options.format == "tf_saved_model":
         write_saved_model(task, path, options)
     else:
-        write_ids_model(task, path, options)
+        write_model(task, path, options)
 
 
 def run_job_in_child_process(folder: Path) -> None:

@@ -41,6 +41,7 @@ class ExportOptions:
         max_batch_size: The largest batch that a server forms.
         warm_up: Whether to add requests that a server runs before it answers any.
         sequence_length: The one length that a LiteRT model takes, in tokens.
+        text: Whether an OpenVINO model takes text.
     """
 
     name: str
@@ -51,3 +52,4 @@ class ExportOptions:
     max_batch_size: int
     warm_up: bool
     sequence_length: int
+    text: bool = False

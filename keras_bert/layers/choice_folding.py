@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiple choice: folding of the choices of each row into the batch, and back."""
+"""Rows of several choices: unfolded to one sequence a row for an encoder, and back to logits."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from keras_bert.ops.attention_mask import masked_score
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(keras.layers.Layer):
-    """Folds choices into the batch dimension, so that each choice is a row.
+    """Makes each choice of a row a row of its own.
 
     Call arguments:
         token_ids: int `(batch, choices, length)`.
-        segment_ids: int, of the same shape; `None` for zeros.
-        padding_mask: Bool, of the same shape; `None` for no padding.
+        segment_ids: int, of the same shape; `None` for all zeros.
+        padding_mask: Boolean, of the same shape; `None` for all True.
 
     Returns:
-        A dict of `token_ids`, `segment_ids` and `padding_mask`, each of shape
-        `(batch * choices, length)`.
+        A dict of the three, `(batch * choices, length)`.
     """
 
     def call(
@@ -58,15 +57,15 @@ class FoldChoices(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(keras.layers.Layer):
-    """Unfolds the scores of choices to one row of logits for each text.
+    """Gathers the scores of each row's choices.
 
-    A choice without tokens, which is padding, is masked: its logit is so far below the others that
-    its probability is 0.
+    A choice without tokens is masked: its logit is so far below the others that its
+    probability is 0.
 
     Call arguments:
-        scores: Float `(batch * choices, 1)`.
-        token_ids: The ids before folding, int `(batch, choices, length)`.
-        padding_mask: Bool, of the same shape as `token_ids`; `None` if there is no padding.
+        scores: `(batch * choices, 1)`.
+        token_ids: The ids that were folded, int `(batch, choices, length)`.
+        padding_mask: Boolean, of the same shape, or `None` where every choice is one.
 
     Output shape:
         Logits `(batch, choices)`, float32.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedding layers, from token ids to the input of the first transformer block."""
+"""The embeddings: from token ids to the input of the first block."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ from keras_bert.ops.annotations import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenEmbedding(keras.layers.Layer):
-    """Token embeddings, which can also project to the vocabulary (tied embeddings).
+    """The token embeddings, which are also the output layer of a masked-LM head.
 
-    `layer(token_ids)` looks up vectors; `layer(hidden, reverse=True)` multiplies by the transposed
-    table, as a masked LM head does that shares its weights with the input.
+    `layer(token_ids)` looks vectors up; `layer(hidden, reverse=True)` multiplies by the
+    transposed table, which is how a masked-LM head shares its weights with the input
+    (the paper's released code; "tied embeddings").
 
     Args:
-        vocabulary_size: Number of rows of the table.
-        hidden_dim: Number of columns of the table.
-        initializer_range: Standard deviation of the truncated normal initializer.
+        vocabulary_size: Rows of the table.
+        hidden_dim: Columns of the table.
+        initializer_range: Standard deviation of the truncated normal it starts from.
 
     Call arguments:
-        inputs: Token ids, int `(batch, length)`; with `reverse`, vectors `(batch, slots, hidden)`.
-        reverse: Whether to multiply by the transposed table. Defaults to `False`.
+        inputs: Token ids `(batch, length)`; or, in reverse, vectors `(batch, slots, hidden)`.
+        reverse: Whether to multiply by the transposed table.
 
     Output shape:
-        `(batch, length, hidden)` in the variable dtype (float32 with the mixed precision policies,
-        for the precision of the sum and the LayerNorm that follow). With `reverse`, `(batch,
-        slots, vocabulary)` in the compute dtype.
-
-    Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), the released code.
+        `(batch, length, hidden)` in the table's own dtype (float32 under the mixed policies:
+        the sum and the LayerNorm that follow need the precision); in reverse
+        `(batch, slots, vocabulary)` in the compute dtype.
     """
 
     def __init__(
@@ -51,7 +49,7 @@ class TokenEmbedding(keras.layers.Layer):
         self.initializer_range = initializer_range
 
     def build(self, input_shape: Shape | None = None) -> None:
-        # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
+        # Without autocast: casting 30,000 rows to look up 1,000 costs more than the look-up.
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
@@ -82,20 +80,20 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class EmbeddingPostprocessor(keras.layers.Layer):
-    """Adds segment and position embeddings: `dropout(LN(token + segment + position))`.
+    """`dropout(LN(token + segment + position))`: the input of the first block.
 
     Args:
-        max_sequence_length: Maximum length of the input in tokens.
-        num_segments: Number of segments; with 0 there are no segment embeddings.
-        position_offset: Number of rows of the position table before that of position 0.
+        max_sequence_length: The longest input in tokens.
+        num_segments: Number of segment types; with 0 there are no segment embeddings.
+        position_offset: Rows of the position table before that of position 0.
         layer_norm_epsilon: Added to the variance.
-        dropout: Dropout rate after the LayerNorm.
-        initializer_range: Standard deviation of the tables' truncated normal initializer.
+        dropout: Rate after the LayerNorm.
+        initializer_range: Standard deviation of the truncated normal the tables start from.
 
     Call arguments:
-        token_vectors: Float `(batch, length, hidden)`.
-        segment_ids: int `(batch, length)`, or `None` for zeros.
-        position_ids: int `(batch, length)`, at least `-position_offset`; or `None` for 0, 1, 2,
+        token_vectors: `(batch, length, hidden)`.
+        segment_ids: int `(batch, length)`, or `None` for all zeros.
+        position_ids: int `(batch, length)` of at least `-position_offset`, or `None` for 0, 1, 2,
             ... in every row.
         training: Whether dropout is active.
 
@@ -103,8 +101,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         `(batch, length, hidden)` in the compute dtype.
 
     Raises:
-        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`,
-            or `segment_ids` or `position_ids` differ from the tokens in shape.
+        ValueError: If the input is longer than the positions and none are given, or `segment_ids`
+            or `position_ids` has another shape than the tokens.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3, figure 2.
@@ -120,8 +118,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
-        # Without autocast: the sum and its LayerNorm precede the first matrix product, so there is
-        # nothing to gain from rounding their inputs.
+        # The sum and its LayerNorm come before the first product: nothing is gained by rounding
+        # what goes into them.
         super().__init__(**{**kwargs, "autocast": False})
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
@@ -140,7 +138,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         hidden_dim = token_vectors_shape[-1]
 
         def add(name: str, shape: tuple[int, ...], initializer: Any) -> Any:
-            # The layer's own autocast=False takes effect only inside another layer
+            # Without autocast, which Keras spares a whole layer of only inside another one
             return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
         def truncated_normal() -> keras.initializers.Initializer:
@@ -180,8 +178,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     def _segment_vectors(self, segment_ids: Tensor) -> Tensor:
         if segment_ids is None or self.num_segments == 1:
             return self.segment_embeddings[0]
-        # A product with one-hot vectors: its gradient is a product too, while the gradient of a
-        # lookup scatters every token into two rows.
+        # A product with one-hot rows: its gradient is a product too, where a look-up's gradient
+        # is a scatter of every token into two rows.
         one_hot = ops.one_hot(segment_ids, self.num_segments, dtype=self.variable_dtype)
         return ops.matmul(one_hot, self.segment_embeddings)
 
@@ -219,24 +217,24 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CountedPositions(keras.layers.Layer):
-    """Counts the position of each token among the tokens of its row that are not padding.
+    """The position of each token among those of its row that are no padding.
 
     Args:
-        pad_token_id: The id of the padding token.
-        max_sequence_length: Maximum length of the input in tokens.
+        pad_token_id: The id of padding.
+        max_sequence_length: The longest input in tokens.
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        position_ids: int `(batch, length)`; if given, they are returned instead.
+        position_ids: int `(batch, length)`, which are then returned, or `None`.
 
     Output shape:
-        int32 `(batch, length)`: positions from 0, and -1 at padding.
+        int32 `(batch, length)`: from 0, and -1 at padding.
 
     Raises:
-        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`.
+        ValueError: If the input is longer than the positions and none are given.
 
     Reference:
-        [RoBERTa](https://arxiv.org/abs/1907.11692), the released code.
+        [RoBERTa](https://arxiv.org/abs/1907.11692), as its released code counts them.
     """
 
     def __init__(self, pad_token_id: int, max_sequence_length: int, **kwargs: Any) -> None:
@@ -272,7 +270,7 @@ class CountedPositions(keras.layers.Layer):
 
 
 def too_long(length: int, max_sequence_length: int) -> str:
-    """Returns the error message for an input that is longer than `max_sequence_length`."""
+    """The error message for an input with more tokens than there are positions."""
     return (
         f"The input is {length} tokens long; this model has positions for at most "
         f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
@@ -280,15 +278,10 @@ def too_long(length: int, max_sequence_length: int) -> str:
 
 
 def check_same_shape(name: str, received: Any, expected: Any) -> None:
-    """Checks that two static shapes `(batch, length)` are compatible.
-
-    Args:
-        name: The name of the input, for the error message.
-        received: The shape of the input, with `None` for unknown dimensions.
-        expected: The shape of `token_ids`.
+    """Raises if two static shapes `(batch, length)` cannot be the same.
 
     Raises:
-        ValueError: If the ranks or two known dimensions differ.
+        ValueError: If the ranks differ, or two known dimensions do.
     """
     received, expected = tuple(received), tuple(expected)
     matches = len(received) == len(expected) and all(
@@ -303,14 +296,11 @@ def check_same_shape(name: str, received: Any, expected: Any) -> None:
 def new_embeddings(
     config: BertConfig, policy: keras.DTypePolicy
 ) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
-    """Creates the embedding layers of an encoder, with newly initialized weights.
+    """The embeddings of an encoder, with fresh weights: the token table, and the others.
 
     Args:
         config: The architecture.
         policy: A Keras dtype policy.
-
-    Returns:
-        A tuple of the token embedding and of the layer with the segment and position embeddings.
     """
     token_embedding = TokenEmbedding(
         config.vocabulary_size,

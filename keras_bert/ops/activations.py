@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activation functions, and bias addition fused with an activation."""
+"""Bias and activation in one step: what follows the first product of a feed-forward part."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def gelu_erf(x: Tensor) -> Tensor:
     """The exact GELU, `x * P(Z <= x)` ([arXiv 1606.08415](https://arxiv.org/abs/1606.08415))."""
     if keras.backend.backend() == "torch":
         return ops.gelu(x, approximate=False)
-    # Written with erf: on the other backends Keras emits erfc, which ONNX Runtime lacks.
+    # Written with erf: the erfc that Keras emits elsewhere is unknown to ONNX Runtime.
     half = ops.cast(0.5, x.dtype)
     return half * x * (1 + ops.erf(x * ops.cast(math.sqrt(0.5), x.dtype)))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The tanh approximation of GELU, as in BERT's released TF1 code."""
+    """GELU by its tanh approximation, as the released TF1 code computes it."""
     return ops.gelu(x, approximate=True)
 
 
@@ -38,22 +38,22 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def activation_function(name: str) -> Callable[[Any], Any]:
-    """Returns the activation function of a name that `BertConfig.activation` allows."""
+    """The function of a name that `BertConfig.activation` allows."""
     return _ACTIVATIONS[name]
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = False) -> Tensor:
-    """Computes `activation(x + bias)`.
+    """`activation(x + bias)`.
 
     Args:
-        x: Float tensor of shape `(..., dim)`.
-        bias: Tensor of shape `(dim,)`.
+        x: `(..., dim)`, any float dtype.
+        bias: `(dim,)`.
         activation: A name that `BertConfig.activation` allows.
-        training: Whether gradients will be computed. Only then may a backend use compiled kernels,
-            which must not be part of an exported graph.
+        training: Whether gradients will be computed. Only then may a backend compile the
+            computation on its own, since such code must not reach an exported graph.
 
     Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+        `(..., dim)` in the dtype of `x`.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None and kernels.knows_activation(activation):
@@ -62,15 +62,15 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
 
 
 def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
-    """Computes `x + bias`.
+    """`x + bias`.
 
     Args:
-        x: Float tensor of shape `(..., dim)`.
-        bias: Tensor of shape `(dim,)`.
-        training: Whether gradients will be computed; see `bias_activation`.
+        x: `(..., dim)`, any float dtype.
+        bias: `(dim,)`.
+        training: Whether gradients will be computed.
 
     Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+        `(..., dim)` in the dtype of `x`.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
@@ -79,5 +79,5 @@ def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
 
 
 def portable_bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """The portable definition of `bias_activation`, with which tests compare faster versions."""
+    """The definition that tests compare faster versions with."""
     return _ACTIVATIONS[activation](ops.add(x, ops.cast(bias, x.dtype)))

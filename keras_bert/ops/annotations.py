@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Type aliases for values whose class depends on Keras' backend.
+"""Names that annotations use for values whose class depends on Keras' backend.
 
-Keras has no type annotations, so that both are `Any` to a type checker; they tell readers more.
+Keras carries no types, so that a type checker takes both for `Any`; a reader learns more.
 """
 
 from typing import Any, TypeAlias
 
-# A tensor of the backend, a KerasTensor while a functional model is built, or a NumPy array.
+# A tensor of the backend, a KerasTensor while a functional model is built, or a NumPy array
 Tensor: TypeAlias = Any
-# The shape of a tensor, with `None` for dimensions that vary; or a nested structure of shapes.
+# The sizes of a tensor's dimensions, `None` where a size varies: a tuple, or a nest of tuples
 Shape: TypeAlias = Any

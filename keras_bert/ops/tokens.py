@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathering of token vectors by position, and logits over the vocabulary."""
+"""Some tokens' vectors out of every row, and vectors against the table of all tokens."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from keras_bert.ops.annotations import Tensor
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
-    """Gathers the vectors at given positions of each row.
+    """The vectors of the tokens at some positions of each row.
 
     Args:
-        x: Tensor of shape `(batch, length, dim)`.
-        positions: Int tensor of shape `(batch, slots)`, in `[0, length)`.
+        x: `(batch, length, dim)`.
+        positions: int `(batch, slots)`, each at least 0 and below `length`.
 
     Returns:
-        A tensor of shape `(batch, slots, dim)` in the dtype of `x`.
+        `(batch, slots, dim)` in the dtype of `x`.
     """
     positions = ops.cast(positions, "int32")
     plain = dispatch.tensorflow_plain()
@@ -27,14 +27,14 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """Multiplies vectors by a transposed embedding table.
+    """The product of vectors with the transposed table of all tokens.
 
     Args:
-        x: Tensor of shape `(batch, slots, dim)`.
-        table: Tensor of shape `(vocabulary, dim)`, in the dtype of `x`.
+        x: `(batch, slots, dim)`.
+        table: `(vocabulary, dim)`, in the dtype of `x`.
 
     Returns:
-        A tensor of shape `(batch, slots, vocabulary)` in the dtype of `x`.
+        `(batch, slots, vocabulary)`.
     """
     plain = dispatch.tensorflow_plain()
     if plain is not None:

@@ -57,6 +57,8 @@ class Task(ObjectiveModel):
     head_name: ClassVar[str] = ""
     # Whether an export can take two texts
     serves_pairs: ClassVar[bool] = False
+    # Whether there is one answer for each text or pair, so that offsets of tokens are not needed
+    answers_whole_texts: ClassVar[bool] = False
     # What an export without text calls the output, where there is one
     output_name: ClassVar[str] = "logits"
     # Whether a preset without a vocabulary can be loaded

@@ -76,6 +76,7 @@ class TextClassifier(Task):
     preset_options = ("dropout", "head_options")
     head_name = "classifier"
     serves_pairs = True
+    answers_whole_texts = True
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class TextEmbedder(Task):
     options = ("pooling", "normalize")
     preset_options = options
     output_name = "embedding"
+    answers_whole_texts = True
     uses_pooler = False
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers, which convert text to token ids and back, and the training of vocabularies."""
+"""Text to ids and back: the tokenizers and their vocabularies."""
 
 from keras_bert.text.byte_pair import BytePairTokenizer
 from keras_bert.text.from_config import tokenizer_from_config

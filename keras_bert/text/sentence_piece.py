@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's SentencePiece tokenizer with graph operations, exact and with character offsets."""
+"""ALBERT's SentencePiece tokenizer, in graph, exact, with character offsets."""
 
 from __future__ import annotations
 
@@ -22,51 +22,49 @@ from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SPACE = "▁"
-"""The character that represents the space before a word."""
+"""The character for the space before a word."""
 
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece tokenizer, with the same ids as ALBERT's released code.
+    """Text to the ids of a SentencePiece model and back, as ALBERT's released code does it.
 
-    Before the model is applied, text is normalized in these steps: runs of whitespace are replaced
-    with one space, and texts stripped; pairs of backticks or apostrophes are replaced with `"`;
-    unless accents are kept, characters are decomposed (NFKD) and combining marks dropped; and text
-    is lowercased. After it, pieces that end with a digit and a comma are split: `1990,` becomes
-    `1990` and `,`.
+    Before the model, in this order, white space becomes one space, and none at the ends; pairs of
+    backticks and of apostrophes become `"`; characters are decomposed (NFKD) and combining ones
+    dropped, unless accents are kept; text is lower-cased. After it, pieces that end in a digit
+    and a comma are split: `1990,` is `1990` and `,`.
 
-    It uses graph operations only, including those of TF Text, and so runs in
-    `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then contains the model. It does
-    not add special tokens around a text. Bytes that are not valid UTF-8 are dropped.
+    Graph operations alone, TF Text's among them: it runs in `tf.data.Dataset.map`, a `tf.function`
+    and a SavedModel, which then contains the model. No special tokens are added around a text;
+    bytes that are no UTF-8 are dropped.
 
     Args:
-        model: A serialized SentencePiece model as bytes, or the path of one (`spiece.model`). Its
-            pieces are the vocabulary; `[CLS]`, `[SEP]`, `<pad>` and `<unk>` are required, and
-            `[MASK]` for masking.
-        lowercase: Whether to lowercase text, as the released models expect.
-        keep_accents: Whether to keep accents, without decomposing characters. (If the model itself
-            then decomposes a character, such as a ligature, the span of a piece that ends inside
-            it does not include it.)
-        albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
-            commas.
-        special_tokens_in_text: Whether `[MASK]` (including the whitespace before it), `[SEP]` and
-            the other special tokens are one token each where they occur in a text. If not, they
-            are split like other text.
+        model: A serialized SentencePiece model, or the path of one (`spiece.model`). Its pieces are
+            the vocabulary; `[CLS]`, `[SEP]`, `<pad>` and `<unk>` must be among them, and `[MASK]`
+            where tokens are masked.
+        lowercase: Whether text is lower-cased, as the released models expect.
+        keep_accents: Whether text is spared the decomposition and keeps its accents. (Where the
+            model itself then decomposes a character, such as a ligature, the span of a piece that
+            ends inside it is without it.)
+        albert_rules: Whether white space, quotes and numbers with commas are treated as above;
+            without, text goes to the model as it is.
+        special_tokens_in_text: Whether `[MASK]` (and the white space before it), `[SEP]` and the
+            other special tokens, typed in a text, are one token each. If not, they are text.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
-            tensor.
+            one.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        int32 `(tokens,)` for a single string, otherwise ragged `(batch, tokens)`.
+        `(tokens,)` for a string, else ragged `(batch, tokens)`; int32.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the model is not a SentencePiece model, or lacks the special tokens.
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no SentencePiece model, or one without the special tokens.
 
     Example:
 
@@ -105,12 +103,12 @@ class SentencePieceTokenizer(Tokenizer):
         self.lowercase = lowercase
         self.keep_accents = keep_accents
         self.albert_rules = albert_rules
-        self._clean = SentenceCleaner(lowercase, keep_accents, collapse=albert_rules)
-        self._commas = (
+        self.cleaner = SentenceCleaner(lowercase, keep_accents, collapse=albert_rules)
+        self.commas = (
             _NumberCommas(self.vocabulary, processor, self.unk_token_id) if albert_rules else None
         )
-        # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
-        # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
+        # TF Text's tokenizer, made inside the graph that it is for: one made outside would be lost
+        # with TensorFlow's cache of operations, which setting a seed empties.
         self._search = tf.function(
             lambda texts: _processor(self.model).tokenize_with_offsets(texts),
             [tf.TensorSpec([None], tf.string)],
@@ -121,7 +119,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """The ids of pieces of letters without a space before them; others begin a word."""
+        """Ids of pieces of letters without a space before them; others are words of their own."""
         special = set(self.special_token_ids)
         return [
             index
@@ -130,15 +128,15 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """Returns the text of a piece, including the space before it."""
+        """What a piece is in a text."""
         return self.id_to_token(token_id).replace(SPACE, " ")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to a file, atomically."""
+        """Writes the model to a file."""
         write_bytes(Path(path), self.model)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the config, with the model in base64, from which `from_config` creates a copy."""
+        """Plain values, the model in base64, from which `from_config` makes the same tokenizer."""
         return {
             "kind": self.kind,
             "model": base64.b64encode(self.model).decode("ascii"),
@@ -150,16 +148,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a tokenizer from the config that `get_config` returned.
-
-        Raises:
-            ValueError: If `model` is not base64.
-        """
+        """The inverse of `get_config`."""
         try:
             model = base64.b64decode(config["model"], validate=True)
         except (TypeError, binascii.Error) as error:
             raise ValueError(
-                f"model of a tokenizer's config is not a SentencePiece model in base64: {error}."
+                f"model of a tokenizer's config is no SentencePiece model in base64: {error}."
             ) from error
         return super().from_config({**config, "model": model})
 
@@ -167,30 +161,30 @@ class SentencePieceTokenizer(Tokenizer):
         texts = _valid(texts)
         if self._typed:
             return self._typed(texts, self._pieces).ids
-        ids, _, _ = self._search(self._clean(texts))
-        return self._commas.split_ids(ids) if self._commas else ids
+        ids, _, _ = self._search(self.cleaner(texts))
+        return self.commas.split_ids(ids) if self.commas else ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = _valid(texts)
         return self._typed(texts, self._pieces) if self._typed else self._pieces(texts)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
-        cleaned = self._clean(texts)
+        """Pieces of texts `(texts,)`, valid UTF-8, with offsets in characters."""
+        cleaned = self.cleaner(texts)
         pieces = Pieces(*self._search(cleaned))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
-        # From here on, offsets are those in the concatenation of all texts
+        # From here on counted through all texts
         begin = tf.gather(text_starts, pieces.ids.value_rowids())
         pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
         pieces = _without_spaces(pieces, cleaned)
-        if self._commas:
-            pieces = self._commas.split(pieces)
+        if self.commas:
+            pieces = self.commas.split(pieces)
         characters = Characters.of(texts)
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
-        return _to_characters(pieces, is_space, characters, *self._clean.traces(characters))
+        return _to_characters(pieces, is_space, characters, *self.cleaner.traces(characters))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Concatenates pieces, and replaces their space characters with spaces."""
+        """Pieces in a row, with spaces where they say so."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, SPACE, " "), r"\A ", "")
@@ -208,20 +202,20 @@ def _processor(model: bytes) -> tf_text.SentencepieceTokenizer:
         return tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
     except tf.errors.OpError as error:
         raise ValueError(
-            f"The model of {len(model)} bytes is not a SentencePiece model: {error.message}"
+            f"The model, {len(model)} bytes, is no SentencePiece model: {error.message}"
         ) from error
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Drops invalid bytes, and replaces NUL with another unknown character.
+    """Texts without invalid bytes, and with another unknown character for NUL.
 
-    Some operations of TF Text treat NUL as the end of a text.
+    Some of TF Text's operations take a NUL for a text's end.
     """
     return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
 
 def _continues(piece: str) -> bool:
-    """Returns whether a piece continues a word: English letters and punctuation, as in ALBERT."""
+    """As in ALBERT's masking: English letters, and punctuation after or between them."""
     if piece.startswith((SPACE, "<")) or piece in _PUNCTUATION:
         return False
     return all(
@@ -230,15 +224,15 @@ def _continues(piece: str) -> bool:
 
 
 class _NumberCommas:
-    """Splits pieces that end with a digit and a comma.
+    """Takes pieces apart that end in a digit and a comma.
 
     Args:
         vocabulary: The pieces.
-        processor: The tokenizer of the text before the comma.
-        unknown_id: The id of the unknown piece.
+        processor: Makes pieces of what is before the comma.
+        unknown_id: Id of the unknown piece.
 
     Reference:
-        [Lan et al., 2020](https://arxiv.org/abs/1909.11942), the released code, `encode_pieces`.
+        [Lan et al., 2020](https://arxiv.org/abs/1909.11942), released code, `encode_pieces`.
     """
 
     def __init__(
@@ -267,8 +261,14 @@ class _NumberCommas:
                 tf.constant([len(part.replace(SPACE, "").encode()) for part in flat], tf.int64)
             )
 
+    @property
+    def parts(self) -> list[list[int]]:
+        """The ids that replace each id; most are replaced by themselves."""
+        parts: list[list[int]] = self._ids.to_list()
+        return parts
+
     def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Splits pieces, given by their ids, ragged int32 `(texts, None)`."""
+        """The ids of pieces, ragged int32 `(texts, pieces)`, with those taken apart."""
         values, row_splits = tf.cond(
             tf.reduce_any(tf.gather(self._is_split, ids.flat_values)),
             lambda: self._split_flat(ids),
@@ -277,7 +277,7 @@ class _NumberCommas:
         return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
 
     def split(self, pieces: Pieces) -> Pieces:
-        """Splits pieces with offsets, which are int64 in bytes."""
+        """The pieces with those taken apart; offsets are int64 in bytes."""
         parts = tf.gather(self._ids, pieces.ids.flat_values)
         widths = tf.gather(self._widths, pieces.ids.flat_values)
         first = tf.gather(pieces.starts.flat_values, parts.value_rowids())
@@ -305,17 +305,17 @@ class _NumberCommas:
 def _parts(
     piece: str, vocabulary: Sequence[str], processor: tf_text.SentencepieceTokenizer
 ) -> list[str]:
-    """Returns the pieces that replace a piece with a comma at its end."""
+    """The pieces that replace a piece with a comma at its end."""
     number = piece[:-1].replace(SPACE, "")
     parts = [vocabulary[index] for index in processor.tokenize(number).numpy().tolist()]
     if not piece.startswith(SPACE) and parts[0].startswith(SPACE):
-        # The model adds a space at the beginning of a text, but there is none before this number.
+        # The model begins every text with a space, which is not before this number.
         parts = [part for part in (parts[0].removeprefix(SPACE), *parts[1:]) if part]
     return [*parts, ","]
 
 
 def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Applies a function to the flat offsets of pieces."""
+    """The pieces with a function applied to their offsets, flat."""
     starts, ends = (
         part.with_flat_values(function(part.flat_values)) for part in (pieces.starts, pieces.ends)
     )
@@ -323,15 +323,15 @@ def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) ->
 
 
 def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
-    """Excludes the spaces at the start of pieces from their spans.
+    """Pieces whose spans begin after the spaces in them.
 
     Args:
-        pieces: `Pieces` with offsets in bytes of the concatenated texts.
+        pieces: With offsets in bytes of all texts.
         texts: String tensor `(texts,)`.
     """
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     is_other = all_bytes != ord(" ")
-    # For each byte, the first byte at or after it that is not a space
+    # Of each byte, the first one from it on that is no space
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
@@ -346,28 +346,27 @@ def _to_characters(
     widths: tf.Tensor,
     joined: tf.Tensor,
 ) -> Pieces:
-    """Converts offsets in normalized texts to offsets in the original texts.
+    """Moves offsets from the cleaned texts to the texts.
 
     Args:
-        pieces: `Pieces` with offsets in bytes of the concatenated normalized texts.
-        is_space: Which of them are only a space, and have an empty span, bool `(pieces,)`.
-        characters: The characters of the original texts.
-        widths: The number of bytes of each character in the normalized texts, int32
-            `(characters,)`.
-        joined: Which characters are merged with the character before them, bool `(characters,)`.
+        pieces: With offsets in bytes of all cleaned texts.
+        is_space: Which of them are no more than a space, and get an empty span, bool `(pieces,)`.
+        characters: Those of the texts.
+        widths: How many bytes each of them leaves in the cleaned texts, int32.
+        joined: Which of them are part of the character before, bool.
 
     Returns:
-        `Pieces` with offsets in characters of their texts, int32. Dropped marks are in the span of
-        the character that they belong to.
+        The pieces with offsets in characters of their texts, int32; dropped marks are in the span
+        of the character that they belong to.
     """
     rows = pieces.ids.value_rowids()
     points = characters.points
     begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     first, last = pieces.starts.flat_values, pieces.ends.flat_values
-    # If the model itself splits a character into several pieces, the last one has its bytes.
+    # If the model itself makes several pieces of a character, the last one has the bytes.
     last = tf.where(is_space, last, tf.maximum(last, first + 1))
-    # Characters without bytes are skipped.
+    # Characters that left no bytes are passed over.
     starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
     ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
     starts = tf.clip_by_value(starts, begin, end)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from .subject import Subject
+from training.benchmarks.subject import Subject
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import TypeVar
 from absl import logging
 
 from keras_bert import checkpoints
-
-from .options import EncoderConfig
+from training.engine.options import EncoderConfig
 
 Config = TypeVar("Config", bound=EncoderConfig)
 

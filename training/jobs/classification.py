@@ -14,18 +14,16 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-
-from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
-from ..readers import glue
-from ..readers.data_splits import Counts, hold_out_tenth, stratified_sample
-from ..readers.labelled_text import LabelledText, TextColumns
-from ..readers.text_rows import FORMATS, MissingColumnError
+from training.engine.job import DevScores, Job, Training
+from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from training.readers import glue
+from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
+from training.readers.labelled_text import LabelledText, TextColumns
+from training.readers.text_rows import FORMATS, MissingColumnError
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
-
-    from ..scores.baselines import Baselines
+    from training.scores.baselines import Baselines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +119,7 @@ def _read_glue(config: FinetuneConfig) -> FinetuneData:
 
 
 def _read_files(config: FinetuneConfig) -> FinetuneData:
-    from ..scores.classifier_scores import metrics_for
+    from training.scores.classifier_scores import metrics_for
 
     def read(
         name: str, class_names: tuple[str, ...] | None = None, labelled: bool = True
@@ -157,14 +155,14 @@ class TextClassification(Job):
     read = staticmethod(read_data)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
-        from ..engine import finetuning_defaults
+        from training.engine import finetuning_defaults
 
         config = finetuning_defaults.complete(config, len(data.train), preset)
         super().__init__(config, data, preset)
         self.title = config.task or self.title
 
     def baselines(self) -> dict[str, Baselines]:
-        from ..scores import baselines
+        from training.scores import baselines
 
         data = self.data
         return {
@@ -172,7 +170,7 @@ class TextClassification(Job):
         }
 
     def build(self, seed: int) -> Training:
-        from ..engine import finetuning
+        from training.engine import finetuning
 
         train = self.data.train
         classifier = build_classifier(self.config, train, self.preset)
@@ -186,7 +184,7 @@ class TextClassification(Job):
         }
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
-        from ..scores import classifier_scores
+        from training.scores import classifier_scores
 
         classifier, results = load(), {}
         dev, test = next(iter(self.data.dev.values())), self.data.test
@@ -210,8 +208,7 @@ class TextClassification(Job):
 def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) -> TextClassifier:
     """The pretrained encoder with a classifier for the classes of `data`, compiled."""
     from keras_bert import TextClassifier
-
-    from ..engine import finetuning
+    from training.engine import finetuning
 
     classifier = TextClassifier.from_preset(
         preset,
@@ -239,7 +236,7 @@ def score_classifier(
     classifier: TextClassifier, data: LabelledText, metric_names: tuple[str, ...]
 ) -> dict[str, float]:
     """The scores of a classifier on labelled text."""
-    from ..scores import classifier_scores
+    from training.scores import classifier_scores
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")

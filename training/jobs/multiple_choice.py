@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert import atomic
-
-from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
-from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
-from ..readers.data_splits import Counts, hold_out_tenth, stratified_sample
+from training.engine.job import DevScores, Job, Training
+from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from training.readers.choice_files import FORMATS, ChoiceRows, read_choices
+from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
-
-    from ..scores.baselines import Baselines
+    from training.scores.baselines import Baselines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,14 +113,13 @@ class Choosing(Job):
     read = staticmethod(read_data)
 
     def baselines(self) -> dict[str, Baselines]:
-        from ..scores import baselines
+        from training.scores import baselines
 
         return {name: baselines.of_choices(rows) for name, rows in self.data.scored.items()}
 
     def build(self, seed: int) -> Training:
         from keras_bert import MultipleChoice
-
-        from ..engine import finetuning
+        from training.engine import finetuning
 
         config, train = self.config, self.data.train
         task = MultipleChoice.from_preset(
@@ -147,7 +144,7 @@ class Choosing(Job):
 
 def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
     """The accuracy on labelled rows, times 100."""
-    from ..scores import classifier_scores
+    from training.scores import classifier_scores
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")

@@ -12,8 +12,7 @@ from typing import Any
 from absl import logging
 
 from keras_bert.atomic import atomic_path
-
-from .text_rows import (
+from training.readers.text_rows import (
     excerpt,
     format_of,
     read_cells,

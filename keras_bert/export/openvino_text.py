@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text in, answers out, in one OpenVINO model: tokenizer, network and answers.
+
+The model is made of the operations of the package `openvino_tokenizers` and of OpenVINO's own. To
+run it takes `openvino` and `import openvino_tokenizers`, which registers the operations, and
+neither TensorFlow nor Keras. What each character becomes is not taken from OpenVINO's copy of
+Unicode: the tokenizer of the task is asked for every character, and the answers are stored in the
+model.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import openvino
+import openvino_tokenizers
+import tensorflow as tf
+from openvino import opset15 as ops
+from openvino_tokenizers import tokenizer_pipeline as steps
+
+from keras_bert.data.text_batches import TextClassifierPreprocessor, num_special_tokens
+from keras_bert.export.options import ExportError, ExportOptions, Servable
+from keras_bert.models.inputs import INPUT_NAMES
+from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
+from keras_bert.text.byte_pair import LETTER, NUMBER, character_kinds
+from keras_bert.text.normalization import MAX_WORD_LENGTH, WHITE_SPACE, lower, normalize
+from keras_bert.text.wordpiece import PieceFinder
+from keras_bert.vocabularies.byte_pair_files import token_bytes
+from keras_bert.vocabularies.sentence_piece_model import read_characters_map
+
+# Strings as OpenVINO's steps take them: where each begins and ends, and the bytes of all
+Strings = list[Any]
+# Ids as they return them: where each text's begin and end, and the ids of all
+Ids = list[Any]
+
+
+def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
+    """An `openvino.Model` that takes text, of one that takes ids.
+
+    Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are those of
+    the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
+    classifier, `score` of a regression, `embedding` of an embedder. A request without texts, or
+    with a different number of second texts, is an error.
+
+    Args:
+        network: The `openvino.Model` of the task with the inputs `token_ids`, `segment_ids` and
+            `padding_mask`.
+        task: A text classifier or an embedder with a preprocessor.
+        options: Labels, and whether there are two texts.
+
+    Raises:
+        ExportError: If OpenVINO's steps cannot do what the tokenizer does.
+    """
+    packer = text_model(task.preprocessor, pair=options.pair)
+    connected = openvino_tokenizers.connect_models(
+        packer, network, [(name, name) for name in INPUT_NAMES]
+    )
+    (result,) = connected.outputs
+    output = result.get_node().input_value(0)
+    if task.output_name == "embedding":
+        answers = {"embedding": output}
+    else:
+        answers = answers_of_logits(output, options.class_names)
+    return _model(answers, [texts.get_node() for texts in connected.inputs])
+
+
+def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
+    """An `openvino.Model` that does what a preprocessor does.
+
+    Inputs `text` and with `pair` also `text_pair`, string `(batch,)`. The outputs are
+    `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
+
+    Raises:
+        ExportError: If OpenVINO's steps cannot do what the tokenizer does.
+    """
+    names = ("text", "text_pair") if pair else ("text",)
+    texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
+    for text, name in zip(texts, names, strict=True):
+        text.output(0).set_names({name})
+    find_ids = _STEPS[preprocessor.tokenizer.kind](preprocessor.tokenizer)
+    return _model(_packed(preprocessor, [find_ids(part) for part in _checked(texts)]), texts)
+
+
+def answers_of_logits(logits: Any, class_names: Sequence[str] | None) -> dict[str, Any]:
+    """The answers of a classifier, or of a regression without names, from logits `(batch, _)`."""
+    if class_names is None:
+        return {"score": ops.squeeze(logits, _integer(1)).output(0)}
+    probabilities = ops.softmax(logits, 1)
+    best = ops.topk(probabilities, _integer(1), 1, "max", "none")
+    row = ops.squeeze(best.output(1), _integer(1))
+    encoded = [name.encode("utf-8") for name in class_names]
+    label_ends = np.cumsum([len(name) for name in encoded])
+    label_begins = np.concatenate([[0], label_ends[:-1]])
+    begins, ends = (
+        ops.gather(_integers(offsets), row, _integer(0)) for offsets in (label_begins, label_ends)
+    )
+    symbols = ops.constant(np.frombuffer(b"".join(encoded), np.uint8))
+    return {
+        "label": ops.string_tensor_pack(begins, ends, symbols).output(0),
+        "score": ops.squeeze(best.output(0), _integer(1)).output(0),
+        "probabilities": probabilities.output(0),
+    }
+
+
+def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
+    for name, output in outputs.items():
+        output.set_names({name})
+    return openvino.Model([ops.result(output) for output in outputs.values()], list(inputs), "text")
+
+
+def _checked(texts: Sequence[Any]) -> list[Strings]:
+    """The strings of inputs; a request is refused if it has none, or not as many of each input.
+
+    Without, OpenVINO 2026.4 answers a request without strings by those of the request before, and
+    one with more texts than second texts ends the process.
+    """
+    numbers = [ops.squeeze(ops.shape_of(text, openvino.Type.i32)) for text in texts]
+    is_right = ops.greater(numbers[0], _integer(0))
+    number = numbers[0]
+    for other in numbers[1:]:
+        is_right = ops.logical_and(is_right, ops.equal(numbers[0], other))
+        number = ops.minimum(number, other)
+    # OpenVINO has no assertion: three numbers plus two are an error, 0 and 1 plus 0 and -1 are 0.
+    size = ops.select(is_right, _integer(2), _integer(3))
+    numbers_to_add = ops.range(_integer(0), size, _integer(1), openvino.Type.i32)
+    zero = ops.reduce_sum(ops.add(numbers_to_add, _integers([0, -1])), _integer(0))
+    rows = ops.add(ops.range(_integer(0), number, _integer(1), openvino.Type.i32), zero)
+    checked = []
+    for text in texts:
+        begins, ends, symbols = ops.string_tensor_unpack(text).outputs()
+        begins, ends = (ops.gather(part, rows, _integer(0)).output(0) for part in (begins, ends))
+        checked.append([begins, ends, symbols])
+    return checked
+
+
+# === Rows ===
+
+
+def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
+    """Features `(batch, length)` of the ids of one text or two, as the preprocessor packs them."""
+    tokenizer = preprocessor.tokenizer
+    room = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
+    start = steps.AddToken(_token_id=tokenizer.cls_token_id, token_type_id=0)
+    end = steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=0)
+    inputs = [start, steps.Sequence(token_type_id=0), end]
+    if len(texts) == 2:
+        second = tokenizer.num_segments - 1
+        inputs += [end] * (tokenizer.pair_separators - 1)
+        inputs.append(steps.Sequence(token_type_id=second))
+        inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
+    combine = steps.CombineSegmentsStep(inputs)
+    ragged = combine.get_ov_subgraph([part for text in _truncated(texts, room) for part in text])
+    padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
+    token_ids, _, mask = padding.get_ov_subgraph(ragged)
+    # Padding is segment 0 whatever the padding's id is
+    segments = steps.PaddingStep(_token_id=0).get_ov_subgraph([*ragged[3:5], ragged[5]])
+    return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
+
+
+def _truncated(texts: Sequence[Ids], room: int) -> list[Ids]:
+    """Ids without those that are too many; see `keras_bert.data.text_batches.truncate_pair`."""
+    lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
+    if len(texts) == 1:
+        limits = [_integer(room)]
+    else:
+        half = room // 2
+        rest = [ops.subtract(_integer(room), length) for length in lengths]
+        limits = [
+            ops.maximum(rest[1], _integer(room - half)),
+            ops.maximum(rest[0], _integer(half)),
+        ]
+    return [
+        [begins, ops.add(begins, ops.minimum(length, limit)).output(0), ids]
+        for (begins, _, ids), length, limit in zip(texts, lengths, limits, strict=True)
+    ]
+
+
+# === WordPiece ===
+
+
+def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
+    typed = tokenizer.typed
+    marks = typed.marks if typed else {}
+    typed_as = {tokenizer.token_to_id(token): mark for token, mark in marks.items()}
+    vocabulary = PieceFinder.searchable(tokenizer.vocabulary, typed_as)
+    unknown = vocabulary[tokenizer.unk_token_id]
+    characters = _characters_map(_word_characters(tokenizer.lowercase))
+    sigma = _final_sigma(lambda texts: normalize(texts, True)[0]) if tokenizer.lowercase else None
+
+    def find(strings: Strings) -> Ids:
+        strings = _replaced(_valid(strings), r"\x00", "")
+        for pattern, mark in typed.replacements if typed else ():
+            strings = _replaced(strings, pattern, mark)
+        strings = _replaced(strings, *sigma) if sigma else strings
+        strings = _mapped(strings, characters)
+        # The unknown token is no word of a text: its brackets would be words of their own.
+        strings = _replaced(strings, f"[^ ]{{{MAX_WORD_LENGTH + 1},}}", unknown)
+        words = steps.RegexSplitStep(" +").get_ov_subgraph(_as_rows(strings))
+        return list(
+            steps.WordPieceTokenizationStep(
+                vocabulary, unk_token=unknown, max_bytes_per_word=2**30
+            ).get_ov_subgraph(words[:5])
+        )
+
+    return find
+
+
+def _word_characters(lowercase: bool) -> dict[str, str]:
+    """What each character becomes, if it does not stay: words with spaces between them."""
+    letters = _letters()
+    normalized = [
+        text.decode("utf-8") for text in normalize(tf.constant(letters), lowercase)[0].numpy()
+    ]
+    parts = sorted(set("".join(normalized)))
+    # "a", the character, "a": how many words that is says what the character is.
+    find = PieceFinder(["[UNK]", "a", "##a"], 0, {})
+    pieces = find(tf.constant([f"a{part}a" for part in parts]), tf.constant(False)).ids
+    spelled = {}
+    for part, ids in zip(parts, pieces.to_list(), strict=True):
+        spelled[part] = {(0,): part, (1, 1): " ", (1, 0, 1): f" {part} ", (1, 2): ""}.get(
+            tuple(ids), part
+        )
+    return {
+        letter: "".join(spelled[part] for part in text)
+        for letter, text in zip(letters, normalized, strict=True)
+    }
+
+
+@functools.cache
+def _letters() -> tuple[str, ...]:
+    """The characters of Unicode but those for private use and unassigned planes."""
+    points = (*range(1, 0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200))
+    return tuple(map(chr, points))
+
+
+def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
+    """A pattern for a capital sigma that becomes a final one, and what replaces it.
+
+    It depends on the letters around it whether it does: on one before, and none after.
+    """
+    letters = [letter for letter in _letters() if unicodedata.category(letter) not in _NO_CASE]
+
+    def is_final(texts: list[str]) -> np.ndarray:
+        found = lower(tf.constant(texts)).numpy()
+        return np.asarray(["ς" in text.decode("utf-8").lstrip("ς") for text in found])
+
+    is_cased = is_final([f"{letter}Σ " for letter in letters])
+    is_skipped = is_final([f"A{letter}Σ " for letter in letters]) & ~is_cased
+    cased = _character_class(np.asarray(letters)[is_cased])
+    skipped = _character_class(np.asarray(letters)[is_skipped])
+    return f"(?<=[{cased}][{skipped}]{{0,30}})Σ(?![{skipped}]*[{cased}])", "ς"
+
+
+# Letters without case, numbers, symbols, white space
+_NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
+
+
+# === Byte pairs ===
+
+
+def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
+    _refuse_typed(tokenizer)
+    letters = _letters()
+    kinds = character_kinds(tf.constant(letters)).numpy()
+    letter, number = (
+        _character_class(np.asarray(letters)[kinds == kind]) for kind in (LETTER, NUMBER)
+    )
+    space = WHITE_SPACE
+    pattern = (
+        rf"'(?:s|t|m|d|re|ve|ll)| ?[{letter}]+| ?[{number}]+| ?[^{space}{letter}{number}]+"
+        rf"|[{space}]+(?![^{space}])|[{space}]+"
+    )
+    special = set(tokenizer.special_token_ids)
+    vocabulary = [
+        b"" if index in special else token_bytes(token) or b""
+        for index, token in enumerate(tokenizer.vocabulary)
+    ]
+    merges = [tuple(map(token_bytes, merge.split(" "))) for merge in tokenizer.merges]
+    pipeline = steps.TokenizerPipeline()
+
+    def find(strings: Strings) -> Ids:
+        strings = _valid(strings)
+        if tokenizer.add_prefix_space:
+            strings = _replaced(strings, r"\A([^ ])", " $1", everywhere=False)
+        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(
+            _as_rows(strings)
+        )
+        merge = steps.BPETokenizationStep(vocabulary, merges)
+        merge.set_pipeline(pipeline)
+        return list(merge.get_ov_subgraph(words[:5]))
+
+    return find
+
+
+# === SentencePiece ===
+
+
+def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
+    _refuse_typed(tokenizer)
+    cleaner, commas = tokenizer.cleaner, tokenizer.commas
+    letters = _letters()
+    maps, sigma = [], None
+    if not cleaner.keep_accents:
+        maps.append(_changes(letters, cleaner.decompose))
+    if cleaner.lowercase:
+        maps.append(_changes(letters, lower))
+        sigma = _final_sigma(lower)
+    character_maps = [_characters_map(changes) for changes in maps]
+    model = np.frombuffer(tokenizer.model, np.uint8)
+
+    def find(strings: Strings) -> Ids:
+        strings = _replaced(_valid(strings), r"\x00", "\ue000")
+        for pattern, replacement in cleaner.replacements:
+            strings = _replaced(strings, pattern, replacement)
+        for index, characters in enumerate(character_maps):
+            if sigma and index == len(character_maps) - 1:
+                strings = _replaced(strings, *sigma)
+            strings = _mapped(strings, characters)
+        options = {"add_bos": False, "add_eos": False, "reverse": False, "alpha": 1.0}
+        positions, ids, shape = (
+            openvino_tokenizers._get_factory()
+            .create(
+                "SentencepieceTokenizer",
+                [ops.constant(model).output(0), ops.string_tensor_pack(*strings).output(0)],
+                {**options, "nbest_size": 1},
+            )
+            .outputs()
+        )
+        rows = ops.convert(ops.gather(positions, _integer(0), _integer(1)), "i32")
+        num_rows = ops.convert(ops.gather(shape, _integer(0), _integer(0)), "i32")
+        numbers = ops.range(_integer(0), num_rows, _integer(1), openvino.Type.i32)
+        begins, ends = (
+            ops.convert(ops.search_sorted(rows, numbers, right_mode=right), "i32").output(0)
+            for right in (False, True)
+        )
+        return _split_commas([begins, ends, ids], commas.parts) if commas else [begins, ends, ids]
+
+    return find
+
+
+def _split_commas(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
+    """Ids with those parts that replace each."""
+    begins, ends, ids = texts
+    widths = np.asarray([len(row) for row in parts], np.int32)
+    table = np.full((len(parts), widths.max()), -1, np.int32)
+    for index, row in enumerate(parts):
+        table[index, : len(row)] = row
+    flat = ops.reshape(ops.gather(ops.constant(table), ids, _integer(0)), _integers([-1]), False)
+    kept = ops.reshape(ops.non_zero(ops.greater_equal(flat, _integer(0))), _integers([-1]), False)
+    before = ops.cum_sum(ops.gather(ops.constant(widths), ids, _integer(0)), _integer(0))
+    before = ops.concat([_integers([0]), before], 0)
+    begins, ends = (ops.gather(before, part, _integer(0)).output(0) for part in (begins, ends))
+    return [begins, ends, ops.gather(flat, kept, _integer(0)).output(0)]
+
+
+def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
+    """What a function of strings makes of each character."""
+    changed = function(tf.constant(letters)).numpy()
+    return {letter: new.decode("utf-8") for letter, new in zip(letters, changed, strict=True)}
+
+
+# === Parts ===
+
+_STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
+    WordPieceTokenizer.kind: _wordpiece,
+    BytePairTokenizer.kind: _byte_pair,
+    SentencePieceTokenizer.kind: _sentence_piece,
+}
+
+
+def _refuse_typed(tokenizer: Any) -> None:
+    if tokenizer.special_tokens_in_text:
+        raise ExportError(
+            f"The {type(tokenizer).__name__} finds special tokens in texts "
+            "(special_tokens_in_text=True), which text=True cannot do for it. Export a "
+            "tf_saved_model, which takes text too."
+        )
+
+
+def _integer(value: int) -> Any:
+    return ops.constant(value, openvino.Type.i32)
+
+
+def _integers(values: Sequence[int] | np.ndarray) -> Any:
+    return ops.constant(np.asarray(values, np.int32))
+
+
+def _as_rows(strings: Strings) -> list[Any]:
+    """Strings as texts of one string each."""
+    return list(steps.TokenizerPipeline.add_ragged_dimension(strings))
+
+
+def _valid(strings: Strings) -> Strings:
+    """Strings without bytes that are no UTF-8."""
+    # OpenVINO's `UTF8Validate` lets surrogates and overlong forms through. A map of characters
+    # makes U+FFFD of what is invalid; one that is in the text is put aside meanwhile.
+    aside = "\U0010fffe"
+    strings = _mapped(strings, _characters_map({"\ufffd": aside}))
+    strings = _replaced(strings, r"\x{fffd}", "")
+    return _replaced(strings, aside, "\ufffd")
+
+
+def _replaced(
+    strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
+) -> Strings:
+    """Strings with another in place of what matches a regular expression."""
+    step = steps.RegexNormalizationStep(pattern, replacement, everywhere)
+    return list(step.get_ov_subgraph(list(strings)))
+
+
+def _mapped(strings: Strings, characters: bytes) -> Strings:
+    """Strings with other characters, by a map of `_characters_map`."""
+    step = steps.CharsmapStep(characters, remove_extra_whitespaces=False)
+    return list(step.get_ov_subgraph(list(strings)))
+
+
+def _characters_map(characters: dict[str, str]) -> bytes:
+    """A map from characters to strings, in the form of SentencePiece."""
+    import sentencepiece
+
+    changed = [(old, new) for old, new in characters.items() if old != new]
+    normalizer = sentencepiece.SentencePieceNormalizer(norm_map=changed)
+    return read_characters_map(normalizer.serialized_model_proto())
+
+
+def _character_class(letters: Sequence[str]) -> str:
+    """Characters as they stand between the brackets of a regular expression, as ranges."""
+    ranges: list[list[int]] = []
+    for point in map(ord, letters):
+        if ranges and ranges[-1][1] == point - 1:
+            ranges[-1][1] = point
+        else:
+            ranges.append([point, point])
+    return "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenVINO models that take text: the same ids as the tokenizer's, the same answers."""
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+openvino = pytest.importorskip("openvino")
+pytest.importorskip("openvino_tokenizers")
+pytest.importorskip("sentencepiece")
+
+import keras_bert  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.export import ExportError  # noqa: E402
+from keras_bert.export.openvino_text import answers_of_logits, text_model  # noqa: E402
+from keras_bert.text import (  # noqa: E402
+    BytePairTokenizer,
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    train_byte_pair_vocabulary,
+    train_sentence_piece_model,
+)
+from tests.export.small_classifier import make_classifier  # noqa: E402
+from tests.text import real_text, small_tokenizers  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+CHARACTERS = (
+    "abAB09éÉßİıΑΣσςΩ'.-_$`~¿—…«」「、。ﬁ½①²\u00ad\u200b\u200d\ufeff\u2028\x85\x1c\t\n\r  \xa0"
+    "\u3000\ufffd中国\uf900\U0002f81a한국ｶﾞがガกำ่ำ\u0e49हिन्दी\u0301\u0327\u0323\u0345\u20e3#[]MASK"
+    "😀👍🏽\ue000\uffff\U0010ffff𝚺ᾼǅﬁ,,``''0,1,"
+)
+TEXTS = [
+    "", " ", "a test that fails", "Größe été naïve 中国 Ελλάδα, in 1990, and 2,000; it's, they'll",
+    "ΑΣ ΣΑ ΑΣΑ ΟΔΟΣ. Α'Σ ΑΣ\u0301 ΑΣ\u0301Α İI", "a [MASK] [SEP] <mask> </s>", "##able ## #",
+    "y" * 200, "y" * 201 + " " + "é" * 200 + " " + "é" * 201 + "!", "中" * 201, "b" * 5000,
+    "the case is a class of tests " * 40,
+]  # fmt: skip
+PAIRS = ["", "a method", "é" * 40, "it is run, and more of it " * 20, "setUp"]
+LENGTH = 48
+
+
+def compiled(preprocessor, pair=False):
+    return openvino.compile_model(text_model(preprocessor, pair=pair), "CPU")
+
+
+def strings(texts):
+    return openvino.Tensor(np.array([t if isinstance(t, bytes) else t.encode() for t in texts]))
+
+
+def differing(preprocessor, model, *columns):
+    """The rows of texts whose features are not the preprocessor's."""
+    received = model(dict(zip(("text", "text_pair"), map(strings, columns), strict=False)))
+    expected = preprocessor(*map(tf.constant, columns))
+    wrong = np.zeros(len(columns[0]), bool)
+    for name, values in expected.items():
+        wrong |= np.any(received[name] != tf.cast(values, tf.int32).numpy(), axis=1)
+    return [
+        row for row, is_wrong in zip(zip(*columns, strict=True), wrong, strict=True) if is_wrong
+    ]
+
+
+def mixed_texts(count=1500):
+    draw = random.Random(0)
+    return ["".join(draw.choices(CHARACTERS, k=draw.randint(1, 25))) + "." for _ in range(count)]
+
+
+def added_tokens():
+    return WordPieceTokenizer(
+        [*small_tokenizers.wordpiece_vocabulary(), "[E1]", "Éa"],
+        special_tokens_in_text=True,
+        added_tokens=["[E1]", "Éa"],
+        uncased_tokens=["Éa"],
+    )
+
+
+TOKENIZERS = {
+    "uncased": lambda: small_tokenizers.make("wordpiece"),
+    "cased": lambda: small_tokenizers.make("wordpiece", lowercase=False),
+    "added": added_tokens,
+    "byte_pair": lambda: small_tokenizers.make("byte_pair"),
+    "prefixed": lambda: small_tokenizers.make("byte_pair", add_prefix_space=True),
+    "sentence_piece": lambda: small_tokenizers.make("sentence_piece"),
+    "accents": lambda: small_tokenizers.make("sentence_piece", keep_accents=True),
+    "plain": lambda: small_tokenizers.make(
+        "sentence_piece", lowercase=False, keep_accents=True, albert_rules=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_ids_are_the_preprocessors(name):
+    preprocessor = TextClassifierPreprocessor(TOKENIZERS[name](), LENGTH)
+    model = compiled(preprocessor)
+    assert differing(preprocessor, model, TEXTS) == []
+    assert differing(preprocessor, model, [""]) == []
+    assert differing(preprocessor, model, mixed_texts()) == []
+    broken = [
+        b"a\xffb",
+        b"\xe2\x82A b",
+        b"\xed\xa0\x80 c\xc0\x80.",
+        b"nul\0in it",
+        b"\xf5\x80\x80\x80a",
+    ]
+    assert differing(preprocessor, model, broken) == []
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
+def test_pairs_are_cut_as_in_training(kind):
+    preprocessor = TextClassifierPreprocessor(small_tokenizers.make(kind), 20)
+    model = compiled(preprocessor, pair=True)
+    columns = zip(*itertools.product(TEXTS, PAIRS), strict=True)
+    assert differing(preprocessor, model, *map(list, columns)) == []
+    odd = TextClassifierPreprocessor(small_tokenizers.make(kind), 21)
+    columns = zip(*itertools.product(TEXTS, PAIRS), strict=True)
+    assert differing(odd, compiled(odd, pair=True), *map(list, columns)) == []
+
+
+def test_a_request_without_texts_or_of_different_numbers_is_refused():
+    preprocessor = TextClassifierPreprocessor(small_tokenizers.make("wordpiece"), LENGTH)
+    model = compiled(preprocessor, pair=True)
+    none = openvino.Tensor(openvino.Type.string, openvino.Shape([0]))
+    four, one = strings(["a", "b", "c", "d"]), strings(["a"])
+    for texts, pairs in ((four, one), (one, four), (none, none), (none, one), (four, none)):
+        assert model({"text": four, "text_pair": four})["token_ids"].shape == (4, 5)
+        with pytest.raises(RuntimeError, match="mismatch"):
+            model({"text": texts, "text_pair": pairs})
+
+
+def test_a_regression_answers_a_score():
+    logits = openvino.opset15.parameter([-1, 1], openvino.Type.f32)
+    answers = answers_of_logits(logits, None)
+    model = openvino.Model(list(answers.values()), [logits], "answers")
+    (score,) = openvino.compile_model(model, "CPU")([np.array([[0.5], [2.0]], "float32")]).values()
+    assert list(answers) == ["score"]
+    np.testing.assert_allclose(score, [0.5, 2.0])
+
+
+# A process that has OpenVINO and neither TensorFlow nor Keras nor this package
+FRESH_PROCESS = """
+import json, sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tensorflow", "tensorflow_text", "keras", "keras_bert"):
+            raise ImportError(f"{name} is not here")
+sys.meta_path.insert(0, Blocker())
+import openvino
+import openvino_tokenizers
+model = openvino.compile_model(sys.argv[1], "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+answers = model(json.loads(sys.argv[2]))
+print(json.dumps({output.get_any_name(): answers[output].tolist() for output in model.outputs}))
+"""
+
+
+def answers_of_a_fresh_process(path, inputs):
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, str(path), json.dumps(inputs)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+def test_a_classifier_answers_without_tensorflow(tmp_path):
+    classifier = make_classifier(tmp_path / "vocab.txt", class_names=["bad", "fair", "größer"])
+    path = tmp_path / "model.xml"
+    classifier.export(path, "openvino", text=True, pair=True)
+    assert {file.name for file in tmp_path.iterdir()} == {"model.xml", "model.bin", "vocab.txt"}
+    pairs = [*zip([*TEXTS[:4], "Café? " * 30], PAIRS, strict=True)]
+    texts, seconds = map(list, zip(*pairs, strict=True))
+    answers = answers_of_a_fresh_process(path, {"text": texts, "text_pair": seconds})
+    expected = classifier.classify(pairs)
+    assert answers["label"] == [answer["label"] for answer in expected]
+    scores = [answer["score"] for answer in expected]
+    np.testing.assert_allclose(answers["score"], scores, atol=1e-5)
+    np.testing.assert_allclose(np.max(answers["probabilities"], axis=1), scores, atol=1e-5)
+
+
+def test_an_embedder_of_byte_pairs_answers_without_tensorflow(tmp_path):
+    tokenizer = small_tokenizers.make("byte_pair")
+    config = keras_bert.BertConfig(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16, max_sequence_length=LENGTH,
+        pad_token_id=tokenizer.pad_token_id, initializer_range=0.5,
+    )  # fmt: skip
+    embedder = keras_bert.TextEmbedder(
+        keras_bert.Backbone(config), TextClassifierPreprocessor(tokenizer, LENGTH)
+    )
+    embedder.export(tmp_path / "model.xml", "openvino", text=True)
+    answers = answers_of_a_fresh_process(tmp_path / "model.xml", {"text": TEXTS[:6]})
+    np.testing.assert_allclose(answers["embedding"], embedder.embed(TEXTS[:6]), atol=1e-4)
+
+
+def test_what_has_no_tokenizer_there_is_refused(tmp_path):
+    classifier = make_classifier(tmp_path / "vocab.txt", num_classes=2)
+    for name, format in (("model.onnx", "onnx"), ("model.tflite", "litert")):
+        with pytest.raises(ExportError, match="format='openvino' with text=True"):
+            classifier.export(tmp_path / name, format, text=True)
+    tagger = keras_bert.TokenClassifier(classifier.backbone, num_classes=2)
+    with pytest.raises(ExportError, match="A TokenClassifier needs more than the ids"):
+        tagger.export(tmp_path / "model.xml", "openvino", text=True)
+    tokenizer = small_tokenizers.make("byte_pair", special_tokens_in_text=True)
+    with pytest.raises(ExportError, match="finds special tokens in texts"):
+        text_model(TextClassifierPreprocessor(tokenizer), pair=False)
+
+
+# === Every character, and real text ===
+
+
+CORPUS = "pretraining/wikitext-2.valid.tokens"
+REAL_TOKENIZERS = {
+    "uncased": lambda: WordPieceTokenizer(real_text.vocabulary("uncased")),
+    "cased": lambda: WordPieceTokenizer(real_text.vocabulary("cased"), lowercase=False),
+    "byte_pair": lambda: BytePairTokenizer(
+        *train_byte_pair_vocabulary(real_text.folder() / CORPUS, 8000, progress=False)
+    ),
+    "sentence_piece": lambda: SentencePieceTokenizer(
+        train_sentence_piece_model(real_text.folder() / CORPUS, 8000, progress=False)
+    ),
+}
+
+
+@real_text.needed
+@pytest.mark.parametrize("name", REAL_TOKENIZERS)
+def test_every_fourth_character_and_every_twentieth_batch_of_real_text(name):
+    preprocessor = TextClassifierPreprocessor(REAL_TOKENIZERS[name](), 512)
+    model = compiled(preprocessor)
+    assigned = [
+        chr(point)
+        for point in range(1, 0x110000, 4)
+        if unicodedata.category(chr(point)) not in ("Cn", "Cs", "Co")
+    ]
+    texts = [f"a{character}b {character} the." for character in assigned]
+    for start in range(0, len(texts), 1024):
+        assert differing(preprocessor, model, texts[start : start + 1024]) == []
+    for lines in itertools.islice(real_text.batches(512), 0, None, 20):
+        assert differing(preprocessor, model, [f"{line}." for line in lines]) == []
