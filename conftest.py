@@ -29,10 +29,12 @@ if TENSORFLOW_IS_BLOCKED:
 def _belongs_to_this_run(item: pytest.Item) -> bool:
     if TENSORFLOW_IS_BLOCKED and item.get_closest_marker("needs_tensorflow"):
         return False
-    runs_once = isinstance(item, pytest.DoctestItem) or item.get_closest_marker(
-        "backend_independent"
+    if BACKEND == "tensorflow" or item.get_closest_marker("on_each_backend"):
+        return True
+    runs_once = "backend_independent", "on_tensorflow"
+    return not (
+        isinstance(item, pytest.DoctestItem) or any(map(item.get_closest_marker, runs_once))
     )
-    return BACKEND == "tensorflow" or not runs_once
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,9 +45,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spares the collector the millions of objects that imports made: a tenth of the time."""
+    """Saves time that no test is about."""
+    # The collector passes over the millions of objects that imports made: a tenth of the time.
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    # TensorFlow optimizes each graph before its first step, which takes longer than the steps do.
+    # Children of the tests, the programs among them, run optimized graphs.
+    if "tensorflow" in sys.modules:
+        import tensorflow as tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, Any, Any]:
+    """Leaves each module's objects behind.
+
+    TensorFlow keeps the graphs of functions that are gone, and Keras collects the garbage of the
+    whole process for each weight that it quantizes: it took half a minute at the end of a leg.
+    """
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,8 +47,8 @@ _HOMES = {
     "load_model": "keras_bert.tasks.loading",
 }
 _MODULES = (
-    "checkpoints", "data", "export", "layers", "losses", "metrics", "models", "ops", "optimizers",
-    "text",
+    "checkpoints", "data", "export", "insight", "layers", "losses", "metrics", "models", "ops",
+    "optimizers", "text",
 )  # fmt: skip
 
 __all__ = [

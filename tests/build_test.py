@@ -13,6 +13,7 @@ pytestmark = pytest.mark.backend_independent
 
 # Declared in pyproject.toml, imported by no file: commands, and what a library needs beside itself.
 NOT_IMPORTED = {
+    "hatchling",  # a test runs it
     "mypy",
     "ruff",
     "tensorboard",  # keras.callbacks.TensorBoard on every backend

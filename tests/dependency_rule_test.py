@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the project to who may know whom, by reading the imports of every file."""
 
+import re
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.backend_independent
 
 # A room of the tree -> the rooms it may import from.
 ROOMS = {
+    "__main__": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": {"named_sizes"},
@@ -29,10 +31,12 @@ ROOMS = {
         "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",
     },
+    "insight": {"ops", "layers", "models", "data", "tasks"},
 }  # fmt: skip
 
 # A room -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
+    "__main__": set(),
     "atomic": set(),
     "named_sizes": set(),
     "config": set(),
@@ -51,12 +55,13 @@ LIBRARIES = {
         "openvino", "openvino_tokenizers", "sentencepiece", "tensorflow_serving", "tf2onnx",
     },
     "tasks": {"keras", "numpy", "pandas", "tensorflow"},  # pandas for answers in its frames
+    "insight": {"keras", "matplotlib", "numpy"},
 }  # fmt: skip
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.
 WITHOUT_TENSORFLOW = {
     "atomic", "config", "vocabularies", "losses", "metrics", "optimizers", "layers", "models",
-    "checkpoints", "tasks",
+    "checkpoints", "tasks", "insight",
 }  # fmt: skip
 
 
@@ -115,6 +120,14 @@ def test_every_room_of_the_tree_has_a_rule():
     rooms = {room_of(module) for module in PACKAGE_FILES} - {None}
     assert rooms <= ROOMS.keys()
     assert ROOMS.keys() == LIBRARIES.keys()
+
+
+def test_programs_name_one_another_relatively():
+    """In a wheel their package is `keras_bert_training`: `training` is there for others."""
+    for module, path in source_files().items():
+        if module.partition(".")[0] == "training":
+            imports = re.findall(r"^\s*(?:from|import) training\b.*", path.read_text(), re.M)
+            assert imports == [], module
 
 
 def cycle_in(graph: dict[str, set[str]]) -> set[str]:

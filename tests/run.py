@@ -2,9 +2,10 @@
 """Runs the whole suite, or the legs that are named.
 
 Each backend is a process of its own, for Keras picks its backend at import. JAX has two: all that
-can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite. Two
-legs run at a time where there are two processors; each line begins with the leg that it is of. The
-exit status is 1 if any failed.
+can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite.
+TensorFlow has two as well, of which `programs` tests what starts programs, and is free to wait for
+them. Two legs run at a time where there are two processors; each line begins with the leg that it
+is of. The exit status is 1 if any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
@@ -39,21 +40,34 @@ class Leg:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+# Tests of programs, most of which start some
+PROGRAMS = ("tests/training", "tests/parallel_test.py", "tests/without_tensorflow_test.py")
+# Tests whose numbers depend on how XLA compiles
+COMPILED = (
+    *(f"tests/{room}" for room in ("layers", "ops", "optimizers")),
+    *(f"tests/{name}_test.py" for name in ("compiled_steps", "losses", "metrics")),
+)
+# XLA compiles in haste, which takes half the time
+HASTE = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+BLOCKED = {"KERAS_BACKEND": "jax", "KERAS_BERT_BLOCK_TENSORFLOW": "1"}
+
+
+def without(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Arguments of pytest that leave paths out."""
+    return tuple(f"--ignore={path}" for path in paths)
+
+
 # The longest first: two at a time, they end together.
 LEGS = {
     "tensorflow": Leg(
-        ((*PYTEST, "tests", "keras_bert", "training", "--doctest-modules"),),
+        ((*PYTEST, "tests", "keras_bert", "training", "--doctest-modules", *without(PROGRAMS)),),
         {"KERAS_BACKEND": "tensorflow"},
     ),
-    # Here it is programs that are tested, with XLA in haste; the leg below has it as users do.
-    "jax": Leg(
-        ((*PYTEST, "-m", "needs_tensorflow"),),
-        {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
-    ),
-    "without_tensorflow": Leg(
-        (PYTEST,), {"KERAS_BACKEND": "jax", "KERAS_BERT_BLOCK_TENSORFLOW": "1"}
-    ),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
+    "programs": Leg(((*PYTEST, *PROGRAMS),), {"KERAS_BACKEND": "tensorflow"}),
+    "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
+    "without_tensorflow": Leg(((*PYTEST, *without(COMPILED)),), {**BLOCKED, **HASTE}),
+    "compiled": Leg(((*PYTEST, *COMPILED),), BLOCKED),
     "core": Leg(((*PYTEST, *CORE),), {"KERAS_BACKEND": "tensorflow"}),
     "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
     "mypy": Leg((("-m", "mypy"),)),
@@ -70,7 +84,7 @@ def run_leg(name: str, jobs: int) -> bool:
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs)),
         "PYTHONUNBUFFERED": "1",
     }
-    started = time.monotonic()
+    started, processor_seconds = time.monotonic(), 0.0
     statuses = []
     for command in leg.commands:
         with subprocess.Popen(
@@ -84,9 +98,14 @@ def run_leg(name: str, jobs: int) -> bool:
         ) as process:
             for line in process.stdout or ():
                 print(f"{name}: {line}", end="", flush=True)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         statuses.append(process.returncode)
+        # Its children's, as far as it has waited for them, are counted
+        processor_seconds += usage.ru_utime + usage.ru_stime
     verdict = f"FAILED with exit status {statuses}" if any(statuses) else "passed"
-    print(f"===== {name} {verdict} in {time.monotonic() - started:.0f} s", flush=True)
+    seconds = f"{time.monotonic() - started:.0f} s, {processor_seconds:.0f} s of processor time"
+    print(f"===== {name} {verdict} in {seconds}", flush=True)
     return not any(statuses)
 
 

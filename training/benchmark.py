@@ -22,11 +22,12 @@ import platform
 from collections.abc import Sequence
 
 from keras_bert import atomic
-from training.benchmarks.report import Row, format_table, make_rows
-from training.benchmarks.subject import Subject
-from training.benchmarks.workload import Workload
-from training.engine import program
-from training.engine.config_flags import define_flags, read_flags
+
+from .benchmarks.report import Row, format_table, make_rows
+from .benchmarks.subject import Subject
+from .benchmarks.workload import Workload
+from .engine import program
+from .engine.config_flags import define_flags, read_flags
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,13 +24,15 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from keras_bert import atomic
-from training.engine import config_flags, output_folder, program
-from training.pretraining.config import PretrainingDataConfig
+
+from .engine import config_flags, output_folder, program
+from .pretraining.config import PretrainingDataConfig
 
 # What needs TensorFlow is imported where it is used: `--help` does without.
 if TYPE_CHECKING:
     from keras_bert.data import TokenStore
-    from training.pretraining.shards import ShardStatistics
+
+    from .pretraining.shards import ShardStatistics
 
 
 def main(arguments: list[str]) -> None:
@@ -58,8 +60,9 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         ValueError: if a file is malformed, or the folder has records of other settings.
     """
     from keras_bert.data import TokenStore
-    from training.plots.length_histogram import plot_lengths
-    from training.pretraining.shards import count_shards, write_shards
+
+    from .plots.length_histogram import plot_lengths
+    from .pretraining.shards import count_shards, write_shards
 
     folder = Path(config.output_dir)
     work = folder / "work"
@@ -108,7 +111,7 @@ def _remove_partial(folder: Path) -> None:
 
 
 def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
-    from training.pretraining.tokenized_corpus import write_token_store
+    from .pretraining.tokenized_corpus import write_token_store
 
     paths = config.paths()
     is_size_known = not any(path.suffix == ".gz" for path in paths)

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from training.engine import program
-from training.engine.config_flags import define_flags, read_flags
-from training.engine.pretrained import preset_or_minilm
-from training.jobs.classification import FinetuneConfig, build_classifier, score_classifier
-from training.readers.glue import find_task, read_split
-from training.readers.labelled_text import LabelledText
+from .engine import program
+from .engine.config_flags import define_flags, read_flags
+from .engine.pretrained import preset_or_minilm
+from .jobs.classification import FinetuneConfig, build_classifier, score_classifier
+from .readers.glue import find_task, read_split
+from .readers.labelled_text import LabelledText
 
 if TYPE_CHECKING:
     import keras
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> None:
 
 def sweep(config: DefaultsSweepConfig, path: Path) -> None:
     """Appends to a file what it lacks of a grid."""
-    from training.scores.baselines import of_text
+    from .scores.baselines import of_text
 
     done = {_key(record) for record in read_records(path)}
     for name in config.tasks:
@@ -159,7 +159,7 @@ class Trainer:
         """The scores after the last epoch, the last loss, and the seconds that both took."""
         import keras
 
-        from training.engine import finetuning
+        from .engine import finetuning
 
         for variable, value in zip(self.variables, self.initial, strict=True):
             variable.assign(value)
@@ -225,7 +225,7 @@ def format_table(records: list[dict[str, Any]]) -> str:
 
     The score is the mean of a task's metrics, as `classifier_scores.selection_score` has it.
     """
-    from training.scores import classifier_scores
+    from .scores import classifier_scores
 
     found: dict[tuple[str, int, str], list[float]] = collections.defaultdict(list)
     for record in records:

@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from training.engine import program
-from training.engine.config_flags import define_flags, read_flags
-from training.engine.options import check_one_of
-from training.plots.classifier_plots import plot_calibration, plot_confusion
-from training.plots.span_view import AnsweredQuestion, write_span_view
-from training.readers.choice_files import read_choices
-from training.readers.labelled_text import LabelledText, TextColumns
-from training.readers.tagged_words import WordColumns, in_scheme
-from training.readers.text_rows import (
+from .engine import program
+from .engine.config_flags import define_flags, read_flags
+from .engine.options import check_one_of
+from .plots.classifier_plots import plot_calibration, plot_confusion
+from .plots.span_view import AnsweredQuestion, write_span_view
+from .readers.choice_files import read_choices
+from .readers.labelled_text import LabelledText, TextColumns
+from .readers.tagged_words import WordColumns, in_scheme
+from .readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
     excerpt,
@@ -40,7 +40,7 @@ from training.readers.text_rows import (
     read_records,
     row_error,
 )
-from training.scores import classifier_scores, entity_scores, squad_scores
+from .scores import classifier_scores, entity_scores, squad_scores
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
 _SUFFIXES = {

@@ -11,8 +11,8 @@ sentences (`dev.conll`, `test.conll`) with their scores by type (`dev_scores.jso
 `test_scores.json`).
 """
 
-from training.engine import config_flags, program
-from training.jobs.feature_tagging import FeatureTagging
+from .engine import config_flags, program
+from .jobs.feature_tagging import FeatureTagging
 
 
 def main(arguments: list[str]) -> None:

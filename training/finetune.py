@@ -17,8 +17,8 @@ loss and metric (`seed_N/curves.png`), `results.json`, the answers to the test f
 (`answers.tsv`), and a SavedModel that takes text (`export/1`).
 """
 
-from training.engine import config_flags, program
-from training.jobs.classification import TextClassification
+from .engine import config_flags, program
+from .jobs.classification import TextClassification
 
 
 def main(arguments: list[str]) -> None:

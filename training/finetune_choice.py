@@ -14,8 +14,8 @@ loss and accuracy (`seed_N/curves.png`); `results.json`; of the best seed the an
 file (`answers.tsv`); and a SavedModel that takes text (`export/1`).
 """
 
-from training.engine import config_flags, program
-from training.jobs.multiple_choice import Choosing
+from .engine import config_flags, program
+from .jobs.multiple_choice import Choosing
 
 
 def main(arguments: list[str]) -> None:

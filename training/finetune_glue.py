@@ -11,8 +11,8 @@ It writes into `output_dir`: a folder for each run, `submission/*.tsv` in the of
 there are test files (MNLI answers the diagnostic set too), `glue.json`, `glue.md` and `glue.png`.
 """
 
-from training.engine import config_flags, output_folder, program
-from training.jobs.glue_grid import FinetuneGlueConfig, finetune_glue, format_table
+from .engine import config_flags, output_folder, program
+from .jobs.glue_grid import FinetuneGlueConfig, finetune_glue, format_table
 
 
 def main(arguments: list[str]) -> None:

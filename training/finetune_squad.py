@@ -14,8 +14,8 @@ loss and scores (`seed_N/curves.png`) and the answers to the dev questions (`pre
 SavedModel that takes questions and passages (`export/1`).
 """
 
-from training.engine import config_flags, program
-from training.jobs.question_answering import QuestionAnswering
+from .engine import config_flags, program
+from .jobs.question_answering import QuestionAnswering
 
 
 def main(arguments: list[str]) -> None:

@@ -16,8 +16,8 @@ label), their scores by type (`dev_scores.json`, `test_scores.json`); and a Save
 text (`export/1`).
 """
 
-from training.engine import config_flags, program
-from training.jobs.tagging import Tagging
+from .engine import config_flags, program
+from .jobs.tagging import Tagging
 
 
 def main(arguments: list[str]) -> None:

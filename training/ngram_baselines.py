@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from training.engine import program
-from training.pretraining.config import PretrainConfig
+from .engine import program
+from .pretraining.config import PretrainConfig
 
 RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")
 # Seen so often, the bigram counts for half.
@@ -94,10 +94,11 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         ValueError: if it has no held-out text.
     """
     from keras_bert.data import PretrainingStream
-    from training.pretraining.pretraining_run import RESULTS_FILE
-    from training.pretraining.pretraining_text import training_records, vocabulary_path
-    from training.pretraining.run import dev_stream
-    from training.pretraining.tokenizer_source import open_tokenizer
+
+    from .pretraining.pretraining_run import RESULTS_FILE
+    from .pretraining.pretraining_text import training_records, vocabulary_path
+    from .pretraining.run import dev_stream
+    from .pretraining.tokenizer_source import open_tokenizer
 
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
     values = {

@@ -30,12 +30,13 @@ import numpy as np
 from absl import flags
 
 from keras_bert.atomic import atomic_path
-from training.engine import program
-from training.engine.config_flags import define_flags, read_flags
-from training.engine.options import check_at_least, check_one_of
-from training.readers.choice_files import read_choices
-from training.readers.labelled_text import HEADERS
-from training.readers.text_rows import (
+
+from .engine import program
+from .engine.config_flags import define_flags, read_flags
+from .engine.options import check_at_least, check_one_of
+from .readers.choice_files import read_choices
+from .readers.labelled_text import HEADERS
+from .readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
     excerpt,

@@ -22,16 +22,16 @@ model that `from_preset` of every task reads.
 import json
 from pathlib import Path
 
-from training.engine import config_flags, output_folder, program
-from training.pretraining.config import PretrainConfig
+from .engine import child_programs, config_flags, output_folder, program
+from .pretraining.config import PretrainConfig
 
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     program.import_quietly()
-    from training.engine.run_checkpoints import NotFiniteError
-    from training.pretraining import pretraining_run
-    from training.pretraining.run import pretrain
+    from .engine.run_checkpoints import NotFiniteError
+    from .pretraining import pretraining_run
+    from .pretraining.run import pretrain
 
     config = config_flags.configuration(PretrainConfig)
     program.require(("matplotlib",), "pretraining")
@@ -46,7 +46,9 @@ def main(arguments: list[str]) -> None:
     print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
     folder = Path(config.output_dir)
     print(f"\npreset   {folder / 'preset'}\ncurves   {folder / pretraining_run.CURVES_FILE}")
-    print(f"\nNext: python -m training.finetune --preset={folder / 'preset'} --train_file=FILE")
+    print(
+        f"\nNext: {child_programs.typed('finetune')} --preset={folder / 'preset'} --train_file=FILE"
+    )
     if results["collapsed"]:
         print(f"\nWARNING: {pretraining_run.collapse_warning(results['last'])}")
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from absl import flags
 
 from keras_bert import atomic
-from training.engine import child_programs, output_folder, program
-from training.engine.config_flags import define_flags, read_flags
+
+from .engine import child_programs, output_folder, program
+from .engine.config_flags import define_flags, read_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _finetuning_flags(config: AblationConfig, variant: Variant) -> list[str]:
 
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
     """The scores as a Markdown table: mean, 95 % interval, and the paper's."""
-    from training.scores import classifier_scores
+    from .scores import classifier_scores
 
     rows = variants(config)
     columns = tasks(config)

@@ -24,16 +24,16 @@ from pathlib import Path
 
 from absl import logging
 
-from training.engine import config_flags, output_folder, program
-from training.engine.pretrained import minilm_folder
-from training.jobs.classification import (
+from .engine import config_flags, output_folder, program
+from .engine.pretrained import minilm_folder
+from .jobs.classification import (
     FinetuneConfig,
     FinetuneData,
     TextClassification,
     score_classifier,
 )
-from training.plots import curves
-from training.readers.docstrings import DocstringData, collect_docstrings
+from .plots import curves
+from .readers.docstrings import DocstringData, collect_docstrings
 
 # What a server does: TensorFlow and TF Text alone. The text goes in by standard input.
 _ANSWER = """
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
         program.import_quietly()
         quickstart(config, preset, docstrings)
         if config.from_scratch:
-            from training.pretraining.from_scratch import from_scratch
+            from .pretraining.from_scratch import from_scratch
 
             from_scratch(Path(config.output_dir) / "from_scratch", docstrings, config.seed)
     print(f"\nIt took {time.perf_counter() - started:.0f} s.")
@@ -88,8 +88,9 @@ def main(arguments: list[str]) -> None:
 def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData) -> None:
     """Trains, scores, exports and asks the export, and tells of each step."""
     from keras_bert import load_model
-    from training.engine import finetuning
-    from training.scores import classifier_scores
+
+    from .engine import finetuning
+    from .scores import classifier_scores
 
     train, test = docstrings.train, docstrings.test
     classes = ", ".join(train.class_names or ())
@@ -134,8 +135,8 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
 
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """The test scores as a table, the baselines first."""
-    from training.engine import run_report
-    from training.scores import baselines
+    from .engine import run_report
+    from .scores import baselines
 
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")

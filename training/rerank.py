@@ -20,10 +20,10 @@ Needs the extra `ranking`, which brings the BM25 that it starts from.
 import os
 from pathlib import Path
 
-from training.engine import config_flags, output_folder, program
-from training.engine.run_report import table
-from training.jobs.reranking import RerankConfig, rerank
-from training.readers.trec_files import read_collection
+from .engine import config_flags, output_folder, program
+from .engine.run_report import table
+from .jobs.reranking import RerankConfig, rerank
+from .readers.trec_files import read_collection
 
 
 def main(arguments: list[str]) -> None:

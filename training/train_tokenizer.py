@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from training.engine import output_folder, program
-from training.engine.config_flags import define_flags, read_flags
-from training.pretraining.config import files_of
+from .engine import output_folder, program
+from .engine.config_flags import define_flags, read_flags
+from .pretraining.config import files_of
 
 # What needs TensorFlow is imported where it is used: `--help` does without.
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     """
     from keras_bert.checkpoints.folders import replaced_files
     from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
-    from training.pretraining.tokenizer_source import NO_LIMIT
+
+    from .pretraining.tokenizer_source import NO_LIMIT
 
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tf.data pipelines: from text to batches of ids."""
+"""`tf.data` pipelines that convert text to batches of token ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.data.word_batches import TokenClassifierPreprocessor
 
-# Loaded on first use: who reads a file of labelled words need not wait for TensorFlow.
+# Imported on first use: reading a file of labelled words does not import TensorFlow.
 _HOMES = {
     "Instance": "keras_bert.data.pretraining.instances",
     "InstanceEncoder": "keras_bert.data.pretraining.records",

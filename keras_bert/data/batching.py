@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of rows of similar lengths, padded to the end of their bucket."""
+"""Length-bucketed batches: rows of similar lengths, padded to the length of their bucket."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import tensorflow as tf
 
 from keras_bert.text.tokenizer import Tokenizer
 
-# Batches that are sorted among themselves: enough that a batch's rows differ by a token or two,
-# few enough that the order of an epoch stays random. Gradients of batches of similar rows have a
-# larger variance, which matters for small data sets: there the window is smaller.
+# The number of batches whose rows are sorted by length together: large enough that the rows of a
+# batch differ by a token or two, small enough that the order of an epoch stays random. Gradients
+# of batches of similar rows have a larger variance, so the window is smaller for small data sets.
 WINDOW_BATCHES = 64
 
 
 class BatchOptions(TypedDict, total=False):
-    """How rows become batches.
+    """Options of batching.
 
     Attributes:
-        batch_size: Rows in a batch.
-        shuffle_seed: Shuffles the order of batches, and rows if their number is known; `None`
-            keeps the order within a window of similar lengths.
-        reshuffle: Whether each iteration has another order (by default), or all have one.
-        coarse_buckets: Few lengths to pad to, for compilers that need seconds for each.
-        pad_last_batch: Fills the last batch up with rows of weight 0, so that every batch of a
-            bucket has one static shape.
-        window_batches: Batches whose rows are sorted by length among themselves. By default 64;
-            where rows are shuffled and their number is known, no more than a sixteenth of an epoch.
+        batch_size: Number of rows in a batch.
+        shuffle_seed: Seed for shuffling the batches, and the rows too if their number is known;
+            `None` does not shuffle.
+        reshuffle: Whether each iteration has a different order. Defaults to `True`.
+        coarse_buckets: Whether to pad to few different lengths, for compilers that take seconds
+            for each new shape.
+        pad_last_batch: Whether to complete the last batch with rows of weight 0, so that every
+            batch of a bucket has one static shape.
+        window_batches: Number of batches whose rows are sorted by length together. Defaults to 64;
+            if rows are shuffled and their number is known, to at most a sixteenth of an epoch.
     """
 
     batch_size: Required[int]
@@ -40,7 +41,7 @@ class BatchOptions(TypedDict, total=False):
 
 
 class RowPreprocessor(Protocol):
-    """The attributes of a preprocessor that batches need."""
+    """The attributes of a preprocessor that batching needs."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -55,16 +56,17 @@ def row_batches(
     preprocessor: RowPreprocessor,
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of rows.
+    """Groups rows into length-bucketed batches.
 
     Args:
-        rows: A dataset of them; or how many there are, where `featurize` takes their numbers.
-        featurize: As in `length_bucketed_batches`.
-        preprocessor: Makes the rows: has their maximum length and their padding token.
+        rows: A dataset of rows; or the number of rows, if `featurize` takes their indices.
+        featurize: See `length_bucketed_batches`.
+        preprocessor: The preprocessor of the rows: it has their maximum length and their padding
+            token.
         **options: `BatchOptions`.
 
     Returns:
-        A dataset of `(features, rest)`, as `length_bucketed_batches` gives it.
+        A dataset of `(features, rest)`; see `length_bucketed_batches`.
     """
     if isinstance(rows, int):
         rows = tf.data.Dataset.range(rows)
@@ -72,7 +74,7 @@ def row_batches(
     window = WINDOW_BATCHES
     if seed is not None and (num_rows := int(rows.cardinality())) > 0:
         rows = rows.shuffle(num_rows, seed=seed, reshuffle_each_iteration=reshuffle)
-        # Were an epoch one window, its batches would be of the same rows in every epoch.
+        # If an epoch were a single window, its batches would hold the same rows in every epoch.
         window = max(1, min(window, num_rows // (16 * options["batch_size"])))
     coarse = options.get("coarse_buckets", False)
     return length_bucketed_batches(
@@ -89,15 +91,18 @@ def row_batches(
 
 
 def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
-    """The lengths that batches are padded to.
+    """Returns the lengths that batches are padded to.
 
     Args:
-        sequence_length: The longest row, in tokens; always the last bucket.
-        coarse: Powers of two from 16, for compilers that need seconds for each new shape,
-            instead of steps of about an eighth.
+        sequence_length: Maximum length of a row in tokens; always the last bucket.
+        coarse: Whether to use powers of two from 16, for compilers that take seconds for each new
+            shape, instead of steps between an eighth and a quarter of the length.
 
     Returns:
-        Ascending lengths in tokens.
+        A tuple of ascending lengths in tokens.
+
+    Raises:
+        ValueError: If `sequence_length` is below 1.
 
     Example:
 
@@ -126,32 +131,35 @@ def length_bucketed_batches(
     pad_token_id: int = 0,
     window_batches: int = WINDOW_BATCHES,
 ) -> tf.data.Dataset:
-    """Groups rows of similar length into batches.
+    """Groups rows of similar lengths into batches.
 
-    A window of rows is tokenized in one call, sorted by length, cut into batches, and each batch
-    padded to the shortest bucket that holds it. Every batch but the last is full, so an epoch
-    has `ceil(rows / batch_size)` steps, which the dataset's cardinality says.
+    A window of rows is tokenized in one call, sorted by length and cut into batches, and each
+    batch is padded to the shortest bucket that holds it. Every batch but the last is full, so an
+    epoch has `ceil(rows / batch_size)` steps, which is the dataset's cardinality.
 
     Args:
-        rows: Unbatched examples of any structure.
-        featurize: Maps a batch of rows to a dict of ragged features `(rows, None)`, with
-            `token_ids` among them, and a tuple of the other columns (labels, weights). Features
-            may also be `(rows, None, None)`, several sequences to a row.
-        batch_size: Rows in a batch.
-        buckets: Ascending lengths to pad to; the last one is the longest row allowed.
-        shuffle_seed: Shuffles the order of the batches; `None` leaves them sorted within each
-            window.
-        reshuffle: Whether each iteration has another order, or all have one.
-        pad_last_batch: Fills the last batch up with repeated rows, so that every batch of a
-            bucket has one static shape; a last element `is_real` (float32, 0 at such rows) is
-            then added to the other columns.
+        rows: A dataset of unbatched examples of any structure.
+        featurize: A function that maps a batch of rows to a dict of ragged features
+            `(rows, None)`, including `token_ids`, and a tuple of the other columns (labels,
+            weights). Features may also be `(rows, None, None)`, with several sequences per row.
+        batch_size: Number of rows in a batch.
+        buckets: Ascending lengths to pad to; the last one is the maximum length of a row.
+        shuffle_seed: Seed for shuffling the batches; `None` leaves them sorted by length within
+            each window.
+        reshuffle: Whether each iteration has a different order.
+        pad_last_batch: Whether to complete the last batch with repeated rows, so that every batch
+            of a bucket has one static shape. `is_real` (float32 `(batch,)`, 0 for such rows) is
+            then appended to the other columns.
         pad_token_id: The padding of `token_ids`; other features are padded with 0.
-        window_batches: Batches whose rows are sorted by length among themselves; 1 makes batches of
-            rows as they come.
+        window_batches: Number of batches whose rows are sorted by length together; 1 does not
+            regroup rows.
 
     Returns:
-        A dataset of `(features, rest)`: features are dense `(batch, bucket)`, or `(batch,
-        sequences, bucket)`, and have a `padding_mask` (bool).
+        A dataset of `(features, rest)`. The features are dense, `(batch, bucket)` or `(batch,
+        sequences, bucket)`, and include a `padding_mask` (bool).
+
+    Raises:
+        ValueError: If `window_batches` is below 1.
     """
     if window_batches < 1:
         raise ValueError(f"window_batches is {window_batches}; it must be at least 1.")
@@ -199,13 +207,13 @@ def pad_to_bucket(
     """Pads ragged features to the shortest bucket that holds the longest row.
 
     Args:
-        features: Ragged `(batch, None)` or `(batch, None, None)`, with `token_ids` among them.
-        boundaries: Ascending int64 lengths; no row is longer than the last.
+        features: Ragged features `(batch, None)` or `(batch, None, None)`, including `token_ids`.
+        boundaries: Ascending lengths, int64 `(buckets,)`; no row is longer than the last one.
         pad_token_id: The padding of `token_ids`; other features are padded with 0.
 
     Returns:
-        Dense features `(batch, bucket)` or `(batch, sequences, bucket)`, and their
-        `padding_mask`, bool.
+        A dict of dense features `(batch, bucket)` or `(batch, sequences, bucket)`, with a
+        `padding_mask` (bool).
     """
     lengths = longest_sequences(features["token_ids"])
     longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
@@ -216,7 +224,7 @@ def pad_to_bucket(
 def pad_to_length(
     features: dict[str, tf.RaggedTensor], length: tf.Tensor | int, pad_token_id: int = 0
 ) -> dict[str, tf.Tensor]:
-    """Pads ragged features to one length, and adds the `padding_mask`.
+    """Pads ragged features to a given length, and adds the `padding_mask`.
 
     `token_ids` are padded with `pad_token_id`, other features with 0.
     """
@@ -236,14 +244,14 @@ def pad_to_length(
 
 
 def longest_sequences(token_ids: tf.RaggedTensor) -> tf.Tensor:
-    """The tokens of each row, or of its longest sequence where a row has several; `(rows,)`."""
+    """Returns the length of each row, or of its longest sequence if it has several; `(rows,)`."""
     if token_ids.ragged_rank == 1:
         return token_ids.row_lengths()
     return tf.reduce_max(token_ids.row_lengths(axis=2), axis=1)
 
 
 def _repeat_to(indices: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Repeats indices up to `size` of them, with a weight of 0 for the repetitions."""
+    """Repeats indices until there are `size`, and returns weights that are 0 for repetitions."""
     count = tf.size(indices)
     positions = tf.range(size)
     return tf.gather(indices, positions % count), tf.cast(positions < count, tf.float32)
@@ -254,17 +262,17 @@ def _set_rows(tensor: tf.Tensor, batch_size: int) -> tf.Tensor:
 
 
 def without_tuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """A dataset that keeps the parallelism it starts with: one call for each core.
+    """Disables the autotuning of a dataset, which keeps one parallel call for each core.
 
-    TensorFlow's tuner of pipelines is a thread that looks at one after 10 ms, 20 ms and so on up to
-    a minute, and sleeps in between. The end of an iterator mostly fails to wake it, and waits for
-    it (TensorFlow 2.21): `fit` and `evaluate` would return that much late, in every epoch.
+    `tf.data`'s autotuning runs in a thread that sleeps for 10 ms, then 20 ms, and so on up to a
+    minute. The end of an iterator mostly fails to wake this thread, but waits for it
+    (TensorFlow 2.21), so that `fit` and `evaluate` would return that much later, in every epoch.
 
     Args:
-        dataset: Any dataset; further transformations keep the option.
+        dataset: Any dataset; datasets derived from the result keep the option.
 
     Returns:
-        The same elements in the same order.
+        A dataset of the same elements in the same order.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

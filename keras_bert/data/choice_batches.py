@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a text and the sentences that may follow it to the features of a multiple-choice model."""
+"""Multiple choice: packing of a text with each of its choices, and batching."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from keras_bert.text.tokenizer import Tokenizer
 
 
 class MultipleChoicePreprocessor:
-    """Packs a text with each of its choices: `[CLS] text [SEP] choice [SEP]`.
+    """Packs a text with each of its choices into `[CLS] text [SEP] choice [SEP]`.
 
     Args:
-        tokenizer: Text to ids.
-        sequence_length: The longest sequence in tokens, special ones counted. A pair that is too
-            long loses tokens from the end of its longer text, one at a time.
+        tokenizer: The tokenizer that converts text to ids.
+        sequence_length: Maximum length of a sequence in tokens, including the special tokens. A
+            pair that is longer is truncated from the end of its longer text, one token at a time.
 
     Call arguments:
-        text: A string, or a batch of them `(batch,)`.
-        choices: Of a string, strings `(choices,)`; of a batch, a list of such lists, which may
-            differ in length, a ragged tensor `(batch, None)` or a dense one.
+        text: A string, or a batch of strings of shape `(batch,)`.
+        choices: For a single string, strings of shape `(choices,)`; for a batch, a list of such
+            lists, which may differ in length, or a ragged or dense tensor `(batch, None)`.
 
     Returns:
-        A dict of `token_ids` int32, `segment_ids` int32 (1 for the choice) and `padding_mask`
-        bool, each `(batch, choices, length)`, of the batch's most choices and longest sequence;
-        `(choices, length)` for a single string.
+        A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the choice in families with two
+        segments) and `padding_mask` (bool), each of shape `(batch, choices, length)`, where
+        `choices` and `length` are the maximum in the batch; `(choices, length)` for a single
+        string.
+
+    Raises:
+        ValueError: If `sequence_length` is too small for the special tokens of a pair and one
+            token of each text.
 
     Example:
 
@@ -59,26 +64,26 @@ class MultipleChoicePreprocessor:
         return padded(self.tokenizer, features, num_special_tokens(self.tokenizer, 2))
 
     def ragged(self, text: Any, choices: Any) -> dict[str, tf.RaggedTensor]:
-        """Packed sequences without padding.
+        """Packs a batch of texts with their choices, without padding.
 
         Args:
-            text: Strings `(batch,)`.
-            choices: Ragged, nested or dense strings `(batch, None)`.
+            text: Strings of shape `(batch,)`.
+            choices: Strings `(batch, None)`: a list of lists, a ragged tensor or a dense one.
 
         Returns:
-            Ragged `token_ids` and `segment_ids`, int32 `(batch, None, None)`.
+            A dict of ragged `token_ids` and `segment_ids`, int32 `(batch, None, None)`.
         """
         choices = ragged_strings(choices)
         rows = self._pairs.ragged(tf.repeat(text, choices.row_lengths()), choices.values)
         return {name: choices.with_values(value) for name, value in rows.items()}
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values from which `from_config` makes the same preprocessor."""
+        """Returns the config from which `from_config` creates the same preprocessor."""
         return self._pairs.get_config()
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a preprocessor from the config that `get_config` returned."""
         tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, sequence_length=config["sequence_length"])
 
@@ -90,18 +95,18 @@ def choice_batches(
     rest: Sequence[np.ndarray[Any, Any]] = (),
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Batches of rows whose longest sequences are of similar lengths.
+    """Groups rows whose longest sequences have similar lengths into batches.
 
     Args:
-        texts: `(rows,)`.
-        choices: Those of each text.
-        preprocessor: Text to features.
-        rest: The other columns: labels, weights.
-        **options: `BatchOptions`; of a batch, the encoder sees as many times the choices.
+        texts: Strings of shape `(rows,)`.
+        choices: The choices of each text, `(rows, None)`.
+        preprocessor: The preprocessor that converts text to features.
+        rest: The other columns, such as labels and sample weights.
+        **options: `BatchOptions`; the encoder's batch is `batch_size * choices` sequences.
 
     Returns:
-        A dataset of `(features, rest)`: features dense `(batch, choices, length)`, and a tuple of
-        the other columns; with `pad_last_batch` its last element is the weight of the rows.
+        A dataset of `(features, rest)`: dense features `(batch, choices, length)`, and a tuple of
+        the other columns, which ends with the weights of the rows if `pad_last_batch`.
     """
     text, ragged = tf.constant(list(texts), tf.string), ragged_strings(choices)
     columns = tuple(tf.constant(column) for column in rest)
@@ -114,7 +119,7 @@ def choice_batches(
 
 
 def ragged_strings(rows: Any) -> tf.RaggedTensor:
-    """Ragged strings `(batch, None)` of lists of them, or of a tensor."""
+    """Converts lists of strings, or a dense or ragged tensor, to ragged strings `(batch, None)`."""
     if isinstance(rows, tf.RaggedTensor):
         return rows
     if isinstance(rows, tf.Tensor):

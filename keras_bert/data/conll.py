@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CoNLL format: a word a line, with its labels in columns."""
+"""Reading and writing of the CoNLL format: one word per line, with its labels in columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keras_bert.atomic import atomic_path
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r"
 _NO_VALUE = "_"
-# CoNLL-U's lines for words that are written as one ("1-2") or not at all ("8.1").
+# CoNLL-U's ids of multiword tokens ("1-2") and of empty nodes ("8.1").
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
 
@@ -25,19 +25,19 @@ Separator = Literal["auto", "tab", "space"]
 
 
 class MissingLabelsError(ValueError):
-    """A file's first word has no label: it is text without labels."""
+    """Raised if the first word of a file has no label, so that the file has no labels at all."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedText:
-    """Sentences of words, with their labels and documents.
+    """Sentences of words, with their labels and document boundaries.
 
     Args:
         words: The words of each sentence.
         labels: The label of each word; `None` for text without labels.
-        document_starts: Which sentences open a document; `None` where the file marks no
-            documents, so that no sentence has neighbours.
-        path: The file, or in words where the text comes from.
+        document_starts: The indices of the sentences that begin a document; `None` if the file
+            has no document boundaries, and each sentence is a document.
+        path: Path of the file, or a description of the source of the text.
     """
 
     words: list[list[str]]
@@ -49,10 +49,13 @@ class TaggedText:
         return len(self.words)
 
     def by_document(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Groups one value for each sentence by document.
+        """Groups the values of sentences by document.
 
         Args:
-            values: `words`, `labels`, or answers.
+            values: One value for each sentence, such as `words`, `labels` or predictions.
+
+        Returns:
+            A list of the values for each document.
         """
         starts = range(len(self)) if self.document_starts is None else self.document_starts
         ends = [*starts[1:], len(self)]
@@ -67,32 +70,32 @@ def read_conll(
     separator: Separator = "auto",
     comments: bool = False,
 ) -> TaggedText:
-    """Reads one file of words in columns, in UTF-8.
+    """Reads a CoNLL file of words in columns, in UTF-8.
 
-    A line is a word, a blank line ends a sentence, and a line `-DOCSTART-` opens a document. A
-    byte order mark, lines that end in CRLF or CR, and blanks in blank lines are accepted. With
-    tabs between columns a word may be a blank.
+    Each line is a word, a blank line ends a sentence, and a line `-DOCSTART-` begins a document.
+    A byte order mark, lines that end in CRLF or CR, and whitespace in blank lines are accepted.
+    With tabs between columns, a word may be a space.
 
     Args:
-        path: The file; a last suffix `.gz` says that it is compressed.
-        word_column: The words' column from 0, or from the end with a negative number.
-        label_column: The labels' column; `None` reads words alone.
-        separator: The separator of columns: `tab`, exactly one; `space`, any number of
-            spaces and tabs; `auto`, tabs in a line that has one, otherwise spaces. With tabs, a
-            word may have spaces inside.
+        path: Path of the file; with the suffix `.gz`, it is decompressed.
+        word_column: Index of the column of words; negative indices count from the end.
+        label_column: Index of the column of labels; `None` reads words alone.
+        separator: The separator of columns: `"tab"`, exactly one tab; `"space"`, any number of
+            spaces and tabs; `"auto"`, tabs in a line that has one, otherwise spaces. With tabs,
+            words may contain spaces.
         comments: Whether lines that begin with `#` before a sentence's first word are comments,
-            as in CoNLL-U. Then `# newdoc` opens a document, and lines of CoNLL-U that hold no
-            word of their own (numbered `1-2` or `8.1`) are passed over.
+            as in CoNLL-U. Then `# newdoc` begins a document, and CoNLL-U's multiword tokens (with
+            ids such as `1-2`) and empty nodes (`8.1`) are skipped.
 
     Returns:
-        The sentences in the order of the file.
+        A `TaggedText` with the sentences in the order of the file.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        MissingLabelsError: If there are labels to read and the first word has none.
-        ValueError: If the file is not as described, or every sentence begins with a line that
-            looks like a comment, and `comments` is false. Messages name the file and the line, what
-            was found and what was expected.
+        MissingLabelsError: If labels are read and the first word has none.
+        ValueError: If the file is malformed or has no words, or every sentence begins with a line
+            that looks like a comment and `comments` is false. The message names the file and line,
+            what was received and what was expected.
 
     Example:
 
@@ -126,19 +129,19 @@ def read_conll(
 def write_conll(
     path: str | os.PathLike[str], text: TaggedText, *columns: Sequence[Sequence[str]]
 ) -> None:
-    """Writes words, their labels if they have any, and further columns, with tabs between.
+    """Writes words, their labels if there are any, and further columns, separated by tabs.
 
-    With predicted labels as the one further column, these are the lines that `conlleval` reads
+    With predicted labels as the only further column, the file can be read by `conlleval`
     (with `-d '\\t'`).
 
     Args:
-        path: The file; it is written atomically.
+        path: Path of the file, which is written atomically.
         text: The words and labels.
-        columns: More labels, one a word.
+        *columns: Further columns, with one value for each word.
 
     Raises:
-        ValueError: If a column has another number of sentences or words, or a value has a tab
-            or a line end inside.
+        ValueError: If a column has a different number of sentences or words, or a value contains
+            a tab or a line break.
     """
     path = Path(path)
     given = [text.words, *([] if text.labels is None else [text.labels]), *columns]
@@ -193,7 +196,7 @@ class _Reader:
                 self._start_document()
             return
         columns = _columns(line, self.separator)
-        if DOCUMENT_START in columns[:2]:  # After the number of the word, where that comes first
+        if DOCUMENT_START in columns[:2]:  # The second column, if the first is the word's number
             self.end_sentence()
             self._start_document()
         elif not (self.comments and _NOT_A_WORD.fullmatch(columns[0])):
@@ -217,7 +220,7 @@ class _Reader:
             )
 
     def _start_document(self) -> None:
-        # Consecutive marks, or one after the last sentence, have no sentence between them.
+        # Consecutive document starts have no sentence between them and count once.
         if self.document_starts[-1:] != [len(self.words)]:
             self.document_starts.append(len(self.words))
 
@@ -237,7 +240,7 @@ class _Reader:
         return value
 
     def _check_number(self, number: int, columns: list[str]) -> None:
-        """Counted from the end, a column is the right one only if every line has as many."""
+        """Checks that lines have equally many columns, if a column is counted from the end."""
         if min(self.word_column, self.label_column or 0) >= 0:
             return
         first_line, expected = self._first_row = self._first_row or (number, len(columns))
@@ -262,8 +265,8 @@ def _lines(path: Path) -> list[str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {number}: no UTF-8, {error.reason}") from error
-    # Not `splitlines`: some words hold other line ends of Unicode.
+        raise ValueError(f"{path}, line {number}: not UTF-8, {error.reason}") from error
+    # Not `splitlines`: words may contain Unicode's other line separators.
     if "\n" not in text:
         return text.split("\r")
     return [line.removesuffix("\r") for line in text.split("\n")]
@@ -286,7 +289,7 @@ def _columns(line: str, separator: Separator) -> list[str]:
 
 
 def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
-    """Starts of documents; sentences before the first mark are a document too."""
+    """Completes the document starts: sentences before the first one are a document too."""
     kept = [start for start in starts if start < num_sentences]
     if not kept:
         return None
@@ -303,5 +306,7 @@ def _rows(sentence: Sequence[Sequence[str]], index: int) -> Iterator[tuple[str, 
 def _line(row: Sequence[str], sentence: int) -> str:
     for value in row:
         if re.search(r"[\t\n\r]", value):
-            raise ValueError(f"Sentence {sentence} holds {value!r}, which no column can hold.")
+            raise ValueError(
+                f"Sentence {sentence} has {value!r}; a value must not contain a tab or line break."
+            )
     return "\t".join(row) + "\n"

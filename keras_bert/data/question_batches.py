@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions on passages: overlapping windows that fit into a model, and batches of them."""
+"""Questions on passages: overlapping windows that fit the model's input, and batching."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.tokenizer import Tokenizer
 
-# Questions that are tokenized in one call
+# Number of questions that are tokenized in one call
 CHUNK = 512
 
 
 class TokenizedQuestions(NamedTuple):
-    """Questions and their passages as tokens.
+    """Tokenized questions and passages.
 
     Args:
-        question_ids: Ragged int32 `(batch, None)`, cut to the longest question.
+        question_ids: Ragged int32 `(batch, None)`, truncated to `max_query_length`.
         passage_ids: Ragged int32 `(batch, None)`.
-        char_starts: The first character of each token of the passages, of the same shape.
-        char_ends: One past its last character.
+        char_starts: The offset of the first character of each passage token, ragged int32 of the
+            shape of `passage_ids`.
+        char_ends: The offset one past its last character, of the same shape.
     """
 
     question_ids: tf.RaggedTensor
@@ -44,21 +45,22 @@ class TokenizedQuestions(NamedTuple):
 
 
 class QuestionWindows(NamedTuple):
-    """Rows for a model, in the order of the questions, and their offsets in the passages.
+    """Windows in the order of the questions, and their offsets in the passages.
 
     Args:
-        features: `token_ids` and `segment_ids` (1 for the passage, in families that tell
-            segments apart), ragged int32 `(windows, None)`.
-        question_index: Which question a window is of, int64 `(windows,)`.
-        first_token: Which token of the passage the window begins with, int64 `(windows,)`.
-        char_starts: The first character in the passage of each token, int32, of the features'
-            shape; 0 outside the passage.
-        char_ends: One past its last character; 0 outside the passage.
-        is_max_context: Boolean, of the same shape: whether this is the window with
-            the maximum context of the token. False outside the passage.
-        passage_start: The position in the window of the passage's first token, int64
+        features: A dict of `token_ids` and `segment_ids` (1 for the passage in families with two
+            segments), ragged int32 `(windows, None)`.
+        question_index: The index of each window's question, int64 `(windows,)`.
+        first_token: The index in the passage of each window's first passage token, int64
             `(windows,)`.
-        passage_length: How many tokens of the passage the window holds, int64 `(windows,)`.
+        char_starts: The offset in the passage of each token's first character, ragged int32
+            `(windows, None)`; 0 outside the passage.
+        char_ends: The offset one past each token's last character, of the same shape; 0 outside
+            the passage.
+        is_max_context: Ragged bool of the same shape: whether this is the window in which the
+            token has the maximum context. False outside the passage.
+        passage_start: The position in the window of its first passage token, int64 `(windows,)`.
+        passage_length: The number of passage tokens in the window, int64 `(windows,)`.
     """
 
     features: dict[str, tf.RaggedTensor]
@@ -72,26 +74,27 @@ class QuestionWindows(NamedTuple):
 
 
 class QuestionAnswererPreprocessor:
-    """Packs a question and a window of its passage: `[CLS] question [SEP] window [SEP]`.
+    """Packs a question and a window of its passage into `[CLS] question [SEP] window [SEP]`.
 
-    A passage that is too long for one row becomes several that overlap. Graph operations alone,
-    as the tokenizer's.
+    A passage that is too long for one row is split into overlapping windows. It uses graph
+    operations only, and so can be part of a `tf.data` pipeline or a SavedModel.
 
     Args:
-        tokenizer: Text to ids.
-        sequence_length: The longest row in tokens, special ones counted.
-        doc_stride: How many tokens further on in the passage the next window begins.
-        max_query_length: The longest question in tokens; longer ones are cut.
+        tokenizer: The tokenizer that converts text to ids.
+        sequence_length: Maximum length of a row in tokens, including the special tokens.
+        doc_stride: Number of tokens between the starts of consecutive windows.
+        max_query_length: Maximum length of a question in tokens; longer ones are truncated.
 
     Call arguments:
-        question: Strings `(batch,)`.
-        context: Their passages, strings `(batch,)`.
+        question: Strings of shape `(batch,)`.
+        context: The passages, strings of shape `(batch,)`.
 
     Returns:
-        The `QuestionWindows`, one or more for each question.
+        `QuestionWindows`, with at least one window for each question.
 
     Raises:
-        ValueError: If a row with the longest question had no room for a passage.
+        ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
+            question has no room for a token of the passage.
 
     Example:
 
@@ -134,14 +137,14 @@ class QuestionAnswererPreprocessor:
         return self.windows(self.tokenize(question, context))
 
     def tokenize(self, question: Any, context: Any) -> TokenizedQuestions:
-        """The first step of a call."""
+        """Tokenizes questions and passages, the first step of a call."""
         ids = self.tokenizer(question)[:, : self.max_query_length]
         return TokenizedQuestions(ids, *self.tokenizer.tokenize_with_offsets(context))
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:
-        """The second step of a call."""
+        """Splits tokenized passages into windows, the second step of a call."""
         row, first, length = self._spans(tokens)
-        # Of each window, the positions of its tokens among those of all passages
+        # The indices of each window's tokens among the tokens of all passages
         begin = tf.gather(tokens.passage_ids.row_splits, row) + first
         positions = tf.ragged.range(begin, begin + length)
         question = tf.gather(tokens.question_ids, row)
@@ -166,12 +169,12 @@ class QuestionAnswererPreprocessor:
         )
 
     def _spans(self, tokens: TokenizedQuestions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Of each window, its question, its first token in the passage, and its length there."""
+        """Returns each window's question, first token in the passage, and number of tokens."""
         passage_length = tokens.passage_ids.row_lengths()
         special = num_special_tokens(self.tokenizer, 2)
         room = self.sequence_length - special - tokens.question_ids.row_lengths()
         stride = tf.minimum(room, self.doc_stride)
-        # Rounded up: the last window holds the rest. A passage without tokens gets a window too.
+        # Rounded up: the last window has the rest. A passage without tokens has one window too.
         num_windows = 1 + (tf.maximum(passage_length - room, 0) + stride - 1) // stride
         row = tf.repeat(tf.range(tokens.passage_ids.nrows()), num_windows)
         first = tf.ragged.range(num_windows).flat_values * tf.gather(stride, row)
@@ -179,22 +182,25 @@ class QuestionAnswererPreprocessor:
         return row, first, length
 
     def padded(self, windows: QuestionWindows) -> dict[str, tf.Tensor]:
-        """The features of windows, `(windows, length)`, with `padding_mask`, for the model."""
+        """Pads windows to dense features `(windows, length)` with a `padding_mask`."""
         return padded(self.tokenizer, windows.features, num_special_tokens(self.tokenizer, 2))
 
     @staticmethod
     def passage_slice(context: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        """The characters of passages from `start` up to `end`, counted as the windows count.
+        """Returns the text of passages between two offsets.
 
         Args:
-            context: Strings `(batch,)`.
-            start: int32 `(batch,)`.
-            end: int32 `(batch,)`.
+            context: Passages, strings of shape `(batch,)`.
+            start: The offset of the first character as in `char_starts`, int32 `(batch,)`.
+            end: The offset one past the last character as in `char_ends`, int32 `(batch,)`.
+
+        Returns:
+            Strings of shape `(batch,)`.
         """
         return tf.strings.substr(drop_invalid(context), start, end - start, unit="UTF8_CHAR")
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values from which `from_config` makes the same preprocessor."""
+        """Returns the config from which `from_config` creates the same preprocessor."""
         return {
             "tokenizer": self.tokenizer.get_config(),
             "sequence_length": self.sequence_length,
@@ -204,29 +210,31 @@ class QuestionAnswererPreprocessor:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a preprocessor from the config that `get_config` returned."""
         values = dict(config)
         tokenizer = tokenizer_from_config(values.pop("tokenizer"))
         return cls(tokenizer, **values)
 
 
 def _is_max_context(positions: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.RaggedTensor:
-    """Whether a window has the maximum context of a token: most tokens on its shorter side.
+    """Returns whether a token has its maximum context in a window.
 
-    Each token of a window counts a hundredth more, and of equal windows the first is taken.
+    A token's context in a window is the smaller of the numbers of tokens to its left and to its
+    right, plus 0.01 times the length of the window. On a tie, the first window is taken.
 
     Args:
-        positions: Of each window `(windows, None)`, which of all passages' tokens it holds.
-        num_tokens: How many they are.
+        positions: The indices of each window's tokens among the tokens of all passages, ragged
+            `(windows, None)`.
+        num_tokens: The number of tokens of all passages.
 
     Returns:
-        Ragged booleans of the shape of `positions`.
+        A ragged bool tensor of the shape of `positions`.
     """
     length = positions.row_lengths()
     left = tf.ragged.range(length).flat_values
     window = positions.value_rowids()
     right = tf.gather(length, window) - 1 - left
-    # In double precision, where equals and unequals are those of the released code
+    # In float64, so that ties are the same as in the released code
     score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(
         tf.gather(length, window), tf.float64
     )
@@ -239,20 +247,25 @@ def _is_max_context(positions: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Rag
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuestionRows:
-    """The windows of questions, in their order, row after row in flat arrays.
+    """The windows of all questions, concatenated in flat arrays.
 
     Args:
-        row_splits: Where each window's tokens begin in the flat arrays, int64 `(windows + 1,)`.
+        row_splits: The index of each window's first token in the flat arrays, int64
+            `(windows + 1,)`.
         token_ids: int32 `(tokens,)`.
-        segment_ids: int32 `(tokens,)`, 1 for the passage in families that tell segments apart.
-        char_starts: The first character in the passage of each token, int32 `(tokens,)`.
-        char_ends: One past its last, int32 `(tokens,)`; 0 outside the passage.
-        is_max_context: Whether the window is the one with a token's maximum context `(tokens,)`.
-        question_index: Which question a window is of, int32 `(windows,)`.
-        start_positions: Which token of the window an answer begins with, int32 `(windows,)`; 0,
-            the position of `[CLS]`, if the window does not hold the whole answer.
-        end_positions: The answer's last token, likewise.
-        num_questions: How many questions there are.
+        segment_ids: int32 `(tokens,)`, 1 for the passage in families with two segments.
+        char_starts: The offset in the passage of each token's first character, int32
+            `(tokens,)`; 0 outside the passage.
+        char_ends: The offset one past its last character, int32 `(tokens,)`; 0 outside the
+            passage.
+        is_max_context: Whether the token has its maximum context in this window, bool
+            `(tokens,)`.
+        question_index: The index of each window's question, int32 `(windows,)`.
+        start_positions: The position in the window of the answer's first token, int32
+            `(windows,)`; 0, the position of `[CLS]`, if the window does not contain the whole
+            answer.
+        end_positions: The position in the window of the answer's last token, likewise.
+        num_questions: Number of questions.
     """
 
     row_splits: np.ndarray
@@ -271,18 +284,21 @@ class QuestionRows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The windows' lengths in tokens, int64 `(windows,)`."""
+        """The length of each window in tokens, int64 `(windows,)`."""
         return np.diff(self.row_splits)
 
 
 def question_rows(
     examples: Sequence[QuestionExample], preprocessor: QuestionAnswererPreprocessor
 ) -> QuestionRows:
-    """Tokenizes questions, and cuts their passages into windows.
+    """Tokenizes questions, and splits their passages into windows.
 
     Args:
-        examples: The questions. The first answer of each decides its targets.
-        preprocessor: Makes the windows.
+        examples: The questions. The targets are those of the first answer to each.
+        preprocessor: The preprocessor that creates the windows.
+
+    Returns:
+        `QuestionRows`, the windows in the order of the questions.
     """
     starts = range(0, len(examples), CHUNK) or (0,)
     chunks = [_chunk(examples[start : start + CHUNK], preprocessor, start) for start in starts]
@@ -296,16 +312,17 @@ def window_batches(
     preprocessor: QuestionAnswererPreprocessor,
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of windows.
+    """Groups windows into length-bucketed batches.
 
     Args:
         rows: The windows.
-        preprocessor: The preprocessor that made them.
+        preprocessor: The preprocessor that created them.
         **options: `BatchOptions`.
 
     Returns:
-        A dataset of `(features, index)`, with which windows are in the batch, int64 `(batch,)`;
-        of `(features, index, is_real)` if the last batch is filled up, float32 `(batch,)`.
+        A dataset of `(features, index)`, where `index` (int64 `(batch,)`) holds the indices of
+        the batch's windows; with `pad_last_batch`, of `(features, index, is_real)`, where
+        `is_real` (float32 `(batch,)`) is 0 for filler rows.
     """
     names = ("token_ids", "segment_ids")
     ragged = {
@@ -321,7 +338,7 @@ def window_batches(
 
 
 def with_targets(batches: tf.data.Dataset, rows: QuestionRows) -> tf.data.Dataset:
-    """Batches of `window_batches` as `fit` takes them: `(features, targets, weights)`."""
+    """Converts batches of `window_batches` to `(features, targets, weights)` for `fit`."""
     starts, ends = tf.constant(rows.start_positions), tf.constant(rows.end_positions)
 
     def add(features: Any, index: tf.Tensor, is_real: tf.Tensor | None = None) -> Any:
@@ -341,21 +358,23 @@ def likely_spans(
     n_best: int,
     max_answer_length: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Pairs the likeliest first tokens of each window with its likeliest last ones.
+    """Finds the most likely start and end tokens of each window, and pairs them to spans.
 
     Args:
-        logits: That an answer starts and that it ends at a token, float32 `(windows, length)`.
-        mask: True at real tokens, boolean `(windows, length)`.
-        may_start: Where an answer may start: in the window with the most context of the token.
-        may_end: Where it may end: in the passage.
-        n_best: How many first and last tokens of each window are paired; of equally likely ones
-            the earlier.
-        max_answer_length: The longest answer, in tokens.
+        logits: Start logits and end logits, each float32 `(windows, length)`.
+        mask: Bool `(windows, length)`, False at padding.
+        may_start: Bool `(windows, length)`, where an answer may start: at tokens that have their
+            maximum context in this window.
+        may_end: Bool `(windows, length)`, where an answer may end: in the passage.
+        n_best: Number of start tokens and of end tokens of each window. On a tie, the earlier
+            token is taken.
+        max_answer_length: Maximum length of an answer, in tokens.
 
     Returns:
-        The first and the last tokens, int32 `(windows, best)`, the likeliest first; and which pairs
-        of them may be an answer, boolean `(windows, best, best)`: those whose last token is not
-        before the first.
+        A tuple of the positions of the start tokens and of the end tokens, int32
+        `(windows, best)`, in descending order of their logits, and of which pairs of them are
+        valid spans, bool `(windows, best, best)`: both tokens allowed, the end not before the
+        start, and no more than `max_answer_length` tokens.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
@@ -377,7 +396,7 @@ def likely_spans(
 def _chunk(
     examples: Sequence[QuestionExample], preprocessor: QuestionAnswererPreprocessor, first: int
 ) -> dict[str, np.ndarray]:
-    # SQuAD asks some five questions on each passage, which is tokenized once.
+    # SQuAD has about five questions on each passage, which is tokenized once.
     contexts = dict.fromkeys(example.context for example in examples)
     positions = {context: position for position, context in enumerate(contexts)}
     tokens = preprocessor.tokenize(
@@ -411,9 +430,9 @@ def _chunk(
 def _answer_tokens(
     examples: Sequence[QuestionExample], context_index: np.ndarray, tokens: TokenizedQuestions
 ) -> np.ndarray:
-    """The first and last token of each first answer in its passage, int64 `(batch, 2)`.
+    """Returns the token span of each question's first answer in its passage, int64 `(batch, 2)`.
 
-    They are those that have a part of the answer; -1 where there is none.
+    The span is from the first to the last token that overlap the answer; -1 if there is none.
     """
     splits = tokens.char_starts.row_splits.numpy()
     starts, ends = tokens.char_starts.flat_values.numpy(), tokens.char_ends.flat_values.numpy()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's files, versions 1.1 and 2.0: questions on passages, and answers with their offsets."""
+"""Reading of SQuAD 1.1 and 2.0 files: questions on passages, and answers with their offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class SquadError(ValueError):
-    """A file is malformed; the message names article, paragraph and question."""
+    """Raised for a malformed file; the message names the article, paragraph and question."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class SpanAnswer:
     """An answer and its offset in the passage.
 
     Args:
-        text: The answer, word for word as in the passage.
-        start: Its first character, in code points from the passage's beginning.
+        text: The answer, exactly as in the passage.
+        start: The offset of its first character in the passage, in code points.
     """
 
     text: str
@@ -34,12 +34,12 @@ class QuestionExample:
     """A question on a passage.
 
     Args:
-        id: The key of its prediction.
+        id: The id of the question, which is the key of its prediction.
         question: The question.
         context: The passage.
-        answers: The answers that people gave; none if the passage has none, `None` if it is not
-            known.
-        title: The article that the passage is from, where it has one.
+        answers: The reference answers; empty if the question is unanswerable, `None` if the
+            answers are unknown.
+        title: The title of the article that the passage is from, or an empty string.
     """
 
     id: str
@@ -54,10 +54,10 @@ class SquadFile:
     """The content of a file.
 
     Args:
-        path: The file.
-        has_unanswerable: Whether it says which questions are unanswerable, as version 2.0 does.
+        path: Path of the file.
+        has_unanswerable: Whether the file marks unanswerable questions, as version 2.0 does.
         examples: The questions, in the order of the file.
-        skipped: An error message for each article, paragraph or question that was left out.
+        skipped: An error message for each article, paragraph or question that was skipped.
     """
 
     path: str
@@ -69,19 +69,24 @@ class SquadFile:
 def read_squad(
     path: str | os.PathLike[str], *, labelled: bool = True, skip_bad: bool = False
 ) -> SquadFile:
-    """Reads a file in the JSON of SQuAD 1.1 or 2.0.
+    """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
-    Every answer must be at its offset, counted in code points, in any language. A byte order
-    mark at the beginning is ignored.
+    The text of every answer is compared with the passage at its offset, which counts code points.
+    A byte order mark at the beginning of the file is ignored.
 
     Args:
-        path: The file; a last suffix `.gz` says that it is compressed.
-        labelled: Whether every question must have answers, or say that it has none.
-        skip_bad: Whether malformed parts are left out and listed instead of raising an error.
+        path: Path of the file; with the suffix `.gz`, it is decompressed.
+        labelled: Whether every question must have answers, or be marked as unanswerable.
+        skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
+            an error.
+
+    Returns:
+        A `SquadFile`.
 
     Raises:
-        SquadError: If the file is malformed; the message names article, paragraph and question.
-            A file that is no JSON, or has no articles, is refused whatever `skip_bad` is.
+        SquadError: If the file is malformed; the message names the article, paragraph and
+            question. A file that is not JSON, or has no articles, raises an error whatever
+            `skip_bad` is.
         FileNotFoundError: If there is no such file.
     """
     path = os.fspath(path)
@@ -91,10 +96,10 @@ def read_squad(
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """The content of a JSON file in UTF-8, gzipped if its name ends in `.gz`.
+    """Reads a JSON file in UTF-8, which is decompressed if its name ends in `.gz`.
 
     Raises:
-        SquadError: If it cannot be read so; the message names the file.
+        SquadError: If the file cannot be decompressed or parsed; the message names the file.
     """
     path = os.fspath(path)
     try:
@@ -112,7 +117,7 @@ def load_json(path: str | os.PathLike[str]) -> Any:
 
 
 class _Reader:
-    """Walks through a file and keeps the state of reading."""
+    """Iterates over the questions of a file, and keeps the skipped parts and the ids seen."""
 
     def __init__(self, path: str, labelled: bool, skip_bad: bool) -> None:
         self.path = path
@@ -202,10 +207,16 @@ def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
 
 
 def check_span(text: str, start: int, context: str, where: str) -> None:
-    """Raises if an answer is empty, or not at its offset.
+    """Checks that an answer is not empty and is found in the passage at its offset.
+
+    Args:
+        text: The answer.
+        start: The offset of the answer in the passage, in code points.
+        context: The passage.
+        where: The location in the file, for the error message.
 
     Raises:
-        SquadError: Says what the passage has at the offset.
+        SquadError: If it is not; the message shows the text at the offset.
     """
     if not text:
         raise SquadError(f"{where}: the text is empty")
@@ -217,7 +228,7 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
         )
 
 
-_TYPE_NAMES = {str: "a string", int: "a whole number", bool: "true or false", list: "a list"}
+_TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 
 
 def _field(value: Any, name: str, kind: type, where: str) -> Any:
@@ -226,7 +237,7 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
     if name not in value:
         raise SquadError(f"{where}: the field {name!r} is missing")
     found = value[name]
-    # To Python, true is a whole number.
+    # In Python, bool is a subclass of int.
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         raise SquadError(f"{where}: {name} is {_short(found)}, expected {_TYPE_NAMES[kind]}")
     return found

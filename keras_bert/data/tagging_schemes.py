@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tagging schemes, labels of words that encode spans: IOB1, IOB2 and BIOES."""
+"""Tagging schemes, by which the labels of words encode spans: IOB1, IOB2 and BIOES."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Scheme = Literal["IOB1", "IOB2", "BIOES"]
 SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
 
 OUTSIDE = "O"
-# BILOU's, BMES' and BMEWO's letters for what BIOES calls I, E and S.
+# The letters of BILOU, BMES and BMEWO that correspond to I, E and S of BIOES.
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
-# Labels that are meant to be one, such as `B-`, `b-PER` and `B_PER`.
+# Labels that look like misspelled span labels, such as `B-`, `b-PER` and `B_PER`.
 _LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_].*", re.DOTALL | re.IGNORECASE)
 _NO_TYPE = "_"
 
@@ -24,9 +24,9 @@ class Entity(NamedTuple):
     """A span of words.
 
     Args:
-        type: Its type; `_` where the labels are letters alone.
-        start: Its first word.
-        end: One past its last word.
+        type: The type of the entity; `_` if the labels have no types.
+        start: The index of its first word.
+        end: The index one past its last word.
     """
 
     type: str
@@ -40,19 +40,22 @@ class _Label(NamedTuple):
 
 
 def are_span_labels(labels: Iterable[str]) -> bool:
-    """Whether labels spell spans (`B-PER`, `I-PER`, `O` …) rather than stand for themselves."""
+    """Returns whether labels encode spans (`B-PER`, `I-PER`, `O` …), unlike parts of speech."""
     labels = set(labels)
     return labels != {OUTSIDE} and all(map(_SPAN_LABEL.fullmatch, labels))
 
 
 def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
-    """Labels that spell no span, of labels that are meant to: `B-`, `X-PER`, `b-PER`.
+    """Finds invalid labels, such as `B-`, `X-PER` or `b-PER`, among labels that encode spans.
 
-    Labels are meant to spell spans if one of them is `O` and, of the others, half or more begin as
-    `B-PER` does, in whatever case.
+    Labels are taken to encode spans if `O` occurs among them, and at least half of the other
+    occurrences begin like `B-PER`, regardless of case.
+
+    Args:
+        labels: The labels of all words.
 
     Returns:
-        How often each occurs.
+        A dict of the number of occurrences of each invalid label.
 
     Example:
 
@@ -68,11 +71,17 @@ def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
-    """The scheme of labels, `None` for labels that spell no spans, such as parts of speech.
+    """Returns the tagging scheme of labels.
 
-    The letters of BILOU and BMES are taken for BIOES'. IOB1 and IOB2 have the same letters: IOB2
-    opens each span with `B-`, IOB1 only one that follows another of its type. Labels that follow
-    neither have the scheme of which fewer labels are wrong.
+    The letters of BILOU and BMES count as those of BIOES. IOB1 and IOB2 have the same letters:
+    IOB2 begins each span with `B-`, IOB1 only a span right after another one of the same type.
+    For labels that follow neither, the scheme with fewer wrong labels is returned.
+
+    Args:
+        sequences: The labels of each sentence.
+
+    Returns:
+        The scheme, or `None` for labels that do not encode spans, such as parts of speech.
 
     Example:
 
@@ -96,20 +105,20 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
-    """The spans that a sentence's labels spell.
+    """Returns the spans that the labels of a sentence encode.
 
     Args:
-        labels: One a word.
-        strict: Counts only spans that are spelled as this scheme wants them; `None` reads what
-            can be read, as `conlleval` does: a label continues the span before it if it is an
-            `I-` or `E-` of the same type, and that span has not ended; any other one opens a
+        labels: One label for each word.
+        strict: The scheme that spans must follow to be counted. With `None`, all spans are
+            counted, as in `conlleval`: a label continues the span before it if it is an `I-` or
+            `E-` of the same type and that span has not ended; any other label but `O` begins a
             span.
 
     Returns:
-        The spans in their order.
+        A list of the spans in their order.
 
     Raises:
-        ValueError: If a label spells no span, or has a letter that the scheme has not.
+        ValueError: If a label does not encode a span, or has a letter that is not in the scheme.
 
     Example:
 
@@ -126,7 +135,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
         raise ValueError(f"strict is {strict!r}; expected one of {', '.join(SCHEMES)}.")
     for label, (letter, _) in zip(labels, parsed, strict=True):
         if strict != "BIOES" and letter in "ES":
-            raise ValueError(f"The label {label!r} is none of {strict}, which knows B, I and O.")
+            raise ValueError(f"The label {label!r} is not in {strict}; expected B, I or O.")
     if strict == "IOB1":
         return list(_strict_iob1(parsed, found))
     if strict == "IOB2":
@@ -135,7 +144,16 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
 
 
 def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """A sentence's labels in another scheme; spans that are misspelled are spelled well.
+    """Converts the labels of a sentence to another scheme.
+
+    Labels that do not follow a scheme are read as by `entities` without `strict`.
+
+    Args:
+        labels: One label for each word.
+        scheme: The scheme to convert to.
+
+    Returns:
+        A list of one label for each word.
 
     Example:
 
@@ -158,9 +176,16 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
-    """The indices of a sentence's labels that are not spelled as a scheme spells their spans.
+    """Returns the indices of the labels of a sentence that do not follow a scheme.
 
     The letters of BILOU and BMES count as those of BIOES.
+
+    Args:
+        labels: One label for each word.
+        scheme: The scheme to compare with.
+
+    Returns:
+        A list of ascending indices.
 
     Example:
 
@@ -173,12 +198,12 @@ def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
 
 def _parse(label: str) -> _Label:
     if not _SPAN_LABEL.fullmatch(label):
-        raise ValueError(f"The label {label!r} spells no span; expected O, B-TYPE, I-TYPE …")
+        raise ValueError(f"The label {label!r} is not a span label; expected O, B-TYPE, I-TYPE …")
     return _Label(_LETTERS.get(label[0], label[0]), label[2:] or _NO_TYPE)
 
 
 def _readable(labels: Sequence[_Label]) -> Iterator[Entity]:
-    """Spans as they can be read, whatever the scheme."""
+    """Finds spans as `conlleval` does, in any scheme."""
     start, before = 0, _Label(OUTSIDE, "")
     for index, label in enumerate([*labels, _Label(OUTSIDE, "")]):
         continues = label.letter in "IE" and before.letter in "BI" and before.type == label.type
@@ -195,14 +220,14 @@ def _is_whole(labels: Sequence[_Label]) -> bool:
 
 
 def _strict_iob1(labels: Sequence[_Label], found: Iterable[Entity]) -> Iterator[Entity]:
-    """Spans of IOB1, where `B-` is right between two spans of one type and nowhere else."""
+    """Finds spans of IOB1, in which `B-` is valid only between two spans of the same type."""
     outside = _Label(OUTSIDE, "")
     for entity in found:
         before = labels[entity.start - 1] if entity.start else outside
         after = labels[entity.end] if entity.end < len(labels) else outside
         start = entity.start
         if labels[start].letter == "B" and before.type != entity.type:
-            start += 1  # The rest of the span, if there is one, can be read without it
+            start += 1  # The rest of the span, if any, is a span of its own
         ends_in_b = labels[entity.end - 1].letter == "B"
         if start < entity.end and not (
             ends_in_b and after.letter == "B" and after.type != entity.type

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and pairs of texts: packed between special tokens, and batched."""
+"""Texts and pairs of texts: packing with special tokens, and batching."""
 
 from __future__ import annotations
 
@@ -21,28 +21,32 @@ from keras_bert.data.pretraining.next_tokens import NextTokenTargets
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
-# The features that a masker adds, `(batch, slots)`
+# The features that a masker adds, of shape `(batch, slots)`
 _SLOTS = {"mask_positions": tf.int32, "mask_ids": tf.int32, "mask_weights": tf.float32}
 
 
 class TextClassifierPreprocessor:
-    """Packs one text or a pair: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """Packs a text or a pair of texts into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
-    RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, all of them segment 0.
+    RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, with segment id 0 everywhere.
 
     Args:
-        tokenizer: Text to ids.
-        sequence_length: The longest row in tokens, special ones counted. A pair that is too
-            long loses tokens from the end of its longer text, one at a time.
+        tokenizer: The tokenizer that converts text to ids.
+        sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
+            that is longer is truncated from the end of its longer text, one token at a time.
 
     Call arguments:
-        text: A string, or a batch of them `(batch,)`.
+        text: A string, or a batch of strings of shape `(batch,)`.
         text_pair: The second texts, of the same shape; `None` for single texts.
 
     Returns:
-        A dict of `token_ids` int32, `segment_ids` int32 (1 for the second text, in families
-        that tell segments apart) and `padding_mask` bool, each `(batch, length)` with the length
-        of the batch's longest row; `(length,)` for a single string.
+        A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the second text in families
+        with two segments) and `padding_mask` (bool), each of shape `(batch, length)`, where
+        `length` is that of the longest row in the batch; `(length,)` for a single string.
+
+    Raises:
+        ValueError: If `sequence_length` is too small for the special tokens of a pair and one
+            token of each text.
 
     Example:
 
@@ -75,14 +79,14 @@ class TextClassifierPreprocessor:
         return padded(self.tokenizer, features, num_special_tokens(self.tokenizer))
 
     def ragged(self, text: Any, text_pair: Any = None) -> dict[str, tf.RaggedTensor]:
-        """Packed rows without padding.
+        """Packs a batch of texts or pairs without padding.
 
         Args:
-            text: Strings `(batch,)`.
-            text_pair: Strings `(batch,)` or `None`.
+            text: Strings of shape `(batch,)`.
+            text_pair: Strings of shape `(batch,)`, or `None`.
 
         Returns:
-            Ragged `token_ids` and `segment_ids`, int32 `(batch, None)`.
+            A dict of ragged `token_ids` and `segment_ids`, int32 `(batch, None)`.
         """
         first = self.tokenizer(text)
         room = self.sequence_length - num_special_tokens(
@@ -93,7 +97,7 @@ class TextClassifierPreprocessor:
         return pack_texts(self.tokenizer, *truncate_pair(first, self.tokenizer(text_pair), room))
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values from which `from_config` makes the same preprocessor."""
+        """Returns the config from which `from_config` creates the same preprocessor."""
         return {
             "tokenizer": self.tokenizer.get_config(),
             "sequence_length": self.sequence_length,
@@ -101,7 +105,7 @@ class TextClassifierPreprocessor:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a preprocessor from the config that `get_config` returned."""
         tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, sequence_length=config["sequence_length"])
 
@@ -109,18 +113,19 @@ class TextClassifierPreprocessor:
 def truncate_pair(
     first: tf.RaggedTensor, second: tf.RaggedTensor, max_tokens: int
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Shortens pairs to a total length, from the end of the longer one (on a tie, the second).
+    """Truncates pairs to a maximum total length, from the end of the longer text.
 
-    The lengths that dropping one token at a time ends with, without the loop: the shorter text
-    keeps all it has up to its half, the longer one gets the rest.
+    The result is the same as if the longer text (the second one on a tie) lost one token at a
+    time, but it is computed without a loop: each text may keep up to half of the tokens, and the
+    longer one also gets what the shorter one does not need.
 
     Args:
-        first: Ragged ids `(batch, None)`.
-        second: Ragged ids `(batch, None)`.
-        max_tokens: The longest total.
+        first: Ragged ids of shape `(batch, None)`.
+        second: Ragged ids of shape `(batch, None)`.
+        max_tokens: Maximum number of tokens of a pair.
 
     Returns:
-        Both, shortened.
+        A tuple of both, truncated.
     """
     first_length, second_length = first.row_lengths(), second.row_lengths()
     half = max_tokens // 2
@@ -130,7 +135,7 @@ def truncate_pair(
 
 
 def cut_rows(ragged: tf.RaggedTensor, limits: tf.Tensor) -> tf.RaggedTensor:
-    """The first `limits` values of each row; limits a scalar or `(batch,)`, int64."""
+    """Truncates each row to its first `limits` values; `limits` is int64, scalar or `(batch,)`."""
     lengths = ragged.row_lengths()
     kept_lengths = tf.minimum(lengths, limits)
     positions = tf.ragged.range(lengths).flat_values
@@ -139,23 +144,23 @@ def cut_rows(ragged: tf.RaggedTensor, limits: tf.Tensor) -> tf.RaggedTensor:
 
 
 def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
-    """The number of special tokens in a row of one text, or of two."""
+    """Returns the number of special tokens in a row of one text or of two."""
     return 2 + (num_texts - 1) * tokenizer.pair_separators
 
 
 def pack_texts(
     tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor | None = None
 ) -> dict[str, tf.RaggedTensor]:
-    """`[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` with as many separators as the family has.
+    """Packs ids into `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` with the family's separators.
 
     Args:
-        tokenizer: Whose special tokens and segments they get.
+        tokenizer: The tokenizer, which determines the special tokens and the segment ids.
         first: Ids of the first texts, ragged int32 `(batch, None)`.
-        second: Ids of the second ones.
+        second: Ids of the second texts, of the same shape; `None` for single texts.
 
     Returns:
-        Ragged `token_ids` and `segment_ids` (1 for the second text and its separator, in families
-        that tell segments apart), int32 `(batch, None)`.
+        A dict of ragged `token_ids` and `segment_ids` (1 for the second text and its separator in
+        families with two segments), int32 `(batch, None)`.
     """
     start, end = (
         tf.fill([first.nrows(), 1], tf.constant(token_id, tf.int32))
@@ -175,16 +180,16 @@ def pack_texts(
 
 
 def start_of_second(tokenizer: Tokenizer, first: tf.RaggedTensor) -> tf.Tensor:
-    """The position of the first token of each second text in rows of `pack_texts`.
+    """Returns the position of the first token of each second text in rows of `pack_texts`.
 
-    Segments do not tell it in families with a single segment.
+    Segment ids do not show it in families with a single segment.
 
     Args:
-        tokenizer: As for `pack_texts`.
+        tokenizer: The tokenizer that was passed to `pack_texts`.
         first: Ids of the first texts, ragged `(batch, None)`.
 
     Returns:
-        int64 `(batch,)`.
+        An int64 tensor of shape `(batch,)`.
     """
     return 1 + first.row_lengths() + tokenizer.pair_separators
 
@@ -192,15 +197,15 @@ def start_of_second(tokenizer: Tokenizer, first: tf.RaggedTensor) -> tf.Tensor:
 def surround_second(
     tokenizer: Tokenizer, first: tf.RaggedTensor, values: tf.RaggedTensor
 ) -> tf.RaggedTensor:
-    """Values of second texts, with zeros at all other positions of rows of `pack_texts`.
+    """Extends values of the second texts to whole rows of `pack_texts`, with 0 elsewhere.
 
     Args:
-        tokenizer: As for `pack_texts`.
+        tokenizer: The tokenizer that was passed to `pack_texts`.
         first: Ids of the first texts, ragged `(batch, None)`.
-        values: A value for each token of the second ones, ragged `(batch, None)`.
+        values: A value for each token of the second texts, ragged `(batch, None)`.
 
     Returns:
-        Ragged `(batch, None)`, of the rows' lengths.
+        A ragged tensor `(batch, None)` with the row lengths of `pack_texts`.
     """
     lengths = start_of_second(tokenizer, first)
     zeros = tf.zeros([tf.reduce_sum(lengths)], values.dtype)
@@ -211,12 +216,15 @@ def surround_second(
 def padded(
     tokenizer: Tokenizer, features: dict[str, tf.RaggedTensor], shortest: int
 ) -> dict[str, tf.Tensor]:
-    """Dense features with the length of the longest row, and their `padding_mask`.
+    """Pads ragged features to the length of the longest row, and adds the `padding_mask`.
 
     Args:
-        tokenizer: Whose padding fills rows up.
-        features: Ragged `(batch, None)` or `(batch, None, None)`, with `token_ids` among them.
-        shortest: The minimum length: for an empty batch the model still reads column 0.
+        tokenizer: The tokenizer, whose padding token is used.
+        features: Ragged features `(batch, None)` or `(batch, None, None)`, including `token_ids`.
+        shortest: Minimum length, so that an empty batch still has the column of `[CLS]`.
+
+    Returns:
+        A dict of dense features.
     """
     token_ids = features["token_ids"]
     lengths = token_ids if token_ids.ragged_rank == 1 else token_ids.values
@@ -227,16 +235,16 @@ def padded(
 def rows_from_columns(
     columns: Mapping[str, np.ndarray], rest: Sequence[np.ndarray] = ()
 ) -> tf.data.Dataset:
-    """A dataset of the rows of text that is in memory.
+    """Creates a dataset from text in memory.
 
     Args:
-        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
-        rest: The other columns: labels, weights.
+        columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
+        rest: The other columns, such as labels and sample weights.
 
     Returns:
-        Unbatched `(x, *rest)`, where `x` is a dict of the columns.
+        A dataset of unbatched `(x, *rest)`, where `x` is a dict of the columns.
     """
-    # Given the dtype, an empty column is one of strings too.
+    # The explicit dtype makes an empty column one of strings too.
     text = {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
     return tf.data.Dataset.from_tensor_slices((text, *rest))
 
@@ -246,16 +254,17 @@ def batches_from_rows(
     preprocessor: TextClassifierPreprocessor,
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of a dataset's rows.
+    """Tokenizes the rows of a dataset and groups them into length-bucketed batches.
 
     Args:
-        rows: Unbatched `x` or `(x, *rest)`, where `x` is a string, a pair of strings, or a dict
-            of `text` and `text_pair`.
-        preprocessor: Text to features.
+        rows: A dataset of unbatched `x` or `(x, *rest)`, where `x` is a string, a pair of strings,
+            or a dict of `text` and `text_pair`.
+        preprocessor: The preprocessor that converts text to features.
         **options: `BatchOptions`.
 
     Returns:
-        A dataset of `(features, *rest)`; a padded last batch adds a weight if there is none.
+        A dataset of `(features, *rest)`. With `pad_last_batch`, rows without a sample weight get
+        one.
     """
 
     def featurize(*row: Any) -> Any:
@@ -274,20 +283,21 @@ def with_checked_labels(
     class_weight: Mapping[int, float] | None = None,
     allow_unlabelled: bool = False,
 ) -> tf.data.Dataset:
-    """A dataset of text whose labels are checked to be class ids.
+    """Checks that the labels of a dataset of text are class ids.
 
     Args:
-        rows: `(x, label, ...)`, single rows or batches; `x` alone is left as it is.
-        num_labels: How many class ids there are; `None` leaves the rows as they are.
-        class_weight: The weight of each class id, which the rows then bring.
-        allow_unlabelled: Whether a label may be -1, for none.
+        rows: A dataset of `(x, label, ...)`, single rows or batches; a dataset without labels is
+            returned unchanged.
+        num_labels: Number of class ids; `None` returns the rows unchanged.
+        class_weight: The weight of each class id, by which sample weights are multiplied.
+        allow_unlabelled: Whether a label may be -1, which means that the row has none.
 
     Returns:
-        The same rows. An iteration raises `tf.errors.InvalidArgumentError` at a label that is no
-        class id; the message has the row or batch.
+        A dataset of the same rows. Iterating over it raises `tf.errors.InvalidArgumentError` at a
+        label that is not a class id; the message gives the index of the row or batch.
 
     Raises:
-        ValueError: If the labels are strings, or there are class weights but no ids.
+        ValueError: If the labels are strings, or `class_weight` is given without class ids.
     """
     spec = rows.element_spec
     if not isinstance(spec, tuple) or len(spec) < 2 or num_labels is None:
@@ -302,7 +312,7 @@ def with_checked_labels(
     element = "batch" if is_batched(rows) else "row"
     expected = f"; expected an id from {lowest} to {num_labels - 1}"
     given = class_weight or {}
-    # The last one is that of -1
+    # The last entry is the weight of label -1
     table = tf.constant([*(given.get(i, 1.0) for i in range(num_labels)), 1.0], tf.float32)
 
     def check(index: tf.Tensor, row: Any) -> Any:
@@ -323,7 +333,7 @@ def with_checked_labels(
 def batches_from_batched_rows(
     batches: tf.data.Dataset, preprocessor: TextClassifierPreprocessor
 ) -> tf.data.Dataset:
-    """Features for a dataset that is batched already, each batch padded to its longest row."""
+    """Tokenizes a dataset that is already batched; each batch is padded to its longest row."""
 
     def featurize(*batch: Any) -> Any:
         return (preprocessor(*split_pair(batch[0])), *batch[1:])
@@ -338,17 +348,18 @@ def token_batches(
     mask_positions: Sequence[Sequence[int]] | None = None,
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of rows that are tokenized already.
+    """Groups rows that are already tokenized into length-bucketed batches.
 
     Args:
-        token_ids: Rows `(rows, None)`, special tokens included.
-        preprocessor: Whose rows they are.
-        mask_positions: The positions to predict in each row `(rows, None)`; those of a batch are
+        token_ids: Ids `(rows, None)`, including the special tokens.
+        preprocessor: The preprocessor that made the rows.
+        mask_positions: The positions to predict in each row, `(rows, None)`; in a batch, they are
             padded with 0 to a power of two.
         **options: `BatchOptions`.
 
     Returns:
-        A dataset of `(features, (index,))`, where `index` is which rows are in the batch.
+        A dataset of `(features, (index,))`, where `index` (int64 `(batch,)`) holds the indices of
+        the batch's rows.
     """
     rows = tf.ragged.constant(token_ids, tf.int32, ragged_rank=1)
     positions = None if mask_positions is None else tf.ragged.constant(mask_positions, tf.int32)
@@ -359,7 +370,7 @@ def token_batches(
     def add_positions(features: Any, rest: Any) -> Any:
         asked = tf.gather(positions, rest[0])
         longest = tf.reduce_max(asked.row_lengths())
-        # Few shapes for a compiler to meet
+        # Powers of two, so that a compiler sees few shapes
         widths = tf.constant([1 << power for power in range(31)], tf.int64)
         width = widths[tf.searchsorted(widths, longest[tf.newaxis])[0]]
         shape = tf.stack([tf.constant(-1, tf.int64), width])
@@ -372,13 +383,14 @@ def token_batches(
 def masked_batches(
     batches: tf.data.Dataset, masker: MaskedLMMasker | NextTokenTargets, seed: int | None = None
 ) -> tf.data.Dataset:
-    """Batches of text with masked tokens, and these as targets.
+    """Masks batches of token ids, and adds the masked tokens as targets.
 
     Args:
-        batches: `(features,)`, or `(features, weight)` with weights of the rows `(batch,)`.
-        masker: Draws the masks.
-        seed: Draws others in each iteration; `None` draws those of a row by its ids, always the
-            same, whatever its batch.
+        batches: A dataset of `(features,)`, or of `(features, weight)` with sample weights of
+            shape `(batch,)`.
+        masker: The masker that selects the tokens.
+        seed: Seed of masks that differ in each iteration. With `None`, the masks of a row depend
+            on its ids alone: they are always the same, whatever batch it is in.
 
     Returns:
         A dataset of `(features, mask_ids, mask_weights)`.
@@ -404,7 +416,7 @@ def masked_batches(
 def _masked_by_rows(
     masker: MaskedLMMasker | NextTokenTargets, features: dict[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Features whose masks depend on each row's own tokens alone, without its padding."""
+    """Masks each row on its own, so that its masks depend on its tokens and not on padding."""
     if isinstance(masker, NextTokenTargets):
         return masker(features, None)
     slots = masker.num_slots_in_graph(features["token_ids"])
@@ -428,7 +440,7 @@ def _masked_by_rows(
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:
-    """`(text, text_pair)` of a string, a pair or a dict; the second is `None` for single texts."""
+    """Returns `(text, text_pair)` of a string, pair or dict; `text_pair` is `None` for one text."""
     if isinstance(x, Mapping):
         return x["text"], x.get("text_pair")
     if isinstance(x, tuple):
@@ -437,7 +449,7 @@ def split_pair(x: Any) -> tuple[Any, Any]:
 
 
 def is_batched(rows: tf.data.Dataset) -> bool:
-    """Whether the elements of a dataset of text are batches rather than rows."""
+    """Returns whether the elements of a dataset of text are batches rather than rows."""
     spec = rows.element_spec
     text, _ = split_pair(spec[0] if isinstance(spec, tuple) else spec)
     return bool(text.shape.rank)
@@ -462,19 +474,20 @@ def paired_batches(
     weights: np.ndarray[Any, Any] | None = None,
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Batches in which the two texts of a pair are consecutive rows.
+    """Creates batches in which the two texts of a pair are consecutive rows.
 
     Args:
-        texts: The first of each pair, `(pairs,)`.
-        partners: The second of each, `(pairs,)`.
-        preprocessor: Text to features.
-        weights: Of the pairs, float32 `(pairs,)`.
-        **options: `BatchOptions`, of which the size counts pairs.
+        texts: The first text of each pair, `(pairs,)`.
+        partners: The second text of each pair, `(pairs,)`.
+        preprocessor: The preprocessor that converts text to features.
+        weights: Sample weights of the pairs, float32 `(pairs,)`.
+        **options: `BatchOptions`; `batch_size` counts pairs.
 
     Returns:
-        A dataset of `(features, numbers, weights)`: features `(2 * pairs, length)`; which pair of
-        the batch a row belongs to, int32 `(2 * pairs,)`, -1 in pairs that only fill a batch up;
-        and float32 `(2 * pairs,)`, 0 in those.
+        A dataset of `(features, numbers, weights)`: features `(2 * pairs, length)`; the index in
+        the batch of the pair that each row belongs to, int32 `(2 * pairs,)`, -1 for filler pairs
+        that complete the last batch; and sample weights, float32 `(2 * pairs,)`, 0 for filler
+        pairs.
     """
     # (pairs, 2)
     columns = tf.stack([tf.constant(list(column), tf.string) for column in (texts, partners)], 1)

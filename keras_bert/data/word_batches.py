@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of words: windows with one position for each word's tag, and batches of them."""
+"""Sentences of words: windows in which each word is tagged at its first subword, and batching."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FEATURES = ("token_ids", "segment_ids", "padding_mask")
 
 
 class WordWindows(NamedTuple):
-    """Rows for the model, and the position in them of each word's tag.
+    """Windows of sentences, and the window and position of each word's tag.
 
     Args:
-        token_ids: Ragged int32 `(windows, None)`, `[CLS]` and `[SEP]` included.
-        word_window: int64 `(words,)`, the window that decides each word's tag.
-        word_position: int64 `(words,)`, the position of the word's first piece in it.
+        token_ids: Ragged int32 `(windows, None)`, including `[CLS]` and `[SEP]`.
+        word_window: int64 `(words,)`, the index of the window in which each word is tagged.
+        word_position: int64 `(words,)`, the position in that window of the word's first subword.
     """
 
     token_ids: tf.RaggedTensor
@@ -32,7 +32,7 @@ class WordWindows(NamedTuple):
     word_position: tf.Tensor
 
     def scatter(self, values: tf.Tensor) -> tf.RaggedTensor:
-        """Puts a value of each word, `(words,)`, at its first piece, and 0 everywhere else."""
+        """Scatters a value of each word, `(words,)`, to its first subword; 0 everywhere else."""
         positions = tf.gather(self.token_ids.row_starts(), self.word_window) + self.word_position
         size = tf.size(self.token_ids.flat_values, tf.int64)
         flat = tf.scatter_nd(positions[:, tf.newaxis], values, size[tf.newaxis])
@@ -40,30 +40,33 @@ class WordWindows(NamedTuple):
 
 
 class TokenClassifierPreprocessor:
-    """Packs sentences of words: `[CLS] pieces [SEP]`, each word tagged at its first piece.
+    """Packs sentences of words into `[CLS] subwords [SEP]`; a word's tag is at its first subword.
 
-    A sentence that is longer than a window becomes several, which begin and end between words
-    and overlap; a word's tag is predicted in the window with its maximum context. A word without
-    tokens, such as a control character, becomes `[UNK]`, so that it has a tag
-    too. In a sentence of several windows, no word has more pieces than the overlap: the rest of
-    them is cut off.
+    A sentence that is too long for one row is split into overlapping windows at word boundaries,
+    and a word is tagged in the window in which it has the maximum context. A word without tokens,
+    such as a control character, becomes `[UNK]`, so that it has a tag too. In a sentence of
+    several windows, words are truncated to `overlap` subwords.
 
     Args:
-        tokenizer: Words to ids.
-        sequence_length: The longest row in tokens, special ones counted.
-        overlap: Tokens that neighbouring windows of a long sentence share; `None` takes a
+        tokenizer: The tokenizer that converts words to ids.
+        sequence_length: Maximum length of a row in tokens, including the special tokens.
+        overlap: Number of tokens that consecutive windows of a long sentence share. Defaults to a
             quarter of a window.
 
     Call arguments:
         words: Sentences of words, ragged `(sentences, None)` or a list of lists; or documents of
             such sentences, ragged `(documents, None, None)` or a list of lists of lists. In a
-            document, the neighbours of a sentence fill its window, as many words on the left
-            as on the right while there are any.
+            document, the rest of a sentence's window is filled with the sentences around it, to
+            the left and to the right in equal parts where possible.
 
     Returns:
-        A dict of `token_ids` int32, `segment_ids` int32 (all 0) and `padding_mask` bool, each
-        `(windows, length)` with the length of the longest window. `windows` also returns the
-        window of each word.
+        A dict of `token_ids` (int32), `segment_ids` (int32, all 0) and `padding_mask` (bool), each
+        of shape `(windows, length)`, where `length` is that of the longest window. The method
+        `windows` also returns the window and the position of each word.
+
+    Raises:
+        ValueError: If `sequence_length` or `overlap` is out of range, or words are not nested as
+            described.
 
     Example:
 
@@ -103,38 +106,39 @@ class TokenClassifierPreprocessor:
     def split(
         text: Any,
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """The words of texts, and the characters between which they lie.
+        """Splits texts into words.
 
         Args:
-            text: Strings `(batch,)`.
+            text: Strings of shape `(batch,)`.
 
         Returns:
-            The words, the first character of each, and one past its last: see
+            A tuple of the words, the offset of the first character of each, and the offset one
+            past its last character, ragged `(batch, None)`; see
             `keras_bert.text.words.words_with_offsets`.
         """
         return words_with_offsets(tf.convert_to_tensor(text, tf.string))
 
     def padded(self, windows: WordWindows) -> dict[str, tf.Tensor]:
-        """Dense features of windows, with the length of the longest."""
+        """Pads windows to dense features `(windows, length)`, with the length of the longest."""
         features = self.ragged_features(windows)
         return padded(self.tokenizer, features, num_special_tokens(self.tokenizer))
 
     @staticmethod
     def ragged_features(windows: WordWindows) -> dict[str, tf.RaggedTensor]:
-        """Ragged `token_ids` and `segment_ids` of windows, int32 `(windows, None)`."""
+        """Returns ragged `token_ids` and `segment_ids` of windows, int32 `(windows, None)`."""
         return {
             "token_ids": windows.token_ids,
             "segment_ids": tf.zeros_like(windows.token_ids),
         }
 
     def windows(self, words: Any) -> WordWindows:
-        """The windows of sentences or documents, in order, and the position of each word.
+        """Splits sentences or documents into windows.
 
         Args:
-            words: As for a call.
+            words: See the call arguments.
 
         Returns:
-            The windows. A sentence without words has none.
+            `WordWindows` in the order of the sentences. A sentence without words has no window.
         """
         words = ragged_words(words)
         documents = None
@@ -181,7 +185,7 @@ class TokenClassifierPreprocessor:
         )
 
     def _pieces(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The ids of all words, flat, and where each word's begin and end, int64 `(words + 1,)`."""
+        """Returns the flat ids of all words, and the row splits of words, int64 `(words + 1,)`."""
         pieces = self.tokenizer.tokenize_words(words.flat_values)
         is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], self.tokenizer.unk_token_id)
@@ -199,7 +203,7 @@ class TokenClassifierPreprocessor:
         return pack_texts(self.tokenizer, inner)["token_ids"]
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values from which `from_config` makes the same preprocessor."""
+        """Returns the config from which `from_config` creates the same preprocessor."""
         return {
             "tokenizer": self.tokenizer.get_config(),
             "sequence_length": self.sequence_length,
@@ -208,16 +212,20 @@ class TokenClassifierPreprocessor:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a preprocessor from the config that `get_config` returned."""
         tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, config["sequence_length"], config.get("overlap"))
 
 
 def ragged_words(words: Any) -> tf.RaggedTensor:
-    """Lists of lists of words, or of lists of these, as a ragged string tensor with int64 splits.
+    """Converts sentences or documents of words to a ragged string tensor with int64 splits.
+
+    Args:
+        words: A list of words for each sentence, or a list of such sentences for each document;
+            or a ragged tensor.
 
     Raises:
-        ValueError: If the lists are nested otherwise, or hold anything but words.
+        ValueError: If the lists are nested differently, or contain anything but words.
     """
     if isinstance(words, tf.RaggedTensor):
         return words.with_row_splits_dtype(tf.int64)
@@ -248,7 +256,7 @@ def _badly_nested(items: Sequence[Any]) -> ValueError:
 def _between_words(
     start: tf.Tensor, stop: tf.Tensor, splits: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Shortens spans of tokens to whole words."""
+    """Shortens spans of tokens to word boundaries."""
     first = tf.searchsorted(splits, start, side="left")
     last = tf.searchsorted(splits, stop, side="right") - 1
     return tf.gather(splits, first), tf.gather(splits, last)
@@ -257,17 +265,17 @@ def _between_words(
 def _widened(
     start: tf.Tensor, stop: tf.Tensor, begin: tf.Tensor, end: tf.Tensor, room: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Widens a span on both sides, evenly where it can, to as many tokens as a window holds."""
+    """Extends spans on both sides, in equal parts where possible, to the size of a window."""
     spare, left, right = room - (stop - start), start - begin, end - stop
     left = tf.minimum(left, tf.maximum(spare // 2, spare - right))
     return start - left, stop + tf.minimum(right, spare - left)
 
 
 def _nearest_window(begin: tf.Tensor, end: tf.Tensor, room: int, step: int) -> tf.Tensor:
-    """Of the windows `[k * step, k * step + room)` that hold a word, the one it is most central in.
+    """Returns the index of the window with the maximum context of each word.
 
-    Words have no more than `room - step` pieces wherever there are several windows, so that one
-    window at least holds the whole word.
+    Windows are `[k * step, k * step + room)`. In sentences of several windows, words have no more
+    than `room - step` subwords, so that at least one window contains the whole word.
     """
     central = (begin + end - room + step) // (2 * step)
     lowest, highest = -((room - end) // step), begin // step
@@ -282,19 +290,20 @@ def window_batches(
     weights: np.ndarray | None = None,
     **options: Unpack[BatchOptions],
 ) -> tf.data.Dataset:
-    """Length-bucketed batches of windows.
+    """Groups windows into length-bucketed batches.
 
     Args:
         windows: The windows that `preprocessor.windows` returned.
-        preprocessor: The preprocessor that made them.
-        labels: Class ids, int32 `(words,)`, for batches to train or evaluate on.
-        weights: Of the words, float32 `(words,)`, with labels.
+        preprocessor: The preprocessor that created them.
+        labels: Class ids of the words, int32 `(words,)`, for training and evaluation.
+        weights: Sample weights of the words, float32 `(words,)`; required with `labels`.
         **options: `BatchOptions`.
 
     Returns:
-        With labels, a dataset of `(features, labels, weights)`, int32 and float32
-        `(batch, length)`, the weights 0 everywhere but at the first pieces of words. Without, of
-        `(features, index)`: which windows are in the batch, int64 `(batch,)`.
+        With labels, a dataset of `(features, labels, weights)`, where labels are int32 and weights
+        float32 `(batch, length)`, 0 everywhere but at the first subwords of words. Without labels,
+        a dataset of `(features, index)`, where `index` (int64 `(batch,)`) holds the indices of the
+        batch's windows.
     """
     columns = dict(preprocessor.ragged_features(windows))
     if labels is not None:
@@ -315,6 +324,6 @@ def _indexed(columns: dict[str, tf.Tensor], rest: tuple[tf.Tensor, ...]) -> Any:
 
 def _labelled(columns: dict[str, tf.Tensor], rest: tuple[tf.Tensor, ...]) -> Any:
     weights = columns["weights"]
-    if len(rest) > 1:  # (batch,): 0 at the rows that only fill the batch up
+    if len(rest) > 1:  # `is_real`, (batch,): 0 for filler rows
         weights *= rest[1][:, tf.newaxis]
     return {name: columns[name] for name in _FEATURES}, columns["labels"], weights

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers that models are composed of."""
+"""The Keras layers of encoders and heads."""
 
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.dense import Dense

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-head self-attention with one product for queries, keys and values."""
+"""Multi-head self-attention with a single projection to queries, keys and values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from keras_bert.ops.annotations import Shape, Tensor
 
 
 class _BiasedProduct(Dense):
-    """A dense layer whose bias has an exact gradient.
+    """A dense layer in which the gradient of the bias is summed in float32.
 
-    Low-rank updates are in `kernel`; with int8 weights Keras calls `quantized_call` instead.
+    LoRA updates are included in `kernel`; with int8 weights, Keras calls `quantized_call` instead.
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -27,26 +27,30 @@ class _BiasedProduct(Dense):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SelfAttention(keras.layers.Layer):
-    """Multi-head self-attention without the output projection, which is the block's.
+    """Multi-head self-attention without the output projection, which belongs to the block.
 
     Args:
-        num_heads: Number of heads; divides the hidden width.
-        dropout: Rate on the attention probabilities.
-        initializer_range: Standard deviation of the truncated normal the kernel starts from.
-        causal: Whether a token attends only to itself and the tokens before it.
-        return_scores: Whether the attention probabilities are returned too.
+        num_heads: Number of attention heads; must divide the hidden dimension.
+        dropout: Dropout rate on the attention probabilities.
+        initializer_range: Standard deviation of the kernel's truncated normal initializer.
+        causal: Whether tokens attend only to themselves and to the tokens before them.
+        return_scores: Whether to return the attention probabilities too.
 
     Call arguments:
-        inputs: `(batch, length, hidden)`.
-        padding_mask: Boolean `(batch, length)`, False at tokens that are not attended to;
-            `None` for a batch without padding, which is faster.
-        sequence_ids: int `(batch, length)`: a token attends to those with its own number alone;
-            `None` where every row is one sequence.
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool `(batch, length)`, False at tokens that are not attended to; `None` for a
+            batch without padding, which is faster.
+        sequence_ids: int `(batch, length)`, for packed rows: tokens attend only to tokens with the
+            same id; `None` if every row is one sequence.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`; with `return_scores` a pair with
+        `(batch, length, hidden)`; with `return_scores`, a tuple of it and of the probabilities
         `(batch, heads, length, length)`.
+
+    Raises:
+        ValueError: If `num_heads` does not divide the hidden dimension, or the shape of a mask does
+            not match.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.
@@ -78,7 +82,7 @@ class SelfAttention(keras.layers.Layer):
         hidden_dim = inputs_shape[-1]
         if hidden_dim % self.num_heads:
             raise ValueError(
-                f"num_heads is {self.num_heads}; it must divide the inputs' width, {hidden_dim}."
+                f"num_heads is {self.num_heads}; it must divide the hidden dimension {hidden_dim}."
             )
         self.query_key_value = _BiasedProduct(
             3 * hidden_dim,
@@ -152,11 +156,10 @@ def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> 
 
 
 def _mask(padding_mask: Tensor, sequence_ids: Tensor, causal_mask: Tensor) -> Tensor:
-    """The attention mask: True where a query may attend.
+    """Combines masks to an attention mask, True where a query may attend to a key.
 
     Returns:
-        Boolean, broadcastable to `(batch, 1, length, length)`: of no larger shape than is needed;
-        or `None`.
+        A bool tensor that can be broadcast to `(batch, 1, length, length)`; or `None`.
     """
     masks = [] if causal_mask is None else [causal_mask]
     if padding_mask is not None:
@@ -168,6 +171,6 @@ def _mask(padding_mask: Tensor, sequence_ids: Tensor, causal_mask: Tensor) -> Te
 
 
 def _causal_mask(length: Tensor) -> Tensor:
-    """Boolean `(1, 1, length, length)`, True at and before a query's own position."""
+    """Returns a bool tensor `(1, 1, length, length)`, True up to the position of the query."""
     positions = ops.arange(length)
     return (positions[:, None] >= positions)[None, None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of several choices: unfolded to one sequence a row for an encoder, and back to logits."""
+"""Multiple choice: folding of the choices of each row into the batch, and back."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from keras_bert.ops.attention_mask import masked_score
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(keras.layers.Layer):
-    """Makes each choice of a row a row of its own.
+    """Folds choices into the batch dimension, so that each choice is a row.
 
     Call arguments:
         token_ids: int `(batch, choices, length)`.
-        segment_ids: int, of the same shape; `None` for all zeros.
-        padding_mask: Boolean, of the same shape; `None` for all True.
+        segment_ids: int, of the same shape; `None` for zeros.
+        padding_mask: Bool, of the same shape; `None` for no padding.
 
     Returns:
-        A dict of the three, `(batch * choices, length)`.
+        A dict of `token_ids`, `segment_ids` and `padding_mask`, each of shape
+        `(batch * choices, length)`.
     """
 
     def call(
@@ -57,15 +58,15 @@ class FoldChoices(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(keras.layers.Layer):
-    """Gathers the scores of each row's choices.
+    """Unfolds the scores of choices to one row of logits for each text.
 
-    A choice without tokens is masked: its logit is so far below the others that its
-    probability is 0.
+    A choice without tokens, which is padding, is masked: its logit is so far below the others that
+    its probability is 0.
 
     Call arguments:
-        scores: `(batch * choices, 1)`.
-        token_ids: The ids that were folded, int `(batch, choices, length)`.
-        padding_mask: Boolean, of the same shape, or `None` where every choice is one.
+        scores: Float `(batch * choices, 1)`.
+        token_ids: The ids before folding, int `(batch, choices, length)`.
+        padding_mask: Bool, of the same shape as `token_ids`; `None` if there is no padding.
 
     Output shape:
         Logits `(batch, choices)`, float32.

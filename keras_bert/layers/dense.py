@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dense layer of encoders and heads, which keeps its low-rank update when it is saved."""
+"""The dense layer of encoders and heads, which saves its LoRA update."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(keras.layers.Dense):
-    """`keras.layers.Dense` that saves its low-rank update (LoRA) too.
+    """`keras.layers.Dense` that also saves its LoRA update.
 
-    Keras saves the kernel with the update merged into it, which a layer without LoRA loads here
-    too; a layer with LoRA loads the original kernel and the two matrices of the update.
+    Keras saves only the kernel with the update merged into it. This layer saves the original kernel
+    and the two matrices of the update too, which a layer with LoRA loads; a layer without LoRA
+    loads the merged kernel.
 
-    The name is Keras': files of weights call layers in lists by the names of their classes.
+    The class has the name of Keras' layer, since weight files contain the class names of layers in
+    lists.
+
+    Reference:
+        [LoRA](https://arxiv.org/abs/2106.09685), section 4.
     """
 
     def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
-        # The check is for subclasses that compute something else.
+        # Keras' check would reject subclasses.
         super().quantize(mode, type_check=False, config=config)
 
     def save_own_variables(self, store: Any) -> None:
@@ -35,9 +40,9 @@ class Dense(keras.layers.Dense):
             for name, variable in self._with_lora().items():
                 variable.assign(store[name])
             return
-        # Keras numbers its own
+        # Keras' own variables have numbers as keys
         super().load_own_variables({key: store[key] for key in store.keys() if key.isdigit()})  # noqa: SIM118
 
     def _with_lora(self) -> dict[str, Any]:
-        """The variables by name, the kernel without its update."""
+        """Returns the variables by name, with the kernel without its update."""
         return {variable.name: variable for variable in self.variables}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embeddings: from token ids to the input of the first block."""
+"""The embedding layers, from token ids to the input of the first transformer block."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from keras_bert.ops.annotations import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenEmbedding(keras.layers.Layer):
-    """The token embeddings, which are also the output layer of a masked-LM head.
+    """Token embeddings, which can also project to the vocabulary (tied embeddings).
 
-    `layer(token_ids)` looks vectors up; `layer(hidden, reverse=True)` multiplies by the
-    transposed table, which is how a masked-LM head shares its weights with the input
-    (the paper's released code; "tied embeddings").
+    `layer(token_ids)` looks up vectors; `layer(hidden, reverse=True)` multiplies by the transposed
+    table, as a masked LM head does that shares its weights with the input.
 
     Args:
-        vocabulary_size: Rows of the table.
-        hidden_dim: Columns of the table.
-        initializer_range: Standard deviation of the truncated normal it starts from.
+        vocabulary_size: Number of rows of the table.
+        hidden_dim: Number of columns of the table.
+        initializer_range: Standard deviation of the truncated normal initializer.
 
     Call arguments:
-        inputs: Token ids `(batch, length)`; or, in reverse, vectors `(batch, slots, hidden)`.
-        reverse: Whether to multiply by the transposed table.
+        inputs: Token ids, int `(batch, length)`; with `reverse`, vectors `(batch, slots, hidden)`.
+        reverse: Whether to multiply by the transposed table. Defaults to `False`.
 
     Output shape:
-        `(batch, length, hidden)` in the table's own dtype (float32 under the mixed policies:
-        the sum and the LayerNorm that follow need the precision); in reverse
-        `(batch, slots, vocabulary)` in the compute dtype.
+        `(batch, length, hidden)` in the variable dtype (float32 with the mixed precision policies,
+        for the precision of the sum and the LayerNorm that follow). With `reverse`, `(batch,
+        slots, vocabulary)` in the compute dtype.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), the released code.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class TokenEmbedding(keras.layers.Layer):
         self.initializer_range = initializer_range
 
     def build(self, input_shape: Shape | None = None) -> None:
-        # Without autocast: casting 30,000 rows to look up 1,000 costs more than the look-up.
+        # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
@@ -80,20 +82,20 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class EmbeddingPostprocessor(keras.layers.Layer):
-    """`dropout(LN(token + segment + position))`: the input of the first block.
+    """Adds segment and position embeddings: `dropout(LN(token + segment + position))`.
 
     Args:
-        max_sequence_length: The longest input in tokens.
-        num_segments: Number of segment types; with 0 there are no segment embeddings.
-        position_offset: Rows of the position table before that of position 0.
+        max_sequence_length: Maximum length of the input in tokens.
+        num_segments: Number of segments; with 0 there are no segment embeddings.
+        position_offset: Number of rows of the position table before that of position 0.
         layer_norm_epsilon: Added to the variance.
-        dropout: Rate after the LayerNorm.
-        initializer_range: Standard deviation of the truncated normal the tables start from.
+        dropout: Dropout rate after the LayerNorm.
+        initializer_range: Standard deviation of the tables' truncated normal initializer.
 
     Call arguments:
-        token_vectors: `(batch, length, hidden)`.
-        segment_ids: int `(batch, length)`, or `None` for all zeros.
-        position_ids: int `(batch, length)` of at least `-position_offset`, or `None` for 0, 1, 2,
+        token_vectors: Float `(batch, length, hidden)`.
+        segment_ids: int `(batch, length)`, or `None` for zeros.
+        position_ids: int `(batch, length)`, at least `-position_offset`; or `None` for 0, 1, 2,
             ... in every row.
         training: Whether dropout is active.
 
@@ -101,8 +103,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         `(batch, length, hidden)` in the compute dtype.
 
     Raises:
-        ValueError: If the input is longer than the positions and none are given, or `segment_ids`
-            or `position_ids` has another shape than the tokens.
+        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`,
+            or `segment_ids` or `position_ids` differ from the tokens in shape.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3, figure 2.
@@ -118,8 +120,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
-        # The sum and its LayerNorm come before the first product: nothing is gained by rounding
-        # what goes into them.
+        # Without autocast: the sum and its LayerNorm precede the first matrix product, so there is
+        # nothing to gain from rounding their inputs.
         super().__init__(**{**kwargs, "autocast": False})
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
@@ -138,7 +140,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         hidden_dim = token_vectors_shape[-1]
 
         def add(name: str, shape: tuple[int, ...], initializer: Any) -> Any:
-            # Without autocast, which Keras spares a whole layer of only inside another one
+            # The layer's own autocast=False takes effect only inside another layer
             return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
         def truncated_normal() -> keras.initializers.Initializer:
@@ -178,8 +180,8 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     def _segment_vectors(self, segment_ids: Tensor) -> Tensor:
         if segment_ids is None or self.num_segments == 1:
             return self.segment_embeddings[0]
-        # A product with one-hot rows: its gradient is a product too, where a look-up's gradient
-        # is a scatter of every token into two rows.
+        # A product with one-hot vectors: its gradient is a product too, while the gradient of a
+        # lookup scatters every token into two rows.
         one_hot = ops.one_hot(segment_ids, self.num_segments, dtype=self.variable_dtype)
         return ops.matmul(one_hot, self.segment_embeddings)
 
@@ -217,24 +219,24 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CountedPositions(keras.layers.Layer):
-    """The position of each token among those of its row that are no padding.
+    """Counts the position of each token among the tokens of its row that are not padding.
 
     Args:
-        pad_token_id: The id of padding.
-        max_sequence_length: The longest input in tokens.
+        pad_token_id: The id of the padding token.
+        max_sequence_length: Maximum length of the input in tokens.
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        position_ids: int `(batch, length)`, which are then returned, or `None`.
+        position_ids: int `(batch, length)`; if given, they are returned instead.
 
     Output shape:
-        int32 `(batch, length)`: from 0, and -1 at padding.
+        int32 `(batch, length)`: positions from 0, and -1 at padding.
 
     Raises:
-        ValueError: If the input is longer than the positions and none are given.
+        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`.
 
     Reference:
-        [RoBERTa](https://arxiv.org/abs/1907.11692), as its released code counts them.
+        [RoBERTa](https://arxiv.org/abs/1907.11692), the released code.
     """
 
     def __init__(self, pad_token_id: int, max_sequence_length: int, **kwargs: Any) -> None:
@@ -270,7 +272,7 @@ class CountedPositions(keras.layers.Layer):
 
 
 def too_long(length: int, max_sequence_length: int) -> str:
-    """The error message for an input with more tokens than there are positions."""
+    """Returns the error message for an input that is longer than `max_sequence_length`."""
     return (
         f"The input is {length} tokens long; this model has positions for at most "
         f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
@@ -278,10 +280,15 @@ def too_long(length: int, max_sequence_length: int) -> str:
 
 
 def check_same_shape(name: str, received: Any, expected: Any) -> None:
-    """Raises if two static shapes `(batch, length)` cannot be the same.
+    """Checks that two static shapes `(batch, length)` are compatible.
+
+    Args:
+        name: The name of the input, for the error message.
+        received: The shape of the input, with `None` for unknown dimensions.
+        expected: The shape of `token_ids`.
 
     Raises:
-        ValueError: If the ranks differ, or two known dimensions do.
+        ValueError: If the ranks or two known dimensions differ.
     """
     received, expected = tuple(received), tuple(expected)
     matches = len(received) == len(expected) and all(
@@ -296,11 +303,14 @@ def check_same_shape(name: str, received: Any, expected: Any) -> None:
 def new_embeddings(
     config: BertConfig, policy: keras.DTypePolicy
 ) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
-    """The embeddings of an encoder, with fresh weights: the token table, and the others.
+    """Creates the embedding layers of an encoder, with newly initialized weights.
 
     Args:
         config: The architecture.
         policy: A Keras dtype policy.
+
+    Returns:
+        A tuple of the token embedding and of the layer with the segment and position embeddings.
     """
     token_embedding = TokenEmbedding(
         config.vocabulary_size,

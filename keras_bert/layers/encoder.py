@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transformer block, in the post-LayerNorm form of the paper."""
+"""The transformer block, with LayerNorm after each sublayer (post-LN) as in the paper."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from keras_bert.ops.annotations import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BiasActivation(keras.layers.Layer):
-    """`activation(inputs + bias)`: the second half of a `Dense(use_bias=False, ...)`.
+    """Adds a bias and applies an activation: `activation(inputs + bias)`.
+
+    It follows a `Dense` layer without bias, so that both can be fused.
 
     Args:
         activation: A name that `BertConfig.activation` allows.
 
     Call arguments:
-        inputs: `(..., dim)`.
+        inputs: Float `(..., dim)`.
         training: Whether gradients will be computed.
 
     Output shape:
-        As `inputs`.
+        Same as `inputs`.
     """
 
     def __init__(self, activation: str, **kwargs: Any) -> None:
@@ -51,19 +53,19 @@ class BiasActivation(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BiasResidualNorm(keras.layers.Layer):
-    """`LayerNorm(residual + dropout(inputs + bias))`: the end of a sublayer.
+    """The end of a sublayer: `LayerNorm(residual + dropout(inputs + bias))`.
 
     Args:
         epsilon: Added to the variance.
-        dropout: Rate on the sublayer's output.
+        dropout: Dropout rate on the output of the sublayer.
 
     Call arguments:
-        inputs: The sublayer's last product, `(..., dim)`.
-        residual: The input of the sublayer, `(..., dim)`.
+        inputs: The result of the sublayer's last matrix product, float `(..., dim)`.
+        residual: The input of the sublayer, float `(..., dim)`.
         training: Whether dropout is active.
 
     Output shape:
-        As `inputs`.
+        Same as `inputs`.
     """
 
     def __init__(self, epsilon: float = 1e-12, dropout: float = 0.0, **kwargs: Any) -> None:
@@ -75,7 +77,7 @@ class BiasResidualNorm(keras.layers.Layer):
     def build(self, inputs_shape: Shape, residual_shape: Shape | None = None) -> None:
         shape = inputs_shape[-1:]
         self.bias = self.add_weight(name="bias", shape=shape, initializer="zeros", autocast=False)
-        # LayerNorm computes in float32, so its weights are not cast down for it.
+        # LayerNorm is computed in float32, so its weights are not cast to the compute dtype.
         self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
 
@@ -99,7 +101,7 @@ class BiasResidualNorm(keras.layers.Layer):
         return {**super().get_config(), "epsilon": self.epsilon, "dropout": self.dropout}
 
 
-# The layers of each part of a block that it can share with another
+# The layers of each part of a block that can be shared with another block
 PARTS = {
     "attention": ("attention", "attention_output", "attention_norm"),
     "feed_forward": (
@@ -115,30 +117,31 @@ PARTS = {
 class TransformerBlock(keras.layers.Layer):
     """Self-attention and a feed-forward network, each with dropout, residual and LayerNorm.
 
+    A block can share its attention or its feed-forward network with another block: see `share`.
+
     Args:
-        num_heads: Attention heads.
-        intermediate_dim: Width inside the feed-forward network.
+        num_heads: Number of attention heads.
+        intermediate_dim: Dimension of the inner layer of the feed-forward network.
         activation: A name that `BertConfig.activation` allows.
-        dropout: Rate on the output of both sublayers.
-        attention_dropout: Rate on the attention probabilities.
+        dropout: Dropout rate on the output of both sublayers.
+        attention_dropout: Dropout rate on the attention probabilities.
         layer_norm_epsilon: Added to the variance in both LayerNorms.
-        initializer_range: Standard deviation of the truncated normal the kernels start from.
-        causal: Whether a token attends only to itself and the tokens before it.
-        return_scores: Whether the attention probabilities are returned too.
+        initializer_range: Standard deviation of the kernels' truncated normal initializer.
+        causal: Whether tokens attend only to themselves and to the tokens before them.
+        return_scores: Whether to return the attention probabilities too.
 
     Call arguments:
-        inputs: `(batch, length, hidden)`.
-        padding_mask: Boolean `(batch, length)`, or `None` for a batch without padding.
-        sequence_ids: int `(batch, length)`, or `None` where every row is one sequence.
-        output_positions: int `(batch, slots)`, the positions whose outputs are wanted: what follows
-            the attention is computed for these alone. `None` for all of them.
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool `(batch, length)`, False at padding; `None` for a batch without padding.
+        sequence_ids: int `(batch, length)`, for packed rows; `None` if every row is one sequence.
+        output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for:
+            everything after the attention is computed for these tokens alone. `None` for all
+            tokens.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)`; with `return_scores` a pair with
-        `(batch, heads, length, length)`.
-
-    A block may have the attention or the feed-forward network of another: see `share`.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` with `output_positions`; with
+        `return_scores`, a tuple of it and of the probabilities `(batch, heads, length, length)`.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.1, with the
@@ -171,11 +174,11 @@ class TransformerBlock(keras.layers.Layer):
         self._shared: set[str] = set()
 
     def share(self, other: TransformerBlock, part: str) -> None:
-        """Takes the layers of another block instead of making its own.
+        """Uses the layers of another block; must be called before `build`.
 
         Args:
-            other: A built block of the same shape.
-            part: `attention` or `feed_forward`; each with its LayerNorm.
+            other: A built block of the same dimensions.
+            part: `"attention"` or `"feed_forward"`, each including its LayerNorm.
         """
         for name in PARTS[part]:
             setattr(self, name, getattr(other, name))
@@ -220,7 +223,7 @@ class TransformerBlock(keras.layers.Layer):
         self.feed_forward_norm = self._residual_norm(hidden_dim, "feed_forward_norm")
 
     def _product(self, input_dim: int, output_dim: int, name: str) -> Dense:
-        """A bare product; the bias belongs to the fused computation after it."""
+        """Creates a dense layer without bias, which belongs to the fused layer after it."""
         layer = Dense(
             output_dim,
             use_bias=False,
@@ -254,7 +257,7 @@ class TransformerBlock(keras.layers.Layer):
             inputs = tokens_at(inputs, output_positions)
             context = tokens_at(context, output_positions)
 
-        # (batch, tokens, hidden) -> (batch * tokens, hidden): products of plain matrices
+        # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
         hidden_dim = inputs.shape[-1]
         x = ops.reshape(inputs, (-1, hidden_dim))
         context = ops.reshape(context, (-1, hidden_dim))
@@ -296,15 +299,16 @@ class TransformerBlock(keras.layers.Layer):
 
 
 def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:
-    """The blocks of an encoder, built, with fresh weights.
+    """Creates the blocks of an encoder, built and with newly initialized weights.
 
     Args:
-        config: The architecture, which says which blocks share their weights.
+        config: The architecture, including which layers share weights.
         policy: A Keras dtype policy.
 
     Returns:
-        A block for each depth: the same one again where all of its weights are shared, or a new
-        one with the attention or the feed-forward layers of an earlier one.
+        A list of a block for each layer: the same object as an earlier one if all of its weights
+        are shared, or a new block, which may share the attention or the feed-forward network of an
+        earlier one.
     """
     blocks: list[TransformerBlock] = []
     for index in range(config.num_layers):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frozen model inside another one."""
+"""A frozen model as a layer of another model."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from keras import ops
 from keras_bert.ops.annotations import Tensor
 
 NO_CLONE = (
-    "keras.models.clone_model copies a model layer by layer, so that the copies would no longer "
-    "share weights that the originals share. Copy the model by its config: "
+    "keras.models.clone_model copies a model layer by layer, so that layers that share weights "
+    "would no longer share them in the copy. Copy the model by its config: "
     "`type(model).from_config(model.get_config())`, then `set_weights`."
 )
 
 
 class FrozenModel(keras.layers.Layer):
-    """Runs a model in inference mode, without gradients, while the model around it is trained.
+    """Runs a model in inference mode and without gradients, also while its outer model is trained.
 
-    (A model that is a layer of another one takes over that one's `training`, so `training=False`
-    where the graph is made is not enough.)
+    (A model that is a layer of another model takes over the `training` argument of that model, so
+    that calling it with `training=False` in the functional graph is not enough.)
 
     Args:
-        model: A functional model whose outputs are a dict; all of it is frozen.
+        model: A functional model whose outputs are a dict. Its weights are frozen.
 
     Call arguments:
-        inputs: The model's inputs.
+        inputs: The inputs of the model.
 
     Returns:
-        Its outputs.
+        A dict of the outputs of the model.
     """
 
     def __init__(self, model: keras.Model, **kwargs: Any) -> None:

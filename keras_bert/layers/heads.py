@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heads of an encoder: pooler, classifier, and the heads of pre-training."""
+"""The layers on top of an encoder: the pooler, and the heads of pre-training and fine-tuning."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(keras.layers.Layer):
-    """`activation(dense(dropout(token)))`: one vector for the whole input.
+    """Pools the sequence output to one vector per row: `activation(dense(dropout(token)))`.
 
     Args:
         activation: A name that `BertConfig.activation` allows.
-        dropout: Rate on the token's vector.
-        initializer_range: Standard deviation of the truncated normal the kernel starts from.
-        last_token: Whether the token is the last real one, the only one that attends to the whole
-            input in a causal encoder; otherwise it is the first.
+        dropout: Dropout rate on the vector of the token.
+        initializer_range: Standard deviation of the kernel's truncated normal initializer.
+        last_token: Whether to pool the last token that is not padding, as in causal encoders,
+            where no other token attends to the whole input. By default the first token is pooled.
 
     Call arguments:
-        inputs: `(batch, length, hidden)`.
-        padding_mask: Boolean `(batch, length)`, False at padding, which decides which token is the
-            last real one; `None` where there is no padding, or for the first token.
-        sequence_ids: int `(batch, length)`, 0 at padding, instead of it for packed rows, or `None`.
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool `(batch, length)`, False at padding, to find the last token; `None`
+            without padding, or to pool the first token.
+        sequence_ids: int `(batch, length)`, 0 at padding, used instead of `padding_mask` for packed
+            rows; or `None`.
         training: Whether dropout is active.
 
     Output shape:
         `(batch, hidden)`.
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 3 (the vector C).
+        [BERT](https://arxiv.org/abs/1810.04805), section 3, the vector C.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Pooler(keras.layers.Layer):
 
 
 def _last_real(inputs: Tensor, is_real: Tensor) -> Tensor:
-    """The last vector `(batch, hidden)` where `is_real`; the first of a row that has none."""
+    """Returns the last vector `(batch, hidden)` where `is_real`, or the first one if none is."""
     positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
     last = ops.max(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
@@ -117,12 +118,12 @@ def _last_real(inputs: Tensor, is_real: Tensor) -> Tensor:
 
 
 def new_pooler(config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler") -> Pooler:
-    """A pooler with fresh weights, for an encoder or for a task on one that has none.
+    """Creates a pooler for an encoder, or for a task whose encoder has no pooler.
 
     Args:
-        config: The encoder's architecture.
+        config: The architecture of the encoder.
         policy: A Keras dtype policy.
-        name: The layer's name.
+        name: The name of the layer.
     """
     return Pooler(
         config.pooler_activation,
@@ -136,16 +137,16 @@ def new_pooler(config: BertConfig, policy: keras.DTypePolicy, name: str = "poole
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ClassificationHead(keras.layers.Layer):
-    """`dense(dropout(x))` in float32, whatever the encoder's precision.
+    """A classification head, `dense(dropout(inputs))`, computed in float32 under any dtype policy.
 
-    It classifies the pooled output or every token. It also is the next-sentence head of
-    pre-training, with two classes (0 = IsNext) and no dropout, and the head of question answering,
-    with two outputs for each token: start and end.
+    It classifies rows by their pooled output, or every token. It is also the next sentence
+    prediction head, with two classes (0 = IsNext) and no dropout, and the question answering head,
+    with two outputs for each token, the start logit and the end logit.
 
     Args:
-        num_classes: Width of the output.
-        dropout: Rate on the input.
-        initializer_range: Standard deviation of the truncated normal the kernel starts from.
+        num_classes: Number of outputs.
+        dropout: Dropout rate on the input.
+        initializer_range: Standard deviation of the kernel's truncated normal initializer.
 
     Input shape:
         `(batch, hidden)` or `(batch, length, hidden)`.
@@ -169,7 +170,7 @@ class ClassificationHead(keras.layers.Layer):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.seed_generator = keras.random.SeedGenerator()
-        self.supports_masking = True  # Recurrent layers pass their mask on
+        self.supports_masking = True  # Recurrent layers propagate their mask
 
     def build(self, input_shape: Shape) -> None:
         self.dense = Dense(
@@ -198,11 +199,11 @@ class ClassificationHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokensAt(keras.layers.Layer):
-    """The vectors of the tokens at some positions of each row.
+    """Gathers the vectors at given positions of each row.
 
     Call arguments:
-        inputs: `(batch, length, dim)`.
-        positions: int `(batch, slots)`.
+        inputs: Float `(batch, length, dim)`.
+        positions: int `(batch, slots)`, in `[0, length)`.
 
     Output shape:
         `(batch, slots, dim)`.
@@ -217,16 +218,16 @@ class TokensAt(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(keras.layers.Layer):
-    """The transform of a masked-LM head: `LN(activation(dense(h)))`.
+    """The transform of a masked LM head: `LN(activation(dense(inputs)))`.
 
-    The product with the transposed token table follows (`TokenEmbedding(..., reverse=True)`), then
-    `VocabularyBias`.
+    The product with the transposed token embeddings (`TokenEmbedding(..., reverse=True)`) and
+    `VocabularyBias` follow.
 
     Args:
         activation: A name that `BertConfig.activation` allows.
-        dim: Width of the token table; `None` for that of the hidden states.
+        dim: Dimension of the token embeddings. Defaults to that of the inputs.
         layer_norm_epsilon: Added to the variance.
-        initializer_range: Standard deviation of the truncated normal the kernel starts from.
+        initializer_range: Standard deviation of the kernel's truncated normal initializer.
 
     Input shape:
         `(batch, slots, hidden)`.
@@ -284,11 +285,13 @@ class MaskedLMTransform(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ReplacedTokenHead(keras.layers.Layer):
-    """`dense(activation(dense(h)))`: a logit for each token, of whether it was replaced.
+    """The head of replaced token detection: `dense(activation(dense(inputs)))`.
+
+    It outputs a logit for each token, of the probability that it was replaced.
 
     Args:
         activation: A name that `BertConfig.activation` allows.
-        initializer_range: Standard deviation of the truncated normal the kernels start from.
+        initializer_range: Standard deviation of the kernels' truncated normal initializer.
 
     Input shape:
         `(batch, length, hidden)`.
@@ -338,13 +341,13 @@ class ReplacedTokenHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class VocabularyBias(keras.layers.Layer):
-    """Adds the output bias of a masked-LM head, in float32.
+    """Adds the output bias of a masked LM head, in float32.
 
     Input shape:
         `(batch, slots, vocabulary)`.
 
     Output shape:
-        As the input, float32.
+        Same as the input, float32.
     """
 
     def __init__(self, **kwargs: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling of token vectors to one vector for each text."""
+"""Pooling of token vectors to sentence embeddings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ POOLINGS = ("mean", "cls")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(keras.layers.Layer):
-    """The mean of the real tokens, or the first one, in float32.
+    """Pools token vectors to one vector per row, in float32.
 
     Args:
-        pooling: `mean` or `cls`.
-        normalize: Whether vectors are divided by their length, so that their products are cosines.
+        pooling: `"mean"`, the mean over the tokens without padding; or `"cls"`, the vector of the
+            first token.
+        normalize: Whether to scale vectors to unit L2 norm, so that dot products are cosine
+            similarities.
 
     Call arguments:
-        inputs: `(batch, length, hidden)`.
-        padding_mask: Boolean `(batch, length)`, False at padding; `None` for none.
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool `(batch, length)`, False at padding; `None` without padding.
 
     Output shape:
         `(batch, hidden)`, float32.
@@ -42,7 +44,7 @@ class SentencePooling(keras.layers.Layer):
         if not self.normalize:
             return vectors
         squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-        # The bound is inside the root, because the gradient of the root at 0 is not finite.
+        # The bound is inside the root, since the gradient of the root at 0 is not finite.
         return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
 
     def _pool(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
@@ -51,7 +53,7 @@ class SentencePooling(keras.layers.Layer):
         if padding_mask is None:
             return ops.mean(inputs, axis=1)
         is_real = ops.cast(padding_mask, "float32")[:, :, None]
-        # A row without a single token has a vector of zeros.
+        # The vector of a row without tokens is 0.
         return ops.sum(inputs * is_real, axis=1) / ops.maximum(ops.sum(is_real, axis=1), 1e-9)
 
     def compute_output_spec(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens sampled from a generator, which replace masked ones."""
+"""Replacement of masked tokens by tokens sampled from a generator, as in ELECTRA."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from keras import ops
 
 from keras_bert.ops.annotations import Tensor
 
-# In evaluation, the same slot gets the same token every time.
+# In evaluation, a slot always gets the same token.
 _EVALUATION_SEED = 0
-# In evaluation, the noise of a slot begins at one of so many offsets of a fixed row of numbers.
+# In evaluation, the noise of a slot is a slice of a fixed array, at one of this many offsets.
 _NUM_OFFSETS = 1 << 17
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SampledTokens(keras.layers.Layer):
-    """A token for each slot, drawn from the softmax of its logits.
+    """Samples a token for each slot from the softmax of its logits.
 
-    It is the largest of the logits plus Gumbel noise. No gradient passes. In training the noise
-    differs in each step. At inference it is a function of the slot's position and of the tokens
-    up to it, so that an evaluation repeats, whatever the batches and their padding.
+    The sample is the argmax of the logits plus Gumbel noise; gradients do not flow through it. In
+    training the noise differs in each step. In inference it depends only on the position of the
+    slot and the tokens up to it, so that an evaluation is reproducible whatever the batches and
+    their padding are.
 
     Args:
-        seed: The seed of the noise in training; `None` takes a random one.
+        seed: Integer seed of the noise in training; `None` for a random seed.
 
     Call arguments:
-        logits: `(batch, slots, vocabulary)`.
-        token_ids: int `(batch, length)`, the rows.
+        logits: Float `(batch, slots, vocabulary)`.
+        token_ids: int `(batch, length)`, the masked rows.
         mask_positions: int `(batch, slots)`, the positions of the slots.
-        training: Whether the noise changes.
+        training: Whether the noise differs in each step.
 
     Output shape:
         int32 `(batch, slots)`.
@@ -56,7 +57,7 @@ class SampledTokens(keras.layers.Layer):
             )
         else:
             uniform = _fixed_uniform(_offsets(token_ids, mask_positions), logits.shape[-1])
-        # A uniform number of 0 gives -inf, which is never the largest.
+        # A uniform number of 0 gives -inf, which is never the maximum.
         noisy = logits - ops.log(-ops.log(uniform))
         return ops.cast(ops.argmax(noisy, axis=-1), "int32")
 
@@ -71,13 +72,13 @@ class SampledTokens(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class PlacedTokens(keras.layers.Layer):
-    """Puts tokens into rows.
+    """Replaces the tokens of rows at given positions.
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        mask_positions: int `(batch, slots)`: the positions of the tokens. A slot at position 0,
-            that of `[CLS]`, is unused and changes nothing.
-        placed_ids: int `(batch, slots)`, the tokens.
+        mask_positions: int `(batch, slots)`, the positions to replace. Slots at position 0, that of
+            `[CLS]`, are unused and ignored.
+        placed_ids: int `(batch, slots)`, the new tokens.
 
     Output shape:
         int32 `(batch, length)`.
@@ -98,9 +99,9 @@ class PlacedTokens(keras.layers.Layer):
 
 
 def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
-    """A hash of the tokens up to each slot, int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
+    """Hashes the tokens up to each slot to int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
     ids = ops.cast(token_ids, "int32")
-    # Signed overflow wraps around on every backend, which is what a hash is made of.
+    # Signed overflow wraps around on every backend, which is intended in a hash.
     factors = (2 * ops.arange(ops.shape(ids)[1], dtype="int32") + 1) * 0x2545F491
     sums = ops.cumsum((ids + 1) * factors, axis=1, dtype="int32")
     at_slots = ops.take_along_axis(sums, ops.cast(mask_positions, "int32"), axis=1)
@@ -110,7 +111,7 @@ def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
 
 
 def _fixed_uniform(offsets: Tensor, vocabulary_size: int) -> Tensor:
-    """The same numbers for the same offset, float32 `(batch, slots, vocabulary)`."""
+    """Slices a fixed random array at each offset, to float32 `(batch, slots, vocabulary)`."""
     numbers = keras.random.uniform(
         (_NUM_OFFSETS + vocabulary_size,), dtype="float32", seed=_EVALUATION_SEED
     )
@@ -120,16 +121,16 @@ def _fixed_uniform(offsets: Tensor, vocabulary_size: int) -> Tensor:
 
 
 def spread_slots(values: Tensor, mask_positions: Tensor, length: Tensor, *, empty: float) -> Tensor:
-    """The values of slots at their positions in rows.
+    """Scatters the values of slots to their positions in rows.
 
     Args:
-        values: `(batch, slots)`, none below `empty`.
-        mask_positions: int `(batch, slots)`; slots at position 0 are left out.
-        length: Tokens in a row.
+        values: Tensor of shape `(batch, slots)`, with no value below `empty`.
+        mask_positions: int `(batch, slots)`; slots at position 0 are unused and ignored.
+        length: Number of tokens in a row.
         empty: The value at positions without a slot.
 
     Returns:
-        `(batch, length)` in the dtype of `values`.
+        A tensor of shape `(batch, length)` in the dtype of `values`.
     """
     positions = ops.cast(mask_positions, "int32")[:, :, None]
     all_positions = ops.arange(length, dtype="int32")

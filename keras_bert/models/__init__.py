@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functional models: ids in, tensors out."""
+"""Functional models of token ids."""
 
 from keras_bert.models.backbone import Backbone
 

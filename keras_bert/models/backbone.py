@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder: token ids in, hidden states out."""
+"""The encoder, from token ids to hidden states."""
 
 from __future__ import annotations
 
@@ -34,51 +34,53 @@ _EMBEDDING_FIELDS = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Backbone(TokenModel):
-    """An encoder of BERT's family as a functional Keras model.
+    """An encoder of the BERT family as a functional Keras model.
 
     Args:
-        config: The architecture.
-        output_hidden_states: Whether to return the hidden states of every block too; `None`
-            takes the config's.
-        output_attention_scores: Whether to return every block's attention probabilities too
-            (which gives up the fused attention); `None` takes the config's.
-        packed: Whether the model also takes rows of several packed sequences. It changes the
-            inputs and no weight.
-        embeddings_of: Another encoder of the same vocabulary, positions, segments and embedding
-            width, whose embeddings (not their projection) this one shares; `None` makes new ones.
-        dtype: A Keras dtype policy or its name: `float32`, `bfloat16`, `mixed_bfloat16`,
-            `mixed_float16`. `None` takes Keras' global policy.
-        name: The model's name.
+        config: A `BertConfig`, the architecture.
+        output_hidden_states: Whether to return the hidden states of every block too. Defaults to
+            `config.output_hidden_states`.
+        output_attention_scores: Whether to return the attention probabilities of every block too,
+            for which fused attention cannot be used. Defaults to `config.output_attention_scores`.
+        packed: Whether the model has the additional inputs of packed rows, `sequence_ids` and
+            `position_ids`. It does not change the weights.
+        embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
+            `num_segments` and embedding dimension, whose embeddings (without their projection) are
+            shared; `None` creates new ones.
+        dtype: A Keras dtype policy or its name: `"float32"`, `"bfloat16"`, `"mixed_bfloat16"` or
+            `"mixed_float16"`. Defaults to Keras' global policy.
+        name: The name of the model.
 
     Call arguments:
-        inputs: Token ids, or a dict in which all but `token_ids` may be left out or `None`:
+        inputs: Token ids, or a dict of the following, in which all but `token_ids` are optional:
             `token_ids`: int `(batch, length)`;
-            `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for B, by default all 0;
-            `padding_mask`: bool or int `(batch, length)`, 0 at padding; without padding, leaving
-            it out is faster;
+            `segment_ids`: int `(batch, length)`, 0 for sentence A and 1 for B; by default all 0;
+            `padding_mask`: bool or int `(batch, length)`, 0 at padding; a batch without padding is
+            faster without it;
             and if the model is `packed`
             `sequence_ids`: int `(batch, length)`, which of the row's sequences a token belongs to,
-            0 at padding (so no `padding_mask` is needed): a token attends to its own sequence
-            alone. By default the row is one sequence;
-            `position_ids`: int `(batch, length)`, each token's position in its sequence, from 0;
-            by default the position in the row. With them, a row may be longer than
+            and 0 at padding (so that `padding_mask` is not needed). Tokens attend only to tokens
+            of their own sequence. By default the row is one sequence;
+            `position_ids`: int `(batch, length)`, the position of each token in its sequence, from
+            0; by default its position in the row. With them, rows may be longer than
             `config.max_sequence_length`.
 
     Returns:
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
-        `pooled_output`, where the config has a pooler: `(batch, hidden)`, of the row's first token
-        (of the first sequence), or in a causal model of its last real token, the only one that
-        attends to the whole sequence;
-        `hidden_states`, where asked for: a tuple of num_layers + 1 tensors
-        `(batch, length, hidden)`, the first one after the embeddings;
-        `attention_scores`, where asked for: a tuple of num_layers tensors
+        `pooled_output`, if the config has a pooler: `(batch, hidden)`, computed from the first
+        token of the row; or in a causal model from the last token that is not padding, the only
+        one that attends to the whole sequence;
+        `hidden_states`, if requested: a tuple of num_layers + 1 tensors `(batch, length, hidden)`,
+        the first one after the embeddings;
+        `attention_scores`, if requested: a tuple of num_layers tensors
         `(batch, heads, length, length)`.
 
     Raises:
-        TypeError: If `config` is no `BertConfig`.
-        ValueError: If an input is longer than `config.max_sequence_length`, two inputs differ
-            in shape, or an array of token ids holds one outside the vocabulary.
+        TypeError: If `config` is not a `BertConfig`.
+        ValueError: If an input is longer than `config.max_sequence_length`, inputs differ in shape,
+            a NumPy array of ids has one that is out of range, or the config does not match that of
+            `embeddings_of`.
 
     Example:
 
@@ -106,7 +108,7 @@ class Backbone(TokenModel):
         if not isinstance(config, BertConfig):
             raise TypeError(
                 f"config must be a BertConfig, received {config!r}. "
-                "`BertConfig.from_name` knows the released sizes."
+                "`BertConfig.from_name` has the released sizes."
             )
         if output_hidden_states is not None:
             config = config.replace(output_hidden_states=output_hidden_states)
@@ -130,26 +132,27 @@ class Backbone(TokenModel):
 
     @property
     def token_embedding_table(self) -> Any:
-        """The token embeddings, a variable of shape `(vocabulary, embedding width)`."""
+        """The token embeddings, a variable of shape `(vocabulary_size, embedding_width)`."""
         return self.token_embedding.embeddings
 
     def encode(
         self, inputs: dict[str, Tensor], output_positions: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The encoder as a part of a larger functional model, perhaps at some tokens alone.
+        """Applies the encoder in a larger functional model, optionally to some positions only.
 
         Args:
-            inputs: Symbolic inputs by name, the encoder's and any others.
-            output_positions: Symbolic, int `(batch, slots)`: the last block computes the outputs
-                of the tokens at these positions only. `None` for all of them.
+            inputs: A dict of symbolic inputs; those that are not inputs of the encoder are ignored.
+            output_positions: Symbolic int `(batch, slots)`, the positions for which the last block
+                computes outputs; `None` for all positions.
 
         Returns:
-            What a call returns, symbolic. With `output_positions`, `sequence_output` (and the last
-            of `hidden_states`) is `(batch, slots, hidden)`, and `pooled_output` is of the first
-            slot.
+            A dict of symbolic outputs; see the class. With `output_positions`, `sequence_output`
+            (and the last of `hidden_states`) has shape `(batch, slots, hidden)`, and
+            `pooled_output` is computed from the first slot.
 
         Raises:
-            ValueError: If a causal encoder gets positions: its pooler needs the last token.
+            ValueError: If `output_positions` are passed to a causal encoder, whose pooler needs the
+                last token.
 
         Example:
 
@@ -164,11 +167,11 @@ class Backbone(TokenModel):
             return dict(self(inputs))
         if self.config.causal:
             raise ValueError(
-                "A causal encoder gives the outputs of all tokens; leave output_positions out."
+                "A causal encoder outputs all positions; expected output_positions to be None."
             )
         positions = keras.Input((None,), dtype="int32", name="output_positions")
         model_inputs = {**token_inputs(self.packed), "output_positions": positions}
-        # A plain TokenModel: files of weights have the name of its class in their paths.
+        # A plain TokenModel: paths in weight files contain the name of its class.
         model = TokenModel(
             inputs=model_inputs,
             outputs=_outputs(self.config, self, model_inputs),
@@ -180,12 +183,15 @@ class Backbone(TokenModel):
     def pool(
         self, inputs: dict[str, Tensor], pooler: Pooler | None = None, encoded: Tensor | None = None
     ) -> Tensor:
-        """The pooled output alone, symbolic `(batch, hidden)`.
+        """Applies the encoder in a larger functional model, and returns its pooled output.
 
         Args:
-            inputs: Symbolic inputs by name.
-            pooler: What `task_pooler` returned for this encoder.
-            encoded: What `encode` returned for the inputs; `None` calls it.
+            inputs: A dict of symbolic inputs.
+            pooler: The pooler that `task_pooler` returned for this encoder.
+            encoded: The outputs that `encode` returned for the inputs; `None` calls it.
+
+        Returns:
+            A symbolic tensor `(batch, hidden)`.
         """
         if encoded is None:
             positions = None if self.config.causal else first_positions(inputs["token_ids"])
@@ -196,20 +202,21 @@ class Backbone(TokenModel):
         return pooler(encoded["sequence_output"], **mask)
 
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
-        """Freezes the encoder and adds low-rank updates to every block's Q, K, V product.
+        """Freezes the encoder, and enables LoRA for the Q, K, V projection of every block.
 
-        A `.keras` file keeps the updates, so that training can go on from it. A preset has them
-        merged into the kernels: `from_preset` loads an ordinary encoder, all of it trainable.
+        `.keras` files contain the low-rank updates, so that training can be continued. Presets have
+        them merged into the kernels: `from_preset` loads an ordinary encoder without LoRA, all of
+        whose weights are trainable.
 
         Args:
             rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
-            lora_alpha: Scale of the update is `lora_alpha / rank`; `None` means `rank`.
+            lora_alpha: The update is scaled by `lora_alpha / rank`. Defaults to `rank`.
 
         Reference:
             [LoRA](https://arxiv.org/abs/2106.09685), section 4.
         """
         for layer in self._flatten_layers(include_self=False):
-            # A container's own switch would reach into the updates inside it.
+            # Setting `trainable` of a container would change the LoRA variables inside it too.
             for variable in layer._trainable_variables:
                 variable.trainable = False
         for index in sorted(set(self.config.attention_owners)):
@@ -236,7 +243,7 @@ class Backbone(TokenModel):
         states = pop_layer_states(config)
         architecture = BertConfig.from_dict(config.pop("config"))
         backbone = cls(architecture, **config)
-        backbone.trainable = trainable  # reaches into every layer, so it comes first
+        backbone.trainable = trainable  # sets every layer, and so precedes their own states
         restore_layer_states(backbone, states)
         return backbone
 
@@ -250,39 +257,47 @@ class Backbone(TokenModel):
         dtype: str | keras.DTypePolicy | None = None,
         **kwargs: Any,
     ) -> Self:
-        """A pretrained encoder from a folder or a name.
+        """Creates a pretrained encoder from a checkpoint.
 
         Args:
-            preset: A folder (our own preset, Hugging Face's layout, the TF1 release's, told by
-                its files), `hf://organisation/model`, or a name that KerasHub knows.
-            load_weights: `False` gives the architecture with fresh weights.
-            packed: Whether the encoder also takes packed rows.
-            dtype: A Keras dtype policy or its name.
+            preset: A folder (a preset of this package, a Hugging Face checkpoint or a TF1 release
+                of BERT, recognized by its files), `"hf://organization/model"`, or the name of a
+                KerasHub preset.
+            load_weights: Whether to load the weights; otherwise they are initialized randomly.
+            packed: Whether the encoder has the inputs of packed rows.
+            dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **kwargs: Other arguments of the class, such as `output_attention_scores`.
 
+        Returns:
+            A `Backbone`.
+
         Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
+            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
+                not match the architecture; the message names the file and the tensor.
         """
         return checkpoints.load_backbone(
             preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
         )
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the architecture and the weights to a folder that `from_preset` reads."""
+        """Saves the architecture and the weights to a folder that `from_preset` can load.
+
+        Args:
+            folder: Path of the folder.
+        """
         checkpoints.save_preset(self, folder)
 
 
 def task_pooler(backbone: Backbone) -> Pooler | None:
-    """A new pooler for a task on an encoder that has none; `None` where the encoder has one."""
-    # Not named as the encoder's: under layer-wise decay it learns at the rate of the head.
+    """Creates a pooler for a task whose encoder has none; returns `None` if the encoder has one."""
+    # Not named like that of an encoder: with layer-wise decay it has the learning rate of the head.
     config, policy = backbone.config, backbone.dtype_policy
     return None if config.pooler else new_pooler(config, policy, "task_pooler")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layers:
-    """The layers of an encoder that have weights; `blocks` has one for each depth."""
+    """The layers of an encoder that have weights; `blocks` has an entry for each layer."""
 
     token_embedding: TokenEmbedding
     embeddings: EmbeddingPostprocessor
@@ -294,7 +309,7 @@ class _Layers:
 def _outputs(
     config: BertConfig, layers: _Layers | Backbone, inputs: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """From the inputs, perhaps with `output_positions`, to what a call of the model returns."""
+    """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
     position_ids = inputs.get("position_ids")
     if config.position_offset:
         count = CountedPositions(config.pad_token_id, config.max_sequence_length, name="positions")
@@ -309,7 +324,7 @@ def _outputs(
     masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
     hidden_states, attention_scores = [x], []
     for depth, block in enumerate(layers.blocks, start=1):
-        # The next block attends to every token; after the last one, only some may be wanted.
+        # Only the last block can be restricted: every other one is attended to by the next.
         is_last = depth == config.num_layers
         x = block(x, **masks, output_positions=inputs.get("output_positions") if is_last else None)
         if config.output_attention_scores:
@@ -329,7 +344,7 @@ def _outputs(
 def _new_layers(
     config: BertConfig, policy: keras.DTypePolicy, embeddings_of: Backbone | None
 ) -> _Layers:
-    """Layers with fresh weights; the embeddings may be those of another encoder."""
+    """Creates the layers with newly initialized weights, or with another encoder's embeddings."""
     if embeddings_of is not None:
         for name in _EMBEDDING_FIELDS:
             own, other = getattr(config, name), getattr(embeddings_of.config, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One logit for each of several sequences."""
+"""Multiple choice: one logit for each of several sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 def choice_inputs() -> dict[str, Any]:
-    """The symbolic inputs of an encoder, each `(batch, choices, length)`."""
+    """Creates the symbolic inputs of a multiple-choice model, each `(batch, choices, length)`."""
     shape = (None, None)
     return {
         "token_ids": keras.Input(shape, dtype="int32", name="token_ids"),
@@ -26,13 +26,13 @@ def choice_inputs() -> dict[str, Any]:
 def choice_logits(
     backbone: Backbone, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None
 ) -> Tensor:
-    """A logit for each choice, the pooled output of each on its own through a head.
+    """Encodes each choice independently, and computes a logit from its pooled output.
 
     Args:
         backbone: The encoder.
-        inputs: What `choice_inputs` gave.
-        head: From `(rows, hidden)` to `(rows, 1)`.
-        pooler: The task's own, where the encoder has none.
+        inputs: The symbolic inputs that `choice_inputs` returned.
+        head: A layer from `(rows, hidden)` to `(rows, 1)`.
+        pooler: The pooler of the task; `None` for that of the encoder.
 
     Returns:
         Symbolic float32 logits `(batch, choices)`.

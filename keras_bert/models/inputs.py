@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every model of this package takes: token ids, segments and a mask."""
+"""The inputs of all models of this package: token ids, segment ids and a padding mask."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PACKING_NAMES = ("sequence_ids", "position_ids")
 
 
 class TokenModel(keras.Model):
-    """A functional model over `token_inputs()` in which the optional ones may be left out.
+    """A functional model of `token_inputs()`, whose optional inputs can be omitted.
 
-    A subclass sets `config`, a `BertConfig`, against whose vocabulary, segments and positions ids
-    are checked.
+    Subclasses set `config`, a `BertConfig`, which token, segment and position ids are checked
+    against.
     """
 
     def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        # Here and not only in `call`: by then Keras has made tensors of arrays.
+        # Here and not only in `call`, before Keras converts arrays to tensors.
         inputs = fill_inputs(inputs, self.input)
         check_ids("token_ids", inputs["token_ids"], self.config.vocabulary_size)
-        if self.config.num_segments:  # without segments they are not looked at
+        if self.config.num_segments:  # segment ids are ignored without segment embeddings
             check_ids("segment_ids", inputs["segment_ids"], self.config.num_segments)
         check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
         return super().__call__(inputs, *args, **kwargs)
@@ -42,32 +42,38 @@ class TokenModel(keras.Model):
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
     def get_config(self) -> dict[str, Any]:
-        """Subclasses have one; other models are views of an encoder, without weights of their own.
+        """Implemented by subclasses; other instances share the weights of an encoder.
 
         Raises:
-            NotImplementedError: Of such a view.
+            NotImplementedError: If the model is such an instance.
         """
         raise NotImplementedError(NO_CLONE)
 
     def save(
         self, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
     ) -> None:
-        """`keras.Model.save`, atomic: a file that is there stays whole if writing fails."""
-        # What is not zipped is a folder.
+        """Saves the model as `keras.Model.save` does, but atomically.
+
+        An existing file is replaced only when the new one is complete.
+        """
+        # A model that is not zipped is a folder.
         with _replaced(filepath, overwrite, zipped is not False) as path:
             super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
 
     def save_weights(
         self, filepath: Any, overwrite: bool = True, max_shard_size: float | None = None
     ) -> None:
-        """`keras.Model.save_weights`, atomic: a file that is there stays whole if writing fails."""
+        """Saves the weights as `keras.Model.save_weights` does, but atomically.
+
+        An existing file is replaced only when the new one is complete.
+        """
         with _replaced(filepath, overwrite, max_shard_size is None) as path:
             super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
 
     def compute_output_spec(
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        # Keras asks every input for its shape. None has none, and changes that of no output.
+        # Keras needs the shape of every input. `None` has none, and does not affect output shapes.
         shape = inputs["token_ids"].shape
         shaped = {
             name: keras.KerasTensor(shape, reference.dtype)
@@ -80,10 +86,10 @@ class TokenModel(keras.Model):
 
 @contextlib.contextmanager
 def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any]:
-    """Yields a temporary path beside a file, which then replaces the file.
+    """Yields a temporary path next to a file, and renames it to the file at the end.
 
-    What Keras keeps elsewhere (`gs://…`), in folders or in several files it writes itself, and it
-    asks itself where a file is not to be overwritten.
+    For URLs (`gs://…`), folders and sharded weights, and if an existing file must not be
+    overwritten, it yields the path itself and leaves everything to Keras.
     """
     target = Path(os.path.realpath(str(filepath)))
     is_one_file &= target.suffix in (".keras", ".h5") and "://" not in str(filepath)
@@ -95,10 +101,13 @@ def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any
 
 
 def token_inputs(packed: bool = False) -> dict[str, Any]:
-    """The symbolic inputs of every model of this package, any length.
+    """Creates the symbolic inputs of the models of this package, each `(batch, length)`.
 
     Args:
-        packed: Whether `sequence_ids` and `position_ids` are among them.
+        packed: Whether to include `sequence_ids` and `position_ids`.
+
+    Returns:
+        A dict of symbolic inputs, all of them but `token_ids` optional.
     """
     names = PACKING_NAMES if packed else ()
     return {
@@ -110,19 +119,22 @@ def token_inputs(packed: bool = False) -> dict[str, Any]:
 
 
 def first_positions(token_ids: Tensor) -> Tensor:
-    """The position of each row's first token, symbolic int `(batch, 1)`."""
+    """Returns the position of each row's first token, 0, as a symbolic int tensor `(batch, 1)`."""
     return keras.ops.zeros_like(token_ids[:, :1])
 
 
 def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str, Tensor]:
-    """Names bare token ids, makes arrays of lists, and puts `None` for what was left out.
+    """Completes the inputs of a model: a dict with `None` for the inputs that were omitted.
 
     Args:
-        inputs: A dict of inputs, or token ids alone.
-        names: Every input that the model has.
+        inputs: A dict of inputs, or token ids alone. Lists are converted to arrays.
+        names: The names of all inputs of the model.
+
+    Returns:
+        A dict with all names as keys.
 
     Raises:
-        ValueError: If `token_ids` is missing, or the model has no such input.
+        ValueError: If `token_ids` is missing, or an input is not one of the model's.
     """
     names = tuple(names)
     if not isinstance(inputs, Mapping):
@@ -144,17 +156,17 @@ def _list_to_array(value: Any) -> Any:
 
 
 def check_ids(name: str, ids: Tensor, limit: int) -> None:
-    """Raises if an array of ids holds one that its embedding table has not.
+    """Checks that the ids of a NumPy array are rows of their embedding table.
 
-    Tensors are not looked into: a backend's answer would have to be waited for.
+    Tensors are not checked, since this would wait for the device.
 
     Args:
-        name: The input's name, for the message.
+        name: The name of the input, for the error message.
         ids: Token, segment or position ids.
-        limit: Rows of the table.
+        limit: Number of rows of the embedding table.
 
     Raises:
-        ValueError: If ids are no numbers, or one is negative or not below `limit`.
+        ValueError: If ids are not numbers, or one is negative or not below `limit`.
     """
     if not isinstance(ids, np.ndarray):
         return

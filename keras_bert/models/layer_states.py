@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a model's layers after it was made: frozen, quantized, given a low-rank update.
+"""The states of layers that change after a model is created: frozen, quantized, or with LoRA.
 
-A model's config has its arguments. Saved with them, these states let a model be made again with
-the same variables, of which the same are trained.
+The config of a model has the arguments of its constructor. With these states, a model can be
+created again with the same variables, and the same ones trainable.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ _STATES = ("frozen_layers", "frozen_variables", "quantized", "lora")
 
 
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
-    """The states of a model's layers that its arguments do not tell, as plain values.
+    """Returns the states of a model's layers as plain values, which JSON can represent.
 
     Args:
         model: The model.
-        parts: Models in it that keep the states of their layers themselves.
+        parts: Models in it that save the states of their own layers.
 
     Returns:
-        Those of these fields that are not empty: `frozen_layers`, paths of layers;
-        `frozen_variables`, paths of variables in layers that are not frozen; `quantized`, dtype
-        policies by a layer's path; `lora`, `[rank, alpha]` by a layer's path.
+        A dict of those of these fields that are not empty: `frozen_layers`, the paths of frozen
+        layers; `frozen_variables`, the paths of frozen variables in other layers; `quantized`, a
+        dict of dtype policies by the path of the layer; `lora`, a dict of `[rank, alpha]` by the
+        path of the layer.
     """
     layers = _own_layers(model, parts)
     lora = {
@@ -52,11 +53,14 @@ def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[
 
 
 def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
-    """Takes the fields of `layer_states` out of a model's config, of one from an old file too."""
+    """Removes the fields of `layer_states` from a model's config and returns them.
+
+    Configs of files that were written before `quantized` was a field are supported too.
+    """
     states = {name: config.pop(name) for name in _STATES if name in config}
     dtype = keras.dtype_policies.get(config.get("dtype"))
     if isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
-        # Files from before `quantized` was a field have quantized layers here.
+        # Before `quantized` was a field, quantized layers were saved here.
         config["dtype"] = dtype.default_policy
         states["quantized"] = {
             path: keras.dtype_policies.serialize(policy) for path, policy in dtype.items()
@@ -67,12 +71,12 @@ def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
 def restore_layer_states(
     model: keras.Model, states: Mapping[str, Any], parts: Sequence[keras.Model] = ()
 ) -> None:
-    """Brings the layers of a model that was just made into the states of another one.
+    """Restores the states of the layers of a newly created model.
 
     Args:
         model: The model.
-        states: What `layer_states` has returned.
-        parts: As there.
+        states: The states that `layer_states` returned.
+        parts: Models in it that restore the states of their own layers.
     """
     layers = _own_layers(model, parts)
     frozen_layers = set(states.get("frozen_layers", ()))
@@ -93,12 +97,12 @@ def restore_layer_states(
 
 
 def _own_layers(model: keras.Model, parts: Sequence[keras.Model]) -> list[keras.Layer]:
-    """The layers in a model that have variables, each once, without those of parts."""
+    """Returns the layers of a model that have variables, each once, without those of `parts`."""
     of_parts = {id(layer) for part in parts for layer in part._flatten_layers()}
     own = {
         id(layer): layer
         for layer in model._flatten_layers(include_self=False)
-        # A container of a part's layers has no state but theirs.
+        # A container of layers of a part has no state of its own.
         if layer.variables and of_parts.isdisjoint(map(id, layer._flatten_layers()))
     }
     return list(own.values())

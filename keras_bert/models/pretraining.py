@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heads of pre-training, put on an encoder's outputs."""
+"""The functional graphs of pre-training: an encoder and the heads on its outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
-    """The symbolic inputs of an encoder, and `mask_positions`: int32 `(batch, slots)`."""
+    """Creates the symbolic inputs of an encoder, and `mask_positions`, int32 `(batch, slots)`."""
     positions = keras.Input((None,), dtype="int32", name="mask_positions")
     return {**token_inputs(backbone.packed), "mask_positions": positions}
 
@@ -23,16 +23,16 @@ def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
 def encode_masked(
     backbone: Backbone, inputs: dict[str, Tensor], *, pooled: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """The encoder's outputs at the masked tokens, and perhaps at the pooler's.
+    """Computes the hidden states of masked tokens, and optionally the pooled output.
 
     Args:
         backbone: The encoder.
-        inputs: What `pretraining_inputs` returns.
-        pooled: Whether the first token is encoded too, for `pooled_output`.
+        inputs: The symbolic inputs that `pretraining_inputs` returned.
+        pooled: Whether to compute outputs for the first token too, for `pooled_output`.
 
     Returns:
-        The masked tokens' hidden states, symbolic `(batch, slots, hidden)`; and the outputs, whose
-        first token and `pooled_output` are valid only if `pooled`.
+        A tuple of the hidden states of the masked tokens, symbolic `(batch, slots, hidden)`, and
+        of the outputs of the encoder, of which `pooled_output` is valid only if `pooled`.
     """
     positions = inputs["mask_positions"]
     if backbone.config.causal:
@@ -47,11 +47,11 @@ def encode_masked(
 
 
 def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
-    """Logits over the vocabulary, with the tied token table.
+    """Computes masked LM logits over the vocabulary, with tied token embeddings.
 
     Args:
-        backbone: The encoder whose token table is shared.
-        hidden: Symbolic, `(batch, slots, hidden)`, of the masked tokens.
+        backbone: The encoder, whose token embeddings are shared.
+        hidden: The hidden states of the masked tokens, symbolic `(batch, slots, hidden)`.
 
     Returns:
         Symbolic float32 logits `(batch, slots, vocabulary)`.
@@ -73,11 +73,11 @@ def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
 
 
 def next_sentence_logits(backbone: Backbone, pooled_output: Tensor) -> Tensor:
-    """Logits of whether the second segment follows the first (0 = it does).
+    """Computes next sentence logits: class 0 if the second segment follows the first, else 1.
 
     Args:
-        backbone: The encoder, for the range of its first weights.
-        pooled_output: Symbolic, `(batch, hidden)`.
+        backbone: The encoder, for its `initializer_range`.
+        pooled_output: Symbolic `(batch, hidden)`.
 
     Returns:
         Symbolic float32 logits `(batch, 2)`.

@@ -19,22 +19,23 @@ def bidirectional_lstm(
     units: int = 768,
     return_sequences: bool = False,
 ) -> Tensor:
-    """LSTMs in both directions, layer on layer, with fresh weights.
+    """Applies a stack of bidirectional LSTM layers with newly initialized weights.
 
-    They compute in float32, whatever the encoder's precision: rounding adds up over steps. Their
-    layers are named `bilstm_0`, `bilstm_1`, …
+    They are computed in float32 under any dtype policy, since rounding errors accumulate over
+    steps. The layers are named `bilstm_0`, `bilstm_1`, …
 
     Args:
-        x: Symbolic, `(batch, length, hidden)`.
-        padding_mask: Symbolic bool `(batch, length)`, False at padding, or `None` for none. A
-            state passes padding by unchanged. An optional input that is left out is no mask.
-        num_layers: How many stand on each other.
-        units: Width of each direction.
+        x: Symbolic float tensor `(batch, length, hidden)`.
+        padding_mask: Symbolic bool tensor `(batch, length)`, False at padding, where the state does
+            not change; `None` without padding. An optional input that is not passed is no mask.
+        num_layers: Number of layers.
+        units: Number of units of each direction.
         return_sequences: Whether to return the states at all tokens.
 
     Returns:
-        Symbolic float32 `(batch, 2 * units)`: the forward state after the last token beside the
-        backward one after the first; with `return_sequences` `(batch, length, 2 * units)`.
+        A symbolic float32 tensor `(batch, 2 * units)`: the forward state after the last token,
+        concatenated with the backward state after the first one. With `return_sequences`,
+        `(batch, length, 2 * units)`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "+ BiLSTM", and section 5.3.
@@ -54,30 +55,30 @@ def bidirectional_lstm(
 
 
 def bilstm_options(units: int, num_layers: int) -> dict[str, int]:
-    """What a task is to keep of its BiLSTM: arguments of the class; nothing where there is none.
+    """Returns the arguments of a task's BiLSTM for its config; an empty dict without one.
 
     Args:
-        units: Width of each direction; 0 for none.
-        num_layers: How many stand on each other.
+        units: Number of units of each direction; 0 for no BiLSTM.
+        num_layers: Number of layers.
 
     Raises:
-        ValueError: If one of them is too small.
+        ValueError: If `units` is negative or `num_layers` below 1.
     """
     if units < 0 or num_layers < 1:
         raise ValueError(
-            f"bilstm_units is {units} and bilstm_layers {num_layers}; expected at least 0 (for "
-            "none) and 1."
+            f"bilstm_units is {units} and bilstm_layers {num_layers}; expected at least 0 (no "
+            "BiLSTM) and 1."
         )
     return {"bilstm_units": units, "bilstm_layers": num_layers} if units else {}
 
 
 def bilstm_heads(model: keras.Model) -> dict[str, Any]:
-    """The BiLSTM's layers in a model, by the names that checkpoints know them by."""
+    """Returns the BiLSTM layers of a model by their names in checkpoints."""
     names = {layer.name for layer in model.layers}
     indices = itertools.takewhile(lambda index: bilstm_name(index) in names, itertools.count())
     return {bilstm_name(index): model.get_layer(bilstm_name(index)) for index in indices}
 
 
 def bilstm_name(index: int) -> str:
-    """The name of a layer of `bidirectional_lstm`, and of its weights in checkpoints."""
+    """Returns the name of a layer of `bidirectional_lstm`, and of its weights in checkpoints."""
     return f"bilstm_{index}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fused computations: a portable definition of each, and faster versions for each backend."""
+"""Fused operations: a portable definition of each, and faster implementations per backend."""
 
 from keras_bert.ops.activations import activation_function, bias_activation, bias_add
 from keras_bert.ops.attention import attention, attention_with_scores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bias and activation in one step: what follows the first product of a feed-forward part."""
+"""Activation functions, and bias addition fused with an activation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def gelu_erf(x: Tensor) -> Tensor:
     """The exact GELU, `x * P(Z <= x)` ([arXiv 1606.08415](https://arxiv.org/abs/1606.08415))."""
     if keras.backend.backend() == "torch":
         return ops.gelu(x, approximate=False)
-    # Written with erf: the erfc that Keras emits elsewhere is unknown to ONNX Runtime.
+    # Written with erf: on the other backends Keras emits erfc, which ONNX Runtime lacks.
     half = ops.cast(0.5, x.dtype)
     return half * x * (1 + ops.erf(x * ops.cast(math.sqrt(0.5), x.dtype)))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its tanh approximation, as the released TF1 code computes it."""
+    """The tanh approximation of GELU, as in BERT's released TF1 code."""
     return ops.gelu(x, approximate=True)
 
 
@@ -38,22 +38,22 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def activation_function(name: str) -> Callable[[Any], Any]:
-    """The function of a name that `BertConfig.activation` allows."""
+    """Returns the activation function of a name that `BertConfig.activation` allows."""
     return _ACTIVATIONS[name]
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = False) -> Tensor:
-    """`activation(x + bias)`.
+    """Computes `activation(x + bias)`.
 
     Args:
-        x: `(..., dim)`, any float dtype.
-        bias: `(dim,)`.
+        x: Float tensor of shape `(..., dim)`.
+        bias: Tensor of shape `(dim,)`.
         activation: A name that `BertConfig.activation` allows.
-        training: Whether gradients will be computed. Only then may a backend compile the
-            computation on its own, since such code must not reach an exported graph.
+        training: Whether gradients will be computed. Only then may a backend use compiled kernels,
+            which must not be part of an exported graph.
 
     Returns:
-        `(..., dim)` in the dtype of `x`.
+        A tensor of shape `(..., dim)` in the dtype of `x`.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None and kernels.knows_activation(activation):
@@ -62,15 +62,15 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
 
 
 def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
-    """`x + bias`.
+    """Computes `x + bias`.
 
     Args:
-        x: `(..., dim)`, any float dtype.
-        bias: `(dim,)`.
-        training: Whether gradients will be computed.
+        x: Float tensor of shape `(..., dim)`.
+        bias: Tensor of shape `(dim,)`.
+        training: Whether gradients will be computed; see `bias_activation`.
 
     Returns:
-        `(..., dim)` in the dtype of `x`.
+        A tensor of shape `(..., dim)` in the dtype of `x`.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
@@ -79,5 +79,5 @@ def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
 
 
 def portable_bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """The definition that tests compare faster versions with."""
+    """The portable definition of `bias_activation`, with which tests compare faster versions."""
     return _ACTIVATIONS[activation](ops.add(x, ops.cast(bias, x.dtype)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaled dot-product self-attention, fused by the backend unless the scores are wanted."""
+"""Scaled dot-product self-attention, fused by the backend unless the scores are returned."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ def attention(
     seed: Tensor | None = None,
     training: bool = False,
 ) -> Tensor:
-    """`softmax(Q K^T / sqrt(d)) V`, with dropout on the probabilities while training.
+    """Computes `softmax(Q K^T / sqrt(d)) V`, with dropout on the probabilities during training.
 
     Args:
-        query_key_value: `(batch, length, 3, heads, head_dim)`, the result of one product.
-        mask: Boolean, broadcastable to `(batch, heads, length, length)`, True where a query may
-            attend; `None` for no mask.
-        dropout: Rate; applied only when `training`.
-        seed: A `keras.random.SeedGenerator`, needed where dropout is active.
+        query_key_value: Float tensor of shape `(batch, length, 3, heads, head_dim)`, the result of
+            one matrix product.
+        mask: Bool tensor, broadcastable to `(batch, heads, length, length)`, True where a query may
+            attend to a key; `None` for no mask.
+        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
 
     Returns:
-        `(batch, length, heads, head_dim)` in the dtype of the input.
+        A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1.
@@ -59,20 +60,28 @@ def attention_with_scores(
     dropout: float = 0.0,
     seed: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`attention` with the probabilities: the definition that tests compare fused versions with.
+    """Computes `attention` and returns the attention probabilities too.
+
+    It is also the portable definition, with which tests compare fused versions.
+
+    Args:
+        query_key_value: See `attention`.
+        mask: See `attention`.
+        dropout: Dropout rate, in `[0, 1)`; always applied.
+        seed: See `attention`.
 
     Returns:
-        The output `(batch, length, heads, head_dim)`, and the probabilities before dropout
-        `(batch, heads, length, length)`, in the dtype of the input.
+        A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
+        dropout `(batch, heads, length, length)`, in the dtype of the input.
     """
     # (batch, length, 3, heads, head_dim) -> three of (batch, heads, length, head_dim): one
-    # transposition before two products of plain matrices
+    # transposition for both batched matrix products
     query, key, value = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32") / math.sqrt(query.shape[-1])
     if mask is not None:
         scores = ops.where(mask, scores, masked_score("float32"))
-    # Keras warns of a softmax over one element, which a row of one token is.
+    # Keras warns about a softmax over one element, as in a row of one token.
     alone = scores.shape[-1] == 1
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
     probabilities = ops.cast(probabilities, query.dtype)

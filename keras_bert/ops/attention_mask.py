@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The score of masked keys in attention."""
+"""The attention score of masked keys."""
 
 from __future__ import annotations
 
 
 def masked_score(dtype: str) -> float:
-    """A score far below all others, but finite: without any key a row gets an average, not NaN.
+    """Returns the score of masked keys: far below all others, but finite.
+
+    A query all of whose keys are masked then gets the average of their values, and not NaN.
 
     Args:
         dtype: The name of a float dtype.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection of faster versions by backend and device."""
+"""Selection of faster implementations by backend and device."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import keras
 
 
 def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
-    """The fused training computations for TensorFlow on a CPU, or `None` elsewhere.
+    """Returns the module of fused training kernels for TensorFlow on a CPU, or `None` elsewhere.
 
-    With a GPU or TPU, XLA compiles the whole step and fuses by itself. At inference the plain
-    operations are kept: stock TensorFlow Serving refuses graphs that ask for XLA.
+    With a GPU or TPU, XLA compiles the whole training step and fuses operations itself. In
+    inference, plain operations are used: TensorFlow Serving rejects graphs that require XLA.
     """
     if not training or not _tensorflow_without_accelerator():
         return None
@@ -23,7 +23,7 @@ def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
 
 
 def tensorflow_plain() -> ModuleType | None:
-    """TensorFlow's own operations in a good order, or `None` on the other backends."""
+    """Returns the module of plain TensorFlow operations, or `None` on other backends."""
     if keras.backend.backend() != "tensorflow":
         return None
     from keras_bert.ops import tensorflow_plain
@@ -33,7 +33,7 @@ def tensorflow_plain() -> ModuleType | None:
 
 @functools.cache
 def is_jax_on_cpu() -> bool:
-    """Whether JAX computes, and on a CPU."""
+    """Returns whether the backend is JAX on a CPU."""
     if keras.backend.backend() != "jax":
         return False
     import jax

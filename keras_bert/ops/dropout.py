@@ -10,20 +10,20 @@ from keras_bert.ops.annotations import Tensor
 
 
 def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:
-    """Sets a share of the elements to zero and scales the others up, while training.
+    """Applies dropout during training: sets elements to 0 and scales the rest by `1 / (1 - rate)`.
 
     Args:
-        x: Any shape, any float dtype.
-        rate: The share of elements to drop, in [0, 1).
+        x: Float tensor of any shape.
+        rate: Fraction of elements to drop, in `[0, 1)`.
         seed: A `keras.random.SeedGenerator`.
         training: Whether dropout is active.
 
     Returns:
-        The shape and dtype of `x`.
+        A tensor of the shape and dtype of `x`.
 
     Reference:
-        [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), section 10 (scaled up in
-        training instead of down at test time).
+        [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), section 10, scaled in training
+        instead of at test time.
     """
     if not training or not rate:
         return x
@@ -34,9 +34,9 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:
 
 
 def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
-    """Dropout by operations that every device of a backend has; `x` itself for a rate of 0."""
+    """Dropout by operations that every device supports; returns `x` if `rate` is 0."""
     if not rate:
         return x
-    if keras.backend.backend() == "jax":  # keras.random is compiled at every step there
+    if keras.backend.backend() == "jax":  # keras.random would be compiled at every step
         return hashed_dropout.drop(x, rate, hashed_dropout.make_key(rate, seed))
     return keras.random.dropout(x, rate, seed=seed)

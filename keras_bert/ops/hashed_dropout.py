@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout whose mask is a function of a key and the position, so that it is never stored.
+"""Dropout whose mask is a hash of a key and the position, so that the mask is never stored.
 
-XLA's own generator is slow on CPUs, and a mask that is drawn outside has to be written, kept for
-the backward pass and read again. A hash of the position costs a few integer operations inside the
-loop that needs it, and the backward pass computes it anew. For XLA on TensorFlow and JAX.
+XLA's random number generator is slow on CPUs, and a mask that is drawn separately has to be
+written to memory, kept for the backward pass and read again. A hash of the position costs a few
+integer operations in the fused loop, and the backward pass computes it again. It is used with XLA
+on TensorFlow and JAX.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ _UINT32_VALUES = 2**32
 
 
 def make_key(rate: float, seed: Tensor) -> Tensor:
-    """The next key, uint32 `(2,)`, of a `keras.random.SeedGenerator`; zeros where nothing drops."""
+    """Draws the next key, uint32 `(2,)`, from a `keras.random.SeedGenerator`; 0 if `rate` is 0."""
     return ops.cast(seed.next(), "uint32") if rate else ops.zeros((2,), "uint32")
 
 
 def drop(x: Tensor, rate: float, key: Tensor) -> Tensor:
-    """Sets a share `rate` of the elements to zero and scales the others up.
+    """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 
     Args:
-        x: Any shape.
-        rate: In [0, 1); 0 returns `x`.
+        x: Float tensor of any shape.
+        rate: Fraction of elements to drop, in `[0, 1)`; 0 returns `x`.
         key: uint32 `(2,)`; the same key drops the same positions.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
     """
     if not rate:
         return x
@@ -38,11 +42,11 @@ def drop(x: Tensor, rate: float, key: Tensor) -> Tensor:
 
 
 def _hashed_positions(x: Tensor, key: Tensor) -> Tensor:
-    """A pseudo-random uint32 for every position.
+    """Computes a pseudo-random uint32 for every position.
 
-    The two multiplications and three shifts are a published bijective 32-bit mixer
-    (https://github.com/skeeto/hash-prospector); one half of the key enters before it, the other
-    in its middle, so that no two keys give shifted copies of one stream.
+    The two multiplications and three shifts are a published bijective 32-bit hash
+    (https://github.com/skeeto/hash-prospector). One half of the key is added before it and the
+    other half in the middle, so that different keys do not produce shifted copies of one sequence.
     """
     first, second = _mixed(key[0] + key[1] * _uint32(0x9E3779B9)), _mixed(key[0] ^ ~key[1])
     positions = ops.reshape(ops.arange(ops.size(x), dtype="int32"), ops.shape(x))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the optimizers, in `keras.ops`, and their portable execution on variables.
+"""The update rules of the optimizers in `keras.ops`, and their portable application to variables.
 
-`optimizer_updates` has each backend's fastest way, which tests compare with this.
+`optimizer_updates` has faster implementations per backend, which tests compare with this one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Coefficients(NamedTuple):
     """The scalars of an update.
 
     Attributes:
-        rate: The learning rate, a scalar.
-        decay: The weight decay, a scalar.
-        gradient_scale: The factor of the gradient, a scalar; `None` for 1.
-        step: The number of this update, counted from 1, a scalar; `None` leaves the moments'
-            bias uncorrected.
-        beta_1: Decay of the first moment.
-        beta_2: Decay of the second moment.
+        rate: Scalar, the learning rate.
+        decay: Scalar, the weight decay.
+        gradient_scale: Scalar factor of the gradient; `None` for 1.
+        step: Scalar, the index of this update, counted from 1, for the bias correction of the
+            moments; `None` for no bias correction.
+        beta_1: Decay rate of the first moment.
+        beta_2: Decay rate of the second moment.
         epsilon: Added to the square root of the second moment.
     """
 
@@ -45,7 +45,10 @@ Rule = Callable[[Any, Any, Any, Any, Coefficients], tuple[Any, Any, Any]]
 
 
 class Update(NamedTuple):
-    """The update of one weight: its rule, its gradient, and three Keras variables of one shape."""
+    """The update of a weight: its rule, gradient and coefficients, and three Keras variables.
+
+    The variables `weight`, `momentum` and `velocity` have the same shape.
+    """
 
     rule: Rule
     weight: Any
@@ -64,17 +67,17 @@ def adam_update(
         w ← w - rate · (m̂ / (√v̂ + ε) + decay · w)
 
     where `g` is the scaled gradient, and m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ), or m and v
-    themselves where `coefficients.step` is `None`.
+    themselves if `coefficients.step` is `None`.
 
     Args:
-        weight: Any shape, any float dtype.
-        gradient: As `weight`.
-        momentum: As `weight`, float32 or wider: m of the last step.
-        velocity: As `momentum`: v of the last step.
-        coefficients: Scalars.
+        weight: Float tensor of any shape.
+        gradient: Float tensor of the shape of `weight`.
+        momentum: m of the last step, float32 or wider, of the same shape.
+        velocity: v of the last step, float32 or wider, of the same shape.
+        coefficients: The scalars.
 
     Returns:
-        New weight, momentum and velocity, in the dtype of the computation.
+        A tuple of the new weight, momentum and velocity, in the dtype of the computation.
 
     Reference:
         [Decoupled weight decay](https://arxiv.org/abs/1711.05101), algorithm 2;
@@ -95,12 +98,13 @@ def lamb_update(
     coefficients: Coefficients,
     parts: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`adam_update` with its step scaled to the norm of the weight.
+    """LAMB: `adam_update` with its step scaled by a trust ratio.
 
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
-    with 1 for the ratio where either norm is 0. Arguments and results as for `adam_update`, and
-    `parts`: the number of equal parts of the weight's last axis, each of which has its own norms.
+    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are those of
+    `adam_update`, and `parts`: the number of equal parts of the weight's last axis, each of which
+    has its own trust ratio.
 
     Reference:
         [LAMB](https://arxiv.org/abs/1904.00962), algorithm 2 with the identity for φ.
@@ -120,7 +124,7 @@ def lamb_update(
 
 
 def _norms(apart: Tensor) -> Tensor:
-    """Of `(rows, parts, width)` the norm of each part, `(1, parts, 1)`."""
+    """Returns the norm of each part of `(rows, parts, width)`, as `(1, parts, 1)`."""
     return ops.sqrt(ops.sum(ops.square(apart), axis=(0, 2), keepdims=True))
 
 
@@ -147,22 +151,22 @@ def _direction(
 def _unbiased(moment: Tensor, beta: float, step: Tensor) -> Tensor:
     if step is None:
         return moment
-    # 1 - beta^step by expm1: in float32, 1 - 0.999 is off by 1.3e-5 of itself.
+    # 1 - beta^step by expm1: in float32, 1 - 0.999 has a relative error of 1.3e-5.
     return moment / -ops.expm1(ops.cast(step, moment.dtype) * math.log(beta))
 
 
 def widened(tensor: Tensor) -> Tensor:
-    """A tensor in float32, or as it is where its dtype is wider."""
+    """Casts a tensor to float32, unless its dtype is wider."""
     return ops.cast(tensor, keras.backend.result_type(tensor.dtype, "float32"))
 
 
 def portable_global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The definition that tests compare faster versions with."""
+    """The portable definition of `global_norm`, with which tests compare faster versions."""
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 
 def portable_update_variables(updates: Iterable[Update]) -> None:
-    """The definition that tests compare faster versions with."""
+    """The portable definition of `update_variables`, with which tests compare faster versions."""
     for update in updates:
         weight, momentum, velocity = update.rule(
             update.weight.value,

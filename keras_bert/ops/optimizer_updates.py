@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each backend's fastest way to apply the rules of `optimizer_rules` to variables.
+"""The application of the rules of `optimizer_rules` to variables, optimized for each backend.
 
-On JAX the rules are executed as they stand, on TensorFlow without an accelerator in one compiled
-pass per variable, on PyTorch by its own fused AdamW where it fits.
+JAX executes the portable rules, TensorFlow on a CPU compiles them to one pass per variable, and
+PyTorch uses its fused AdamW where possible.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from keras_bert.ops.optimizer_rules import (
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all gradients as one vector.
+    """Computes the Euclidean norm of all gradients, concatenated to one vector.
 
     Args:
         gradients: Dense tensors of any shapes, at least one.
 
     Returns:
-        A scalar in float32 or wider.
+        A scalar tensor, float32 or wider.
     """
     wide = [widened(gradient) for gradient in gradients]
     kernels = _backend_kernels()
@@ -38,7 +38,10 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def dense_gradient(gradient: Tensor) -> Tensor:
-    """A gradient as a tensor of its variable's shape; repeated rows of a sparse one are added."""
+    """Converts a sparse gradient to a dense tensor of its variable's shape, summing repeated rows.
+
+    Dense gradients are returned unchanged.
+    """
     if keras.backend.backend() != "tensorflow":
         return gradient
     from keras_bert.ops import optimizer_updates_tensorflow
@@ -47,7 +50,7 @@ def dense_gradient(gradient: Tensor) -> Tensor:
 
 
 def num_replicas() -> int:
-    """The number of replicas of `tf.distribute`."""
+    """Returns the number of replicas of `tf.distribute`; 1 without it."""
     if keras.backend.backend() != "tensorflow":
         return 1
     from keras_bert.ops import optimizer_updates_tensorflow
@@ -56,7 +59,7 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
-    """The gradients of the whole batch, where `tf.distribute` has split it; else `gradients`."""
+    """Sums gradients over the replicas of `tf.distribute`; without it, returns `gradients`."""
     if keras.backend.backend() != "tensorflow":
         return gradients
     from keras_bert.ops import optimizer_updates_tensorflow
@@ -65,7 +68,7 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds each gradient to its Keras variable."""
+    """Adds each gradient to its accumulator, a Keras variable."""
     kernels = _backend_kernels()
     if kernels:
         kernels.accumulate(accumulators, gradients)
@@ -75,10 +78,10 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 
 
 def update_variables(updates: Sequence[Update]) -> None:
-    """Assigns the new values of every weight and its moments by its rule.
+    """Applies updates: assigns the new values of each weight and its moments.
 
-    On PyTorch, a gradient that is its variable's own `.grad` may be left scaled, as
-    `torch.nn.utils.clip_grad_norm_` leaves it.
+    On PyTorch, a gradient that is the `.grad` of its variable may be scaled in place, as
+    `torch.nn.utils.clip_grad_norm_` does.
     """
     kernels = _backend_kernels()
     if kernels:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer's update on TensorFlow: under `tf.distribute`, and in one pass on a CPU."""
+"""Optimizer updates on TensorFlow: under `tf.distribute`, and compiled to one pass on a CPU."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The norm in one pass over each gradient, its squares never in memory."""
+    """Computes the norm in one pass over each gradient, without storing its squares."""
     half_squares = [tf.nn.l2_loss(gradient) for gradient in gradients]
     return tf.sqrt(2 * tf.add_n(half_squares))
 
 
 def dense_gradient(gradient: Tensor) -> Tensor:
-    """An embedding table's gradient comes as rows with their indices, some of them repeated."""
+    """Sums the rows of an embedding table's gradient, `tf.IndexedSlices` with repeated indices."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     num_rows = gradient.dense_shape[0]
@@ -28,12 +28,12 @@ def dense_gradient(gradient: Tensor) -> Tensor:
 
 
 def num_replicas() -> int:
-    """1 outside `tf.distribute`."""
+    """Returns the number of replicas; 1 outside `tf.distribute`."""
     return int(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
 def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
-    """Keras would sum after clipping; the norm to clip by is that of the sum."""
+    """Sums gradients before clipping, by the norm of the sum; Keras would sum after clipping."""
     replica = tf.distribute.get_replica_context()
     if replica is None or not tf.distribute.has_strategy():
         return gradients
@@ -87,7 +87,7 @@ def _update_copy(
     gradient: Tensor,
     coefficients: Coefficients,
 ) -> None:
-    # As tensors, the scalars are arguments of the compiled code: it serves every step and layer.
+    # As tensors, the scalars are arguments of the compiled code, which all steps and layers share.
     scalars = {
         name: tf.cast(value, "float32")
         for name in ("rate", "decay", "gradient_scale", "step")
@@ -99,7 +99,7 @@ def _update_copy(
         (weight.dtype, momentum.dtype, velocity.dtype),
         compiled=_runs_on_cpu_alone(),
     )
-    # Handles, not variables: a trace that has seen a variable dies with it.
+    # Handles, not variables: a trace that captures a variable cannot outlive it.
     handles = (weight.handle, momentum.handle, velocity.handle)
     update(handles, gradient, coefficients._replace(**scalars))
 
@@ -113,10 +113,11 @@ def _runs_on_cpu_alone() -> bool:
 def _update_function(
     rule: Rule, shape: tuple[int, ...], dtypes: tuple[Any, ...], *, compiled: bool
 ) -> Any:
-    """The rule on three variables, given by their handles; compiled, one loop that works in place.
+    """Returns a function that applies a rule to three variables, given by their handles.
 
-    All variables of one shape share the code. Where the whole step is compiled, it becomes a part
-    of that; with an accelerator this is how it gets compiled, so here it is left alone.
+    If `compiled`, it is one loop that updates the variables in place, and variables of the same
+    shape share the code. With an accelerator it is not compiled separately, since Keras compiles
+    the whole training step there.
     """
 
     def update(handles: Sequence[Any], gradient: Tensor, coefficients: Coefficients) -> None:

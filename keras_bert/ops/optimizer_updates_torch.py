@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer's update on PyTorch: its fused AdamW, for all variables in one call."""
+"""Optimizer updates on PyTorch: its fused AdamW, in one call for all variables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from keras_bert.ops.optimizer_rules import Update, adam_update, portable_update_
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The norm in one call for all gradients."""
+    """Computes the norm in one call for all gradients."""
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds in place: Keras makes two tensors on the way, and new memory costs more than sums."""
+    """Adds in place; Keras' `assign_add` allocates two tensors, which costs more than the sum."""
     if in_stateless_scope():
         for accumulator, gradient in zip(accumulators, gradients, strict=True):
             accumulator.assign(accumulator + gradient)
@@ -30,7 +30,7 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 
 
 def update_variables(updates: Sequence[Update]) -> None:
-    """Updates in place what PyTorch's fused AdamW can take, the rest by the portable rule."""
+    """Updates by PyTorch's fused AdamW where it is applicable, otherwise by the portable rule."""
     others: list[Update] = []
     groups: dict[Any, list[Update]] = {}
     for update in updates:
@@ -46,7 +46,7 @@ def update_variables(updates: Sequence[Update]) -> None:
 
 
 def _fits_fused_adamw(update: Update) -> bool:
-    """PyTorch's kernel walks through memory: all four must lie there alike."""
+    """Returns whether fused AdamW can apply an update: it needs equal dtypes and memory layouts."""
     weight = update.weight.value
     state = (update.momentum.value, update.velocity.value)
     return (
@@ -58,17 +58,17 @@ def _fits_fused_adamw(update: Update) -> bool:
 
 
 def _fused_adamw(updates: Sequence[Update]) -> None:
-    """`adam_update` on many variables of one rate and decay, in one pass over memory."""
+    """Applies `adam_update` to variables of the same rate and decay, in one pass over memory."""
     weights = [update.weight.value for update in updates]
     gradients = [update.gradient.contiguous() for update in updates]
     shared = updates[0].coefficients
     divisor = None
     if shared.gradient_scale is not None:
         if all(g is weight.grad for g, weight in zip(gradients, weights, strict=True)):
-            divisor = torch.reciprocal(shared.gradient_scale)  # written back into the gradient
+            divisor = torch.reciprocal(shared.gradient_scale)  # scales the gradient in place
         else:
             gradients = list(torch._foreach_mul(gradients, shared.gradient_scale))
-    # The kernel always corrects the bias: an infinite step makes the correction 1.
+    # The kernel always corrects the bias; with an infinite step, the correction is 1.
     step = math.inf if shared.step is None else shared.step
     step = torch.as_tensor(step, dtype=torch.float32, device=weights[0].device)
     torch._fused_adamw_(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bias, dropout, residual connection and LayerNorm in one step: the end of every sublayer."""
+"""Bias, dropout, residual connection and LayerNorm fused: the end of every sublayer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from keras_bert.ops.dropout import portable_dropout
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
-    """LayerNorm over the last axis, computed in float32 or wider.
+    """Computes LayerNorm over the last axis, in float32 or wider.
 
     Args:
-        x: `(..., dim)`.
-        gamma: Scale, `(dim,)`.
-        beta: Offset, `(dim,)`.
+        x: Float tensor of shape `(..., dim)`.
+        gamma: Scale, of shape `(dim,)`.
+        beta: Offset, of shape `(dim,)`.
         epsilon: Added to the variance.
 
     Returns:
-        `(..., dim)` in the dtype of `x`.
+        A tensor of shape `(..., dim)` in the dtype of `x`.
 
     Reference:
         [Layer Normalization](https://arxiv.org/abs/1607.06450), equation 4.
@@ -43,21 +43,21 @@ def bias_dropout_residual_layer_norm(
     seed: Tensor | None = None,
     training: bool = False,
 ) -> Tensor:
-    """`LayerNorm(residual + dropout(x + bias))`.
+    """Computes `LayerNorm(residual + dropout(x + bias))`.
 
     Args:
-        x: The result of the sublayer's last product, `(..., dim)`.
-        residual: The input of the sublayer, `(..., dim)`.
-        bias: `(dim,)`.
-        gamma: LayerNorm's scale, `(dim,)`.
-        beta: LayerNorm's offset, `(dim,)`.
+        x: The result of the sublayer's last matrix product, of shape `(..., dim)`.
+        residual: The input of the sublayer, of shape `(..., dim)`.
+        bias: Bias of the sublayer's last product, of shape `(dim,)`.
+        gamma: Scale of LayerNorm, of shape `(dim,)`.
+        beta: Offset of LayerNorm, of shape `(dim,)`.
         epsilon: Added to the variance.
-        dropout: Rate; applied only when `training`.
-        seed: A `keras.random.SeedGenerator`, needed where dropout is active.
+        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
 
     Returns:
-        `(..., dim)` in the dtype of `x`.
+        A tensor of shape `(..., dim)` in the dtype of `x`.
     """
     rate = dropout if training else 0.0
     kernels = dispatch.tensorflow_cpu_kernels(training)
@@ -81,7 +81,7 @@ def portable_bias_dropout_residual_layer_norm(
     dropout: float,
     seed: Tensor,
 ) -> Tensor:
-    """The definition that tests compare faster versions with."""
+    """The portable definition, with which tests compare faster versions."""
     x = ops.add(x, ops.cast(bias, x.dtype))
     x = portable_dropout(x, dropout, seed=seed)
     return layer_norm(ops.add(x, residual), gamma, beta, epsilon)

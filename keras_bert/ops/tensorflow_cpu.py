@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training computations for TensorFlow on a CPU: forward and backward passes written by hand.
+"""Training kernels for TensorFlow on a CPU, with hand-written forward and backward passes.
 
-Matrix products stay with oneDNN, which is the fastest at them. What lies between them is a chain of
-element-wise operations, each a pass over memory for TensorFlow: here every chain is one small
-function that XLA compiles to one or two passes, in float32 inside. Kept for the backward pass is
-what is there anyhow; the rest is computed again.
+Matrix products are left to oneDNN, which is the fastest at them. Between them are chains of
+elementwise operations, each of which TensorFlow executes as a pass over memory: here every chain
+is a small function that XLA compiles to one or two passes, computed in float32. The backward pass
+uses tensors that exist anyway, and recomputes the rest.
 
-Every tensor is an argument: a gradient function that closes over one would not differentiate it.
+Every tensor is an argument of its function: `tf.custom_gradient` does not differentiate with
+respect to captured tensors.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """XLA's version of a function of tensors: one trace for each combination of dtypes and widths.
+    """Compiles a function of tensors with XLA, with one trace per combination of dtypes and widths.
 
-    How many rows there are is left open, so batches of all lengths share the trace; XLA compiles
-    for each number of rows when it first comes.
+    The number of rows is dynamic, so batches of all lengths share a trace; XLA compiles the
+    function at the first call with each number of rows.
     """
 
     @functools.cache
@@ -42,13 +43,13 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _open_spec(tensor: Tensor) -> Tensor:
     rank = tensor.shape.rank
-    # Of attention's four dimensions, the last is a length too
+    # The last of attention's four dimensions is a length too
     width = tensor.shape[-1:] if rank <= 2 else [None]
     return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.bias_activation`, for an activation that `knows_activation`."""
+    """`keras_bert.ops.bias_activation` in training, if `knows_activation(activation)`."""
 
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
@@ -63,7 +64,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
 
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
-    """`x + bias`, whose gradient adds the rows up in float32 where TensorFlow would in bfloat16."""
+    """`keras_bert.ops.bias_add` in training; the gradient of the bias is summed in float32."""
 
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
@@ -76,7 +77,7 @@ def bias_add(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def knows_activation(name: str) -> bool:
-    """Whether `bias_activation` has the activation's derivative."""
+    """Returns whether `bias_activation` supports an activation."""
     return name in _ACTIVATIONS
 
 
@@ -91,7 +92,7 @@ def bias_dropout_residual_layer_norm(
     dropout: float,
     seed: Tensor,
 ) -> Tensor:
-    """`keras_bert.ops.bias_dropout_residual_layer_norm` while training."""
+    """`keras_bert.ops.bias_dropout_residual_layer_norm` in training."""
 
     @tf.custom_gradient
     def compute(
@@ -116,7 +117,7 @@ def bias_dropout_residual_layer_norm(
 
 
 def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor) -> Tensor:
-    """`keras_bert.ops.attention` while training."""
+    """`keras_bert.ops.attention` in training."""
 
     @tf.custom_gradient
     def compute(query_key_value: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
@@ -143,7 +144,7 @@ def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Te
 
 
 def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
-    """`keras_bert.ops.dropout` while training."""
+    """`keras_bert.ops.dropout` in training."""
 
     @tf.custom_gradient
     def compute(x: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
@@ -156,7 +157,7 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     return tf.reshape(y, tf.shape(x))
 
 
-# === Activations: the value and the derivative, from the same float32 argument ===
+# === Activations and their derivatives, in float32 ===
 
 
 def _gelu_erf(u: Tensor) -> Tensor:
@@ -217,7 +218,7 @@ def _activation_gradient(name: str) -> Callable[..., Any]:
 
 
 def _sum_rows(x: Tensor) -> Tensor:
-    # XLA takes twice as long over it, and fused with what computes `x` would compute that again.
+    # XLA takes twice as long, and would recompute `x` if it fused the sum with its computation.
     return tf.raw_ops.BiasAddGrad(out_backprop=_wide(x))
 
 
@@ -290,10 +291,10 @@ def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
 
 
 def _as_rows(x: Tensor) -> Tensor:
-    """`(..., dim)` to `(rows, dim)`."""
+    """Reshapes `(..., dim)` to `(rows, dim)`."""
     return tf.reshape(x, (-1, x.shape[-1]))
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In float32, or float64 where it already is."""
+    """Casts to float32, unless the dtype is float64."""
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)

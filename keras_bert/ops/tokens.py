@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some tokens' vectors out of every row, and vectors against the table of all tokens."""
+"""Gathering of token vectors by position, and logits over the vocabulary."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from keras_bert.ops.annotations import Tensor
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
-    """The vectors of the tokens at some positions of each row.
+    """Gathers the vectors at given positions of each row.
 
     Args:
-        x: `(batch, length, dim)`.
-        positions: int `(batch, slots)`, each at least 0 and below `length`.
+        x: Tensor of shape `(batch, length, dim)`.
+        positions: Int tensor of shape `(batch, slots)`, in `[0, length)`.
 
     Returns:
-        `(batch, slots, dim)` in the dtype of `x`.
+        A tensor of shape `(batch, slots, dim)` in the dtype of `x`.
     """
     positions = ops.cast(positions, "int32")
     plain = dispatch.tensorflow_plain()
@@ -27,14 +27,14 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """The product of vectors with the transposed table of all tokens.
+    """Multiplies vectors by a transposed embedding table.
 
     Args:
-        x: `(batch, slots, dim)`.
-        table: `(vocabulary, dim)`, in the dtype of `x`.
+        x: Tensor of shape `(batch, slots, dim)`.
+        table: Tensor of shape `(vocabulary, dim)`, in the dtype of `x`.
 
     Returns:
-        `(batch, slots, vocabulary)`.
+        A tensor of shape `(batch, slots, vocabulary)` in the dtype of `x`.
     """
     plain = dispatch.tensorflow_plain()
     if plain is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optimizers of BERT and its descendants, and their learning rates."""
+"""The optimizers of BERT and its descendants, and their learning rate schedules."""
 
 from keras_bert.optimizers.adam import AdamW, AdamWeightDecay
 from keras_bert.optimizers.lamb import LAMB

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adam with decoupled weight decay: today's, and the original BERT's."""
+"""Adam with decoupled weight decay: AdamW, and the optimizer of the original BERT code."""
 
 from __future__ import annotations
 
@@ -14,39 +14,43 @@ from keras_bert.optimizers.schedules import BertWarmupDecay, LinearWarmupDecay
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class AdamW(DecoupledDecayOptimizer):
-    """AdamW as `torch.optim.AdamW` computes it, with what BERT's fine-tuning adds to it.
+    """AdamW as in `torch.optim.AdamW`, with the warmup, clipping and exclusions of BERT.
 
         m ← β₁ m + (1 - β₁) g          v ← β₂ v + (1 - β₂) g²
         w ← w - rate · (m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + ε) + weight_decay · w)
 
-    where `g` is the gradient, scaled so that the norm of all gradients together is at most
+    where `g` is the gradient, scaled so that the global norm of all gradients is at most
     `global_clipnorm`, and t counts updates from 1. Keras' own `AdamW` adds ε inside the bias
-    correction, forgets on saving what it does not decay, and hands schedules the micro-batches.
+    correction, does not save which variables are excluded from weight decay, and passes the number
+    of micro-batches to schedules.
 
     Args:
-        learning_rate: The rate: a number, or a schedule. With `num_train_steps`, the peak of a
-            `LinearWarmupDecay`.
-        num_train_steps: Updates of the whole training; `None` for no warm-up and no decay.
-        num_warmup_steps: Updates of the warm-up; 0 for none.
-        weight_decay: Rate of decay of the weights, before the learning rate.
-        beta_1: Decay of the first moment.
-        beta_2: Decay of the second moment.
-        epsilon: Added to √v̂; 1e-8, as in PyTorch.
-        global_clipnorm: Greatest norm of all gradients together; `None` for no clipping.
-        exclude_from_weight_decay: Names of variables without decay. A name stands for itself and
-            for those that end with `_` and it: `bias` also for `output_bias`.
-        layer_decay: Factor of the learning rate from each layer to the one below it; see
-            `layer_depth`. `None` for one rate.
-        num_layers: Encoder layers of the model, for `layer_decay`; `None` counts them in the
-            trainable variables, which is wrong where the last layers are frozen.
-        gradient_accumulation_steps: Micro-batches that are averaged to one update; `None` for 1.
+        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
+            `LinearWarmupDecay`. Defaults to `2e-5`.
+        num_train_steps: Number of updates of the whole training; `None` for no warmup and no
+            decay.
+        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        weight_decay: Weight decay, multiplied by the learning rate. Defaults to `0.01`.
+        beta_1: Decay rate of the first moment. Defaults to `0.9`.
+        beta_2: Decay rate of the second moment. Defaults to `0.999`.
+        epsilon: Added to √v̂. Defaults to `1e-8`, as in PyTorch.
+        global_clipnorm: Maximum global norm of all gradients; `None` for no clipping. Defaults to
+            `1.0`.
+        exclude_from_weight_decay: Names of variables without weight decay. `"bias"` also excludes
+            variables whose name ends with `_bias`. Defaults to `("bias", "gamma", "beta")`.
+        layer_decay: Factor of the learning rate from each layer to the one below it (layer-wise
+            learning rate decay); see `layer_depth`. `None` for the same rate in all layers.
+        num_layers: Number of encoder layers of the model, for `layer_decay`. By default they are
+            counted in the trainable variables, which is wrong if the last layers are frozen.
+        gradient_accumulation_steps: Number of micro-batches whose gradients are averaged for an
+            update; `None` for 1.
         name: Name of the optimizer.
-        **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency`, `loss_scale_factor` of
+        **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor` of
             `keras.optimizers.Optimizer`.
 
     Raises:
-        ValueError: `num_warmup_steps` without `num_train_steps`, or `num_train_steps` with a
-            learning rate that is no number.
+        ValueError: If `num_warmup_steps` is given without `num_train_steps`, or `num_train_steps`
+            with a learning rate that is not a number, or `exclude_from_weight_decay` is a string.
 
     Example:
 
@@ -98,27 +102,28 @@ class AdamW(DecoupledDecayOptimizer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class AdamWeightDecay(DecoupledDecayOptimizer):
-    """The optimizer of the original BERT code: AdamW whose moments start biased to zero.
+    """The optimizer of the original BERT code: AdamW without bias correction of the moments.
 
         m ← β₁ m + (1 - β₁) g          v ← β₂ v + (1 - β₂) g²
         u = m / (√v + ε) + weight_decay · w
         w ← w - rate · u
 
-    with LayerNorm and biases left undecayed, and gradients clipped by their global norm. With
-    `num_train_steps`, the rate is that code's too (`BertWarmupDecay`): 0 at the first update, and
-    with a jump where the warm-up ends.
+    There is no weight decay of LayerNorm weights and biases, and gradients are clipped by their
+    global norm. With `num_train_steps`, the learning rate schedule is that of the original code
+    too (`BertWarmupDecay`): 0 at the first update, and discontinuous at the end of the warmup.
 
     Args:
-        learning_rate: The rate: a number, or a schedule. With `num_train_steps`, the peak of a
-            `BertWarmupDecay`.
-        num_train_steps: Updates of the whole training; `None` for no warm-up and no decay.
-        num_warmup_steps: Updates of the warm-up; 0 for none.
-        epsilon: Added to √v.
+        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
+            `BertWarmupDecay`. Defaults to `1e-4`.
+        num_train_steps: Number of updates of the whole training; `None` for no warmup and no
+            decay.
+        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        epsilon: Added to √v. Defaults to `1e-6`.
         name: Name of the optimizer.
-        **kwargs: Any other argument of `AdamW`, by name, with the same default.
+        **kwargs: Other keyword arguments of `AdamW`, with the same defaults.
 
     Raises:
-        ValueError: As for `AdamW`.
+        ValueError: See `AdamW`.
 
     Example:
 
@@ -128,7 +133,7 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
     0.0
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, as its released code does it.
+        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and its released code.
     """
 
     corrects_bias = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of the optimizers: everything but the rule of the update."""
+"""The base class of the optimizers: everything but the update rule."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NOT_DECAYED = ("bias", "gamma", "beta")
 
 
 class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
-    """Two moments, clipping by the global norm, and weight decay that survives saving.
+    """Base class of optimizers with two moments, decoupled weight decay and global norm clipping.
 
-    In one step, in this order: gradients are averaged over micro-batches, or summed over
-    replicas; all of them are scaled by `min(1, global_clipnorm / norm of all)`; every weight
-    is updated by its rule. Moments and accumulated gradients are float32 or wider. A weight that is
-    itself bfloat16 or float16 is rounded after each update, and changes smaller than half its last
-    digit are lost: train under a mixed policy instead.
+    An update consists of these steps: gradients are averaged over micro-batches, or summed over
+    replicas; they are scaled by `min(1, global_clipnorm / global norm)`; and each weight is
+    updated by its rule. Moments and accumulated gradients are float32 or wider. A weight that is
+    bfloat16 or float16 itself is rounded after each update, so that small changes are lost: train
+    with a mixed precision policy instead.
 
-    Subclasses say which rule applies, whether the moments' bias is corrected, and which schedule
-    `num_train_steps` stands for. The methods with a leading underscore that are overridden here
-    are hooks of Keras' own optimizer.
+    Subclasses define the update rule, whether the bias of the moments is corrected, and the
+    learning rate schedule of `num_train_steps`. The overridden methods that begin with an
+    underscore are hooks of `keras.optimizers.Optimizer`.
     """
 
     corrects_bias: ClassVar[bool]
@@ -62,7 +62,8 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self.epsilon = epsilon
         if isinstance(exclude_from_weight_decay, str):
             raise ValueError(
-                "exclude_from_weight_decay must be several names, such as ('bias',). Received: "
+                "exclude_from_weight_decay must be a tuple or list of names, such as ('bias',). "
+                "Received: "
                 f"{exclude_from_weight_decay!r}"
             )
         self.not_decayed = tuple(exclude_from_weight_decay)
@@ -74,13 +75,13 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         if num_train_steps is None:
             if warmup:
                 raise ValueError(
-                    "num_warmup_steps needs num_train_steps, for the decay that follows. "
+                    "num_warmup_steps requires num_train_steps, for the decay that follows. "
                     f"Received: num_warmup_steps={warmup}, num_train_steps=None"
                 )
             return learning_rate
         if not isinstance(learning_rate, (int, float)):
             raise ValueError(
-                "With num_train_steps, learning_rate must be the peak of the schedule, a number. "
+                "With num_train_steps, learning_rate must be a number, the peak of the schedule. "
                 f"Received: learning_rate={learning_rate}, num_train_steps={num_train_steps}"
             )
         return cls.schedule_class(float(learning_rate), num_train_steps, warmup)
@@ -101,27 +102,43 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         num_layers = self.num_layers or count_layers(paths)
         if not num_layers:
             raise ValueError(
-                "layer_decay needs variables of encoder layers, with `layer_0` and so on in their "
-                f"paths. Received: layer_decay={self.layer_decay} and the paths {list(paths)}"
+                "layer_decay requires variables of encoder layers, with `layer_0` and so on in "
+                f"their paths. Received: layer_decay={self.layer_decay} and the paths {list(paths)}"
             )
         depths = [layer_depth(path, num_layers) for path in paths]
         return tuple(self.layer_decay ** (num_layers + 2 - depth) for depth in depths)
 
     def decays(self, variable: Any) -> bool:
-        """Whether weight decay applies to a variable: its name, or what follows the name's last
-        underscore, is none of `exclude_from_weight_decay`."""
+        """Returns whether weight decay applies to a variable, by its name.
+
+        Args:
+            variable: A Keras variable.
+
+        Returns:
+            False if the name is in `exclude_from_weight_decay`, or ends with an underscore and such
+            a name.
+        """
         name = variable.name
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
 
     def rule_for(self, path: str, decayed: bool) -> Rule:
-        """How a variable is updated, by its path and whether weight decay applies to it."""
+        """Returns the update rule of a variable.
+
+        Args:
+            path: The path of the variable.
+            decayed: Whether weight decay applies to it.
+        """
         return adam_update
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Refused: Keras would forget what is excluded this way when the model is saved."""
+        """Not supported: Keras would not save what is excluded this way.
+
+        Raises:
+            ValueError: Always; pass `exclude_from_weight_decay` to the constructor instead.
+        """
         raise ValueError(
-            f"Give {type(self).__name__} the names at construction, which a saved model keeps: "
-            f"exclude_from_weight_decay=(...). Received: var_list={var_list}, "
+            f"Pass the names to the constructor of {type(self).__name__}, so that they are saved "
+            f"with the model: exclude_from_weight_decay=(...). Received: var_list={var_list}, "
             f"var_names={var_names}"
         )
 
@@ -144,23 +161,23 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         replicas = optimizer_updates.num_replicas()
         if replicas > 1:
             raise ValueError(
-                "gradient_accumulation_steps works on one replica: TensorFlow cannot exchange "
-                "gradients in the branch of a condition. Received: gradient_accumulation_steps="
-                f"{self.gradient_accumulation_steps} under a strategy of {replicas} replicas"
+                "gradient_accumulation_steps requires a single replica: TensorFlow cannot exchange "
+                "gradients in a branch of a condition. Received: gradient_accumulation_steps="
+                f"{self.gradient_accumulation_steps} in a strategy of {replicas} replicas"
             )
 
     def _get_current_learning_rate(self) -> Any:
-        # Keras hands schedules the number of micro-batches; `iterations` counts updates.
+        # Keras passes the number of micro-batches to schedules; `iterations` counts updates.
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
     def _clip_gradients(self, grads: Sequence[Tensor]) -> Sequence[Any]:
-        # The global norm is taken in `_backend_update_step`: Keras would take each replica's.
+        # `_backend_update_step` clips by the norm over all replicas; Keras would by each replica's.
         return grads if self.global_clipnorm else super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
-        """Nothing: decay is a part of the rule."""
+        """Does nothing: weight decay is part of the update rule."""
 
     def _backend_increment_gradient_accumulators(
         self, grads: Sequence[Tensor], acc_grads: Sequence[Tensor]
@@ -203,7 +220,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             return None
         norm = optimizer_updates.global_norm(gradients)
         scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
-        return scale + (norm - norm)  # NaN, not 0, where a gradient is infinite
+        return scale + (norm - norm)  # NaN instead of 0 if a gradient is infinite
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LAMB, for batches of thousands: each variable's step is as long as the variable."""
+"""LAMB, for batches of thousands of rows: the step of each variable is scaled to its norm."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from keras_bert.optimizers.schedules import BertWarmupDecay
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LAMB(DecoupledDecayOptimizer):
-    """LAMB as its authors' and ALBERT's code computes it.
+    """LAMB as in the code of its authors and of ALBERT.
 
         m ← β₁ m + (1 - β₁) g          v ← β₂ v + (1 - β₂) g²
         u = m / (√v + ε) + weight_decay · w
         w ← w - rate · (‖w‖ / ‖u‖) · u
 
-    The ratio is 1 where either norm is 0. A variable excluded from decay has neither decay nor
-    ratio: `w ← w - rate · m / (√v + ε)`. Keras' own `Lamb` corrects the moments' bias, decays
-    outside the ratio, and applies the ratio to every variable.
+    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. Variables excluded from weight decay have no
+    trust ratio either: `w ← w - rate · m / (√v + ε)`. Keras' own `Lamb` corrects the bias of the
+    moments, applies weight decay outside the trust ratio, and applies the ratio to every variable.
 
-    A norm is taken per variable, and of the kernel in which this package's encoders keep the
-    projections to queries, keys and values (a layer `query_key_value`) for each of the three, as in
-    the reference, where they are three variables.
+    Norms are computed per variable. The kernel `query_key_value` of this package's encoders, which
+    holds the projections to queries, keys and values, has three trust ratios, as in the reference
+    code, where it is three variables.
 
     Args:
-        learning_rate: The rate: a number, or a schedule. With `num_train_steps`, the peak of a
-            `BertWarmupDecay`.
-        num_train_steps: Updates of the whole training; `None` for no warm-up and no decay.
-        num_warmup_steps: Updates of the warm-up; 0 for none.
-        epsilon: Added to √v.
+        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
+            `BertWarmupDecay`. Defaults to `1.76e-3`.
+        num_train_steps: Number of updates of the whole training; `None` for no warmup and no
+            decay.
+        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        epsilon: Added to √v. Defaults to `1e-6`.
         name: Name of the optimizer.
-        **kwargs: Any other argument of `AdamW`, by name, with the same default.
+        **kwargs: Other keyword arguments of `AdamW`, with the same defaults.
 
     Raises:
-        ValueError: As for `AdamW`.
+        ValueError: See `AdamW`.
 
     Example:
 

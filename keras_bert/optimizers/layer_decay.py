@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-wise learning rates: the closer to the input, the smaller."""
+"""Layer-wise learning rate decay: the closer a layer is to the input, the smaller its rate."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 
 def layer_depth(path: str, num_layers: int) -> int:
-    """The depth of a variable, counted from the token ids.
+    """Returns the depth of a variable for layer-wise learning rate decay.
 
     | part of the path | depth |
     |---|---|
     | a layer with `embedding` in its name (tables, their LayerNorm, their projection) | 0 |
     | `layer_i` | i + 1 |
-    | `pooler`, the encoder's | `num_layers` + 1 |
-    | anything else: a task's head, with its own pooler | `num_layers` + 2 |
+    | `pooler` of the encoder | `num_layers` + 1 |
+    | anything else: the head of a task, including its own pooler | `num_layers` + 2 |
 
     The optimizers multiply the learning rate by `layer_decay ** (num_layers + 2 - depth)`: 1 for
-    the head, `layer_decay ** 2` for the last encoder layer. This is ELECTRA's rule to the letter;
-    ELECTRA has no pooler, and BERT's takes the depth that its rule leaves free.
+    the head, `layer_decay ** 2` for the last encoder layer. This is exactly ELECTRA's rule, which
+    leaves a depth unused; BERT's pooler, which ELECTRA does not have, is assigned this depth.
 
     Args:
-        path: A variable's `path`, such as `"layer_3/attention/query_key_value/kernel"`.
-        num_layers: Encoder layers of the model.
+        path: The `path` of a variable, such as `"layer_3/attention/query_key_value/kernel"`.
+        num_layers: Number of encoder layers of the model.
 
     Returns:
-        From 0 to `num_layers + 2`.
+        An integer from 0 to `num_layers + 2`.
 
     Raises:
-        ValueError: The path names a layer that a model of `num_layers` layers does not have.
+        ValueError: If the path contains a layer that a model of `num_layers` layers does not have.
 
     Example:
 
@@ -40,7 +40,7 @@ def layer_depth(path: str, num_layers: int) -> int:
     [0, 1, 13]
 
     Reference:
-        [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B, as its released code does it.
+        [ELECTRA](https://arxiv.org/abs/2003.10555), appendix B, and its released code.
     """
     layers = path.split("/")[:-1]
     index = _layer_index(layers)
@@ -48,7 +48,7 @@ def layer_depth(path: str, num_layers: int) -> int:
         if index >= num_layers:
             raise ValueError(
                 f"A model of num_layers={num_layers} layers has layer_0 to "
-                f"layer_{num_layers - 1}. Received: the variable {path!r}"
+                f"layer_{num_layers - 1}. Received the variable path: {path!r}"
             )
         return index + 1
     if any("embedding" in layer for layer in layers):
@@ -57,7 +57,7 @@ def layer_depth(path: str, num_layers: int) -> int:
 
 
 def count_layers(paths: Iterable[str]) -> int:
-    """The number of encoder layers that the paths of a model's variables name."""
+    """Returns the number of encoder layers, counted in the paths of a model's variables."""
     indices = [_layer_index(path.split("/")[:-1]) for path in paths]
     return max((index + 1 for index in indices if index is not None), default=0)
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates that rise linearly, then fall linearly to zero: three codes' three rules.
+"""Learning rate schedules with linear warmup and linear decay to 0.
 
-They differ at the end of the warm-up and in the very first steps, and no more:
+There are three variants, which differ at the end of the warmup and in the first steps. The learning
+rate is the peak times
 
 | schedule | s < W | s ≥ W |
 |---|---|---|
 | `LinearWarmupDecay` | (s + 1) / W, or s / W | (T - s) / (T - W) |
-| `BertWarmupDecay` | s / W | 1 - s / T: a jump down from 1 |
+| `BertWarmupDecay` | s / W | 1 - s / T, below 1 at s = W |
 | `ElectraWarmupDecay` | (s / W) (1 - s / T) | 1 - s / T |
 
-each times the peak, with T training steps, W warm-up steps, and s updates made before. From
-step T on the rate is 0. All count updates of the weights: the optimizers of this package divide
-by `gradient_accumulation_steps` before they ask.
+with T training steps, W warmup steps, and s updates made before. From step T on it is 0. A step is
+an update of the weights: with `gradient_accumulation_steps`, the optimizers of this package pass
+the number of updates to schedules, and not the number of micro-batches.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A peak, a number of steps, a share of them for the warm-up; subclasses give the rule."""
+    """Base class: the peak and the numbers of steps; subclasses define the fraction of the peak."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     ) -> None:
         super().__init__()
         if num_train_steps < 1:
-            raise ValueError(f"num_train_steps must be 1 or more. Received: {num_train_steps}")
+            raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
         if not 0 <= num_warmup_steps <= num_train_steps:
             raise ValueError(
                 "num_warmup_steps must be from 0 to num_train_steps. Received: "
@@ -65,14 +66,18 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LinearWarmupDecay(_WarmupDecay):
-    """The rule that is common today: `peak · min((s + 1) / W, (T - s) / (T - W))`.
+    """Linear warmup and decay without a jump: `peak · min((s + 1) / W, (T - s) / (T - W))`.
 
     Args:
-        peak_learning_rate: The rate at the end of the warm-up.
-        num_train_steps: T, the updates of the whole training.
-        num_warmup_steps: W, the updates of the warm-up; 0 for none.
-        warmup_from_zero: Whether the warm-up is `s / W`, so that the first update has rate 0 and
-            changes no weight: what Hugging Face's `get_linear_schedule_with_warmup` does.
+        peak_learning_rate: The learning rate at the end of the warmup.
+        num_train_steps: T, the number of updates of the whole training.
+        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
+        warmup_from_zero: Whether the warmup is `s / W`, so that the first update has rate 0 and
+            changes no weight, as in Hugging Face's `get_linear_schedule_with_warmup`.
+
+    Raises:
+        ValueError: If `num_train_steps` is below 1, or `num_warmup_steps` not in
+            `[0, num_train_steps]`.
 
     Example:
 
@@ -105,15 +110,18 @@ class LinearWarmupDecay(_WarmupDecay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertWarmupDecay(_WarmupDecay):
-    """The rule of the original BERT code: `peak · s / W` for s < W, then `peak · (1 - s / T)`.
+    """The schedule of the original BERT code: `peak · s / W` for s < W, then `peak · (1 - s / T)`.
 
-    The fall is counted from step 0, so the rate jumps down by W / T when the warm-up ends. The
-    first update has rate 0.
+    The decay is counted from step 0, so that the learning rate drops by `peak · W / T` at the end
+    of the warmup. The first update has rate 0.
 
     Args:
-        peak_learning_rate: The rate that the warm-up heads for.
-        num_train_steps: T, the updates of the whole training.
-        num_warmup_steps: W, the updates of the warm-up; 0 for none.
+        peak_learning_rate: The learning rate that the warmup approaches.
+        num_train_steps: T, the number of updates of the whole training.
+        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
+
+    Raises:
+        ValueError: See `LinearWarmupDecay`.
 
     Example:
 
@@ -122,7 +130,7 @@ class BertWarmupDecay(_WarmupDecay):
     [0.0, 0.5, 0.8, 0.4, 0.0]
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, as its released code does it.
+        [BERT](https://arxiv.org/abs/1810.04805), appendix A.2, and its released code.
     """
 
     def _share_of_peak(self, step: Tensor) -> Any:
@@ -135,12 +143,15 @@ class BertWarmupDecay(_WarmupDecay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ElectraWarmupDecay(_WarmupDecay):
-    """The rule of ELECTRA's code: `peak · (1 - s / T) · min(1, s / W)`, which does not jump.
+    """The schedule of ELECTRA's code: `peak · (1 - s / T) · min(1, s / W)`, without a jump.
 
     Args:
-        peak_learning_rate: The rate that the warm-up heads for.
-        num_train_steps: T, the updates of the whole training.
-        num_warmup_steps: W, the updates of the warm-up; 0 for none.
+        peak_learning_rate: The learning rate that warmup and decay are multiplied by.
+        num_train_steps: T, the number of updates of the whole training.
+        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
+
+    Raises:
+        ValueError: See `LinearWarmupDecay`.
 
     Example:
 
@@ -149,8 +160,7 @@ class ElectraWarmupDecay(_WarmupDecay):
     [0.0, 0.45, 0.8, 0.4, 0.0]
 
     Reference:
-        [ELECTRA](https://arxiv.org/abs/2003.10555), appendices A and B, as its released code
-        does it.
+        [ELECTRA](https://arxiv.org/abs/2003.10555), appendices A and B, and its released code.
     """
 
     def _share_of_peak(self, step: Tensor) -> Any:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa's byte-level byte-pair tokenizer, in graph, exact, with character offsets.
+"""RoBERTa's byte-level BPE tokenizer with graph operations, exact and with character offsets.
 
-Texts are split into words, each with the space before it, and the words' bytes merged to tokens.
+Text is split into words, each including the space before it, whose bytes are merged to tokens.
 """
 
 from __future__ import annotations
@@ -31,45 +31,46 @@ OTHER, LETTER, NUMBER, SPACES = range(4)
 """The kinds of characters that words are made of."""
 
 _BLANK, _APOSTROPHE = ord(" "), ord("'")
-# Endings that are words of their own after an apostrophe that begins a word
+# Contractions after an apostrophe, which are words of their own
 _ONE_LETTER_ENDINGS = ("s", "t", "m", "d")
 _TWO_LETTER_ENDINGS = ("re", "ve", "ll")
 _NO_RANK = 2**62
 
 
 class BytePairTokenizer(Tokenizer):
-    """Text to the ids of byte-level pieces and back, with the same ids as RoBERTa's.
+    """A byte-level byte-pair encoding (BPE) tokenizer, with the same ids as RoBERTa's.
 
-    Graph operations alone: it runs in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
-    which then contains the vocabulary (and has to track `resources`). No special tokens are added
-    around a text; bytes that are no UTF-8 are dropped. Of characters that are newer than Unicode
-    15, TensorFlow does not know whether they are letters.
+    It uses graph operations only, and so runs in `tf.data.Dataset.map`, a `tf.function` and a
+    SavedModel, which then contains the vocabulary (and must track `resources`). It does not add
+    special tokens around a text. Bytes that are not valid UTF-8 are dropped. Characters that were
+    added after Unicode 15 are not recognized as letters or numbers by TensorFlow.
 
     Args:
-        vocabulary: The tokens, a token's id being its index, or the path of a `vocab.json`. Their
-            characters stand for bytes, `Ġ` for the space. `<s>`, `</s>`, `<pad>` and `<unk>` must
-            be among them, and `<mask>` where tokens are masked.
-        merges: The pairs that become one token, as `"Ġ t"`, the first learned first; or the path of
-            a `merges.txt`.
-        add_prefix_space: Whether a text's first word is tokenized as if a space preceded it.
-        special_tokens_in_text: Whether `<mask>` (and the white space before it), `</s>` and the
-            other special tokens, typed in a text, are one token each. If not, they are text.
+        vocabulary: The tokens in the order of their ids, or the path of a `vocab.json`. Their
+            characters represent bytes, `Ġ` the space. `<s>`, `</s>`, `<pad>` and `<unk>` are
+            required, and `<mask>` for masking.
+        merges: The pairs of tokens to merge, such as `"Ġ t"`, in the order in which they were
+            learned; or the path of a `merges.txt`.
+        add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
+        special_tokens_in_text: Whether `<mask>` (including the whitespace before it), `</s>` and
+            the other special tokens are one token each where they occur in a text. If not, they
+            are split like other text.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
-            one.
+            tensor.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        `(tokens,)` for a string, else ragged `(batch, tokens)`; int32.
+        int32 `(tokens,)` for a single string, otherwise ragged `(batch, tokens)`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        TypeError: If a token or a merge is no string.
-        ValueError: If the vocabulary lacks a special token or has one twice, or a merge is not of
-            two tokens that make a third.
+        FileNotFoundError: If a file does not exist.
+        TypeError: If a token or a merge is not a string.
+        ValueError: If the vocabulary lacks a special token or has a duplicate, or a merge is not of
+            two tokens whose concatenation is a token.
 
     Example:
 
@@ -128,7 +129,7 @@ class BytePairTokenizer(Tokenizer):
                     for token, piece in zip(self.vocabulary, pieces, strict=True)
                 ]
             )
-            # An unknown piece is a byte that the vocabulary lacks.
+            # An unknown token is a byte that is not in the vocabulary.
             self._widths = tf.tensor_scatter_nd_update(
                 tf.strings.length(self._texts), [[self.unk_token_id]], [1]
             )
@@ -137,7 +138,7 @@ class BytePairTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """Ids of tokens that do not begin with a space."""
+        """The ids of tokens that do not begin with a space."""
         special = set(self.special_token_ids)
         return [
             index
@@ -147,27 +148,27 @@ class BytePairTokenizer(Tokenizer):
 
     @property
     def resources(self) -> tuple[Any, ...]:
-        """The tables that a SavedModel with this tokenizer has to track."""
+        """The lookup tables that a SavedModel with this tokenizer must track."""
         return self._merge.resources
 
     def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of words, each a string of its own, as if a space preceded each."""
+        """Converts words, each a separate string, to ids, as if each followed a space."""
         (ids,) = on_any_shape(words, lambda texts: (self._tokenize(_prefixed(texts)),))
         return ids
 
     def token_text(self, token_id: int) -> str:
-        """What a token is in a text; a part of a character is U+FFFD."""
+        """Returns the text of a token; a part of a character is U+FFFD."""
         token = self.id_to_token(token_id)
         if token_id in self.special_token_ids:
             return token
         return (token_bytes(token) or token.encode("utf-8")).decode("utf-8", "replace")
 
     def save_vocabulary(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the tokens and the merges to `vocab.json` and `merges.txt` in a folder."""
+        """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder."""
         save_tokens_and_merges(self.vocabulary, self.merges, folder)
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values, tokens included, from which `from_config` makes the same tokenizer."""
+        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
         return {
             "kind": self.kind,
             "vocabulary": list(self.vocabulary),
@@ -188,7 +189,7 @@ class BytePairTokenizer(Tokenizer):
         return self._typed(texts, self._pieces) if self._typed else self._pieces(texts)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Pieces of texts `(texts,)`, valid UTF-8, with offsets in characters."""
+        """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
         prefixed = _prefixed(texts) if self.add_prefix_space else texts
         split = split_byte_words(prefixed)
         ids = _joined(split.words, self._merge(split.words.flat_values))
@@ -203,7 +204,7 @@ class BytePairTokenizer(Tokenizer):
         )
 
     def _offsets(self, ids: tf.RaggedTensor, split: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
-        """The offsets of pieces in the characters of all texts, without the space around them."""
+        """Returns the start and end of tokens in the characters of all texts, without spaces."""
         byte_ends = tf.cumsum(tf.gather(self._widths, ids.flat_values))
         byte_starts = tf.concat([[0], byte_ends[:-1]], axis=0)[: tf.size(byte_ends)]
         num_characters = tf.size(split.character_bytes)
@@ -214,14 +215,14 @@ class BytePairTokenizer(Tokenizer):
         return starts, tf.maximum(ends - tf.gather(self._trailing, ids.flat_values), starts)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """The bytes of tokens in a row; what is no UTF-8 becomes U+FFFD."""
+        """Concatenates the bytes of tokens; invalid UTF-8 is replaced with U+FFFD."""
         tokens = ids.with_flat_values(tf.gather(self._texts, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int, int], int]:
-    """Which pairs of ids become which id, the first learned first."""
+    """Maps pairs of ids to the id of their merge, in the order in which they were learned."""
     merged: dict[tuple[int, int], int] = {}
     for index, merge in enumerate(merges):
         left, right = check_merge(merge, ids.keys(), f"Merge {index}")
@@ -230,28 +231,28 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
 
 
 def _prefixed(texts: tf.Tensor) -> tf.Tensor:
-    """Texts that begin with a space; empty ones stay so."""
+    """Adds a space before texts that do not begin with one and are not empty."""
     return tf.strings.regex_replace(texts, r"\A([^ ])", r" \1", replace_global=False)
 
 
 def _joined(words: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Pieces of words, ragged `(words, pieces)`, as those of texts."""
+    """Concatenates the tokens of words, ragged `(words, None)`, to those of texts."""
     row_splits = tf.gather(pieces.row_splits, words.row_splits)
     return tf.RaggedTensor.from_row_splits(pieces.values, row_splits, validate=False)
 
 
 def _count(piece: bytes | None, strip: Callable[[bytes, bytes], bytes]) -> int:
-    """How many spaces stripping takes away."""
+    """Counts the spaces that stripping removes."""
     return 0 if piece is None else len(piece) - len(strip(piece, b" "))
 
 
 class ByteWords(NamedTuple):
-    """The words of texts, and the characters that they are made of.
+    """The words of texts, and their characters.
 
     Args:
-        words: Ragged strings `(texts, words)`; joined, they are the text.
-        character_bytes: int32 `(characters,)`, how many bytes each character of all texts has.
-        character_splits: int64 `(texts + 1,)`, where each text's characters begin.
+        words: Ragged strings `(texts, None)`, whose concatenation is the text.
+        character_bytes: int32 `(characters,)`, the number of bytes of each character of all texts.
+        character_splits: int64 `(texts + 1,)`, the row splits of the characters.
     """
 
     words: tf.RaggedTensor
@@ -260,17 +261,20 @@ class ByteWords(NamedTuple):
 
 
 def split_byte_words(text: tf.Tensor) -> ByteWords:
-    """Splits texts into words of letters, of numbers, of white space and of anything else.
+    """Splits texts into words: runs of letters, of numbers, of whitespace, or of other characters.
 
-    The space before a word is its first character. More white space than one space is a word
-    too, without the space that the next word takes. Endings like `'s` are words.
+    A single space before a word is its first character. Other whitespace is a word too, except for
+    the last space, which belongs to the next word. Contractions such as `'s` are words.
 
     Args:
         text: String tensor `(texts,)`, valid UTF-8.
 
+    Returns:
+        `ByteWords`.
+
     Reference:
-        [Radford et al., 2019](https://github.com/openai/gpt-2), released code: a regular
-        expression with a lookahead, which TensorFlow's expressions do not have.
+        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code, which uses a
+        regular expression with a lookahead; TensorFlow's regular expressions do not support it.
     """
     points = tf.strings.unicode_decode(text, "UTF-8")
     distinct, which = tf.unique(points.flat_values)
@@ -290,7 +294,7 @@ def split_byte_words(text: tf.Tensor) -> ByteWords:
 
 
 def character_kinds(letters: tf.Tensor) -> tf.Tensor:
-    """What each character is; int32 of the strings' shape."""
+    """Returns the kind of each character, int32 of the shape of `letters`."""
     kinds = tf.zeros_like(letters, tf.int32)
     for kind, pattern in (
         (LETTER, r"\p{L}"),
@@ -302,13 +306,16 @@ def character_kinds(letters: tf.Tensor) -> tf.Tensor:
 
 
 def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) -> tf.Tensor:
-    """Where words begin; bool `(characters,)`.
+    """Finds the first character of each word.
 
     Args:
-        points: int32 `(characters,)` of all texts.
-        kinds: Their kinds.
-        text_starts: int64 `(texts,)`, where each text begins; a text without characters begins
-            where the next one does.
+        points: Code points of all texts, int32 `(characters,)`.
+        kinds: The kind of each character, int32 `(characters,)`.
+        text_starts: int64 `(texts,)`, the index of each text's first character; for an empty text,
+            that of the next text.
+
+    Returns:
+        A bool tensor `(characters,)`.
     """
     size = tf.size(points, tf.int64)
     begins = tf.scatter_nd(text_starts[:, tf.newaxis], tf.ones_like(text_starts), [size + 1]) > 0
@@ -317,12 +324,12 @@ def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) ->
     ends = _ahead(begins, 1, True)
     is_space = kinds == SPACES
     changes = begins | (kinds != before)
-    # The last white space in front of a word belongs to no run
+    # The last whitespace character before a word is not part of the run before it
     is_last = is_space & ~ends & (_ahead(kinds, 1, SPACES) != SPACES)
     joins_next = is_last & (points == _BLANK)
     joined = _behind(joins_next, False)
     starts = (changes & ~joined) | is_last
-    # === Endings ===
+    # === Contractions ===
     ending = starts & (points == _APOSTROPHE)
     one = ending & _spells(points, ends, _ONE_LETTER_ENDINGS)
     two = ending & _spells(points, ends, _TWO_LETTER_ENDINGS)
@@ -332,7 +339,7 @@ def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) ->
 
 
 def _spells(points: tf.Tensor, ends: tf.Tensor, endings: tuple[str, ...]) -> tf.Tensor:
-    """Whether the characters after each one, in the same text, are one of the endings."""
+    """Returns whether each character is followed by one of the endings in the same text."""
     found = tf.zeros_like(ends)
     for ending in endings:
         same = tf.ones_like(ends)
@@ -344,24 +351,24 @@ def _spells(points: tf.Tensor, ends: tf.Tensor, endings: tuple[str, ...]) -> tf.
 
 
 def _ahead(values: tf.Tensor, distance: int, filler: object) -> tf.Tensor:
-    """The values shifted: each position gets the value `distance` positions after it."""
+    """Shifts values, so that each position has the value `distance` positions after it."""
     return tf.concat([values[distance:], tf.fill([distance], filler)], axis=0)[: tf.size(values)]
 
 
 def _behind(values: tf.Tensor, filler: object, distance: int = 1) -> tf.Tensor:
-    """The values shifted: each position gets the value `distance` positions before it."""
+    """Shifts values, so that each position has the value `distance` positions before it."""
     return tf.concat([tf.fill([distance], filler), values], axis=0)[: tf.size(values)]
 
 
 class PieceMerger:
-    """Merges the bytes of words into pieces, in the order in which the merges were learned.
+    """Merges the bytes of words to tokens, in the order in which the merges were learned.
 
-    Words that are one piece are looked up. In the others, step by step and all words together,
-    every pair of the lowest rank in its word becomes one piece, from left to right.
+    Words that are a single token are looked up. In all other words, in parallel, each step merges
+    the pairs of the lowest rank in the word, from left to right.
 
     Args:
         pieces: The bytes of each token; `None` for special tokens.
-        merges: Pairs of ids and the id that each makes, in the order of their ranks.
+        merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
 
     Reference:
@@ -376,17 +383,17 @@ class PieceMerger:
     ) -> None:
         self._size = len(pieces)
         pairs = [left * self._size + right for left, right in merges]
-        # Outside of graphs the loop would be one of Python's.
+        # In eager mode, the loop would be executed by Python.
         self._merge = tf.function(
             self._merge_bytes, [tf.TensorSpec([None], tf.string)], autograph=False
         )
-        # Constants made while a graph is being built would belong to that graph alone.
+        # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)
             self._merged = tf.constant([*merges.values(), 0], tf.int64)
             ranks = tf.range(len(pairs), dtype=tf.int64)
             self._ranks = _table(tf.constant(pairs, tf.int64), ranks, _NO_RANK)
-            # A token is one piece as a word only if the merges lead to it.
+            # A word that is equal to a token is looked up only if merging results in that token.
             words = tf.constant([b"" if piece is None else piece for piece in pieces])
             made = self._merge(words)
             is_one = (made.row_lengths() == 1) & (
@@ -397,23 +404,23 @@ class PieceMerger:
 
     @property
     def resources(self) -> tuple[Any, ...]:
-        """The tables."""
+        """The lookup tables."""
         return (self._ranks, self._whole)
 
     def __call__(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """The pieces of words.
+        """Converts words to ids.
 
         Args:
             words: String tensor `(words,)`.
 
         Returns:
-            Ragged int32 `(words, pieces)`.
+            Ragged int32 `(words, None)`.
         """
         distinct, which = tf.unique(words)
         ids = self._whole.lookup(distinct)
         rest = tf.where(ids < 0)[:, 0]
         merged = self._merge(tf.gather(distinct, rest))
-        # The pieces of all distinct words: those looked up first, then those made by merges
+        # The tokens of all distinct words: those looked up first, then those of merged bytes
         whole = tf.RaggedTensor.from_tensor(tf.boolean_mask(ids, ids >= 0)[:, tf.newaxis])
         rows = tf.concat([whole, merged], axis=0)
         is_rest = tf.cast(ids < 0, tf.int64)
@@ -425,7 +432,7 @@ class PieceMerger:
         return tf.cast(tf.gather(rows, tf.gather(row, which)), tf.int32)
 
     def _merge_bytes(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of merged bytes, ragged int64 `(words, pieces)`."""
+        """Merges the bytes of words to ids, ragged int64 `(words, None)`."""
         lengths = tf.strings.length(words)
         num_words = tf.size(words)
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
@@ -457,7 +464,7 @@ class PieceMerger:
 
 
 def _every_other(chosen: tf.Tensor) -> tf.Tensor:
-    """The first, third, … of each run of chosen pairs: of `aaa`, the first two are merged."""
+    """Selects the first, third, … of each run of overlapping pairs: `aaa` is merged to `aa a`."""
     first = chosen & ~tf.concat([[False], chosen[:-1]], axis=0)
     index = tf.range(tf.size(chosen))
     begins = tf.boolean_mask(index, first)

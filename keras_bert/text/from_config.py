@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers from their configs."""
+"""Creation of tokenizers from their configs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer whose `get_config` a config is.
+    """Creates a tokenizer from the config that its `get_config` returned.
 
     Args:
-        config: What its class takes, and `kind`: `wordpiece`, `byte_pair` or `sentence_piece`.
-            Without a kind it is a WordPiece tokenizer's.
+        config: A dict of the arguments of the class and of `kind`: `"wordpiece"`, `"byte_pair"` or
+            `"sentence_piece"`. Without `kind`, it is the config of a `WordPieceTokenizer`.
+
+    Returns:
+        A tokenizer.
 
     Raises:
-        ValueError: If there is no such kind.
+        ValueError: If `kind` is not one of the above.
     """
     kind = config.get("kind", WordPieceTokenizer.kind)
     if kind not in _CLASSES:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's text clean-up as TensorFlow operations, equal to the original character by character.
+"""BERT's text normalization as TensorFlow operations, equal to the original for every character.
 
-White space, punctuation and CJK ideographs are not touched here: `FastWordpieceTokenizer` splits
-there by itself, on the same characters as the original.
+Splitting at whitespace, punctuation and CJK ideographs is not part of it: `FastWordpieceTokenizer`
+does it, at the same characters as the original.
 
 Reference:
-    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), released code, `BasicTokenizer`.
+    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), the released code, `BasicTokenizer`.
 """
 
 import unicodedata
@@ -16,54 +16,54 @@ import tensorflow_text as tf_text
 WHITE_SPACE = (
     r"\t\n\x0b\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 )
-"""White space as byte-level BPE and Python's `str.isspace` know it, for character classes."""
+"""The whitespace of byte-level BPE, for character classes of regular expressions."""
 
 MAX_WORD_LENGTH = 200
-"""Words of more characters than this are unknown, as in the original."""
+"""The maximum number of characters of a word; longer words are unknown, as in the original."""
 
-# Every word of such a text has at most 200 characters, all ASCII and printable, so that
-# lower-casing A-Z is all there is to do. Most English text is like this, and skips the rest.
+# Texts of printable ASCII characters whose words have at most 200 characters: lowercasing A-Z is
+# all that is necessary. Most English text matches, and skips the full normalization.
 _PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
-# Categories Cc and Cf but for tab, newline and carriage return; and the replacement character.
+# Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 CJK = (
     r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
     r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
 )
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# Only a filter: letters from `CJK` and most punctuation end a word; the rest is counted later.
+# A coarse filter, by CJK ideographs and most punctuation; exact lengths are computed later.
 _MAYBE_LONG_WORD = (
     rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
 )
-# Capital letters that Unicode 14 brought: (characters, distance to the small letter). TensorFlow's
-# copy of ICU is older and leaves them as they are.
+# Uppercase letters added in Unicode 14: (characters, distance to the lowercase letter).
+# TensorFlow's version of ICU is older and does not lowercase them.
 _NEW_CAPITALS = (
     (r"\x{2c2f}", 48),
     (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
     (r"\x{10570}-\x{1057a}\x{1057c}-\x{1058a}\x{1058c}-\x{10592}\x{10594}-\x{10595}", 39),
 )
-# Punctuation of Unicode 13 and 14, which the TF Text of older servers does not split at.
+# Punctuation added in Unicode 13 and 14, at which TF Text in older servers does not split.
 _NEW_PUNCTUATION = (
     r"\x{61d}\x{1b7d}\x{1b7e}\x{2e52}-\x{2e5d}\x{10ead}\x{10f86}-\x{10f89}\x{1145a}\x{116b9}"
     r"\x{11944}-\x{11946}\x{12ff1}\x{12ff2}"
 )
-# Valid UTF-8 (so no surrogates) without those capitals and that punctuation.
+# Valid UTF-8 (without surrogates) that has none of these letters and punctuation marks.
 _USUAL = "".join(
     (r"[^\x{d800}-\x{dfff}", _NEW_PUNCTUATION, *(letters for letters, _ in _NEW_CAPITALS), "]*")
 )
 
 
 def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cleans texts and, for an uncased vocabulary, lowers them and strips their accents.
+    """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
 
     Args:
-        text: string tensor, `(texts,)`, UTF-8; invalid bytes are dropped.
-        lowercase: whether to lower-case and strip accents.
+        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
+        lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
 
     Returns:
-        The normalized texts, string `(texts,)`, and a boolean scalar: whether a word of more than
-        200 characters may be among them (no means no).
+        A tuple of the normalized texts, a string tensor `(texts,)`, and of whether they may have
+        words of more than 200 characters, a bool scalar; if it is False, they have none.
     """
     rows = tf.where(~tf.strings.regex_full_match(text, _PLAIN))
     intricate = normalize_intricate(tf.gather(text, rows[:, 0]), lowercase)
@@ -75,16 +75,16 @@ def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
-    """Does what `normalize` does, to any text, in full.
+    """Normalizes texts like `normalize`, without its shortcut for plain ASCII text.
 
     Args:
-        text: string tensor, `(texts,)`, UTF-8.
-        lowercase: whether to lower-case and strip accents.
+        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
+        lowercase: Whether to lowercase and strip accents.
 
     Returns:
-        The normalized texts, string `(texts,)`, valid UTF-8.
+        The normalized texts, a string tensor `(texts,)`, valid UTF-8.
     """
-    # Looking whether they are needed costs a tenth of what decoding all characters does.
+    # This check costs a tenth of decoding all characters.
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
     text = tf.strings.regex_replace(text, _DROPPED, "")
@@ -97,10 +97,10 @@ def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:
-    """Drops the bytes that are no valid UTF-8.
+    """Drops the bytes that are not valid UTF-8.
 
     Args:
-        text: string tensor of any shape.
+        text: String tensor of any shape.
 
     Returns:
         A string tensor of the same shape.
@@ -109,14 +109,15 @@ def drop_invalid(text: tf.Tensor) -> tf.Tensor:
 
 
 def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
-    """Normalizes texts and splits them into the words that WordPiece then cuts in pieces.
+    """Normalizes texts and splits them into words, as WordPiece tokenization does first.
 
     Args:
-        text: string tensor, `(texts,)`, UTF-8.
-        lowercase: whether to lower-case and strip accents.
+        text: String tensor `(texts,)`, UTF-8.
+        lowercase: Whether to lowercase and strip accents.
 
     Returns:
-        The words, ragged string `(texts, words)`; a punctuation mark or a CJK ideograph is a word.
+        The words, a ragged string tensor `(texts, None)`. Each punctuation mark and each CJK
+        ideograph is a word.
     """
     text, _ = normalize(text, lowercase)
     alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{CJK}])"
@@ -125,13 +126,13 @@ def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
-    """Lower-cases valid UTF-8 as Python does.
+    """Lowercases texts as Python's `str.lower` does.
 
     Args:
-        text: string tensor, `(texts,)`.
+        text: String tensor `(texts,)`, valid UTF-8.
 
     Returns:
-        String tensor `(texts,)`.
+        A string tensor `(texts,)`.
     """
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = _lower(text)
@@ -139,7 +140,7 @@ def lower(text: tf.Tensor) -> tf.Tensor:
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    # ASCII first: the UTF-8 form obeys the locale, and a Turkish one turns "I" into a dotless "i".
+    # ASCII first: with encoding="utf-8" it depends on the locale, and in Turkish "I" becomes "ı".
     return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 
@@ -158,6 +159,6 @@ def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
 
 
 def without_case(text: str) -> str:
-    """The text in lower case and without accents, as an uncased tokenizer reads it."""
+    """Lowercases a text and strips its accents, as an uncased tokenizer does."""
     parts = unicodedata.normalize("NFD", text.lower())
     return "".join(part for part in parts if unicodedata.category(part) != "Mn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens with their offsets, and from offsets in a normalized text back to the original text."""
+"""Tokens with their offsets, and the conversion of offsets from normalized to original text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from keras_bert.text.normalization import normalize_intricate
 
-# Canonical decomposition sorts combining marks, across characters. Of the marks still there
-# when category Mn is gone, these are all that it may move, with the characters that contain one.
+# Canonical decomposition reorders combining marks, across characters. These are all the marks, and
+# characters that contain one, that it may move and that remain after category Mn is dropped.
 _MOVABLE = (
     r"[\x{302e}\x{302f}\x{16ff0}\x{16ff1}\x{1d15e}-\x{1d166}\x{1d16d}-\x{1d172}"
     r"\x{1d1bb}-\x{1d1c0}]"
 )
-# Characters that belong to the one before them, of those that normalization drops: combining
-# marks, the joiners, and tags (Unicode Standard Annex 29, rule GB9).
+# Characters that normalization drops and that belong to the character before them: combining marks,
+# zero-width joiners, and tags (Unicode Standard Annex 29, rule GB9).
 _EXTENDING = r"[\p{Mn}\x{200c}\x{200d}\x{e0020}-\x{e007f}]"
 _WHITE_SPACE = r"[ \t\n\r\p{Z}]"
 
@@ -25,9 +25,10 @@ class Pieces(NamedTuple):
     """Tokens and their offsets.
 
     Args:
-        ids: Ragged int32 `(texts, pieces)`.
-        starts: Ragged integers, of the same shape; the first byte or character of each piece.
-        ends: Ragged integers, of the same shape; one past the last.
+        ids: Ragged int32 `(texts, None)`.
+        starts: The offset of the first byte or character of each token, a ragged int tensor of the
+            same shape.
+        ends: The offset one past its last byte or character, of the same shape.
     """
 
     ids: tf.RaggedTensor
@@ -36,12 +37,12 @@ class Pieces(NamedTuple):
 
 
 class Characters(NamedTuple):
-    """The characters of texts, one after another.
+    """The characters of texts.
 
     Args:
         points: Code points, ragged int32 `(texts, None)`.
-        letters: The distinct ones, as strings.
-        which: Which of `letters` each character is, int32 `(characters,)`.
+        letters: The distinct characters, strings.
+        which: The index in `letters` of each character, int32 `(characters,)`.
     """
 
     points: tf.RaggedTensor
@@ -50,26 +51,26 @@ class Characters(NamedTuple):
 
     @classmethod
     def of(cls, texts: tf.Tensor) -> Self:
-        """The characters of strings `(texts,)`, valid UTF-8."""
+        """Decodes strings `(texts,)`, valid UTF-8."""
         points = tf.strings.unicode_decode(texts, "UTF-8")
         distinct, which = tf.unique(points.flat_values)
         return cls(points, tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8"), which)
 
 
 def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> Pieces:
-    """Moves the offsets of pieces from the normalized texts to the texts themselves.
+    """Converts offsets in normalized texts to offsets in the original texts.
 
-    Each character is normalized by itself: which bytes it leaves does not depend on its neighbours,
-    but for marks that change their order.
+    Each character is normalized on its own: its result does not depend on other characters, except
+    for marks that are reordered.
 
     Args:
-        source: String tensor `(texts,)`, valid UTF-8.
-        lowercase: As it was for `normalize`.
-        pieces: Pieces with offsets in bytes of the normalized texts, int64.
+        source: The original texts, string tensor `(texts,)`, valid UTF-8.
+        lowercase: The argument of `normalize`.
+        pieces: `Pieces` with offsets in bytes of the normalized texts, int64.
 
     Returns:
-        The pieces with offsets in characters of `source`, int32: the smallest spans that contain
-        all characters with a part in the piece, and the dropped marks that belong to them.
+        `Pieces` with offsets in characters of `source`, int32: the shortest spans that contain all
+        characters of which the token has a part, and the dropped marks that belong to them.
     """
     points, letters, which = characters = Characters.of(source)
     widths = tf.gather(tf.strings.length(normalize_intricate(letters, lowercase)), which)
@@ -98,19 +99,18 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
 def over_dropped_marks(
     characters: Characters, kept: tf.Tensor, first: tf.Tensor, last: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Widens spans over the marks that normalization dropped from their last character.
+    """Extends spans by the marks of their last character that normalization dropped.
 
-    Marks with no character to belong to, at the beginning of a text or after white space, belong
-    to the span that begins after them.
+    Marks at the beginning of a text or after whitespace belong to the span after them.
 
     Args:
-        characters: Those of the texts.
-        kept: Which of them left anything in the normalized texts, bool `(characters,)`.
-        first: The first character of each span, counted through all texts; int32 or int64.
-        last: The last one, likewise.
+        characters: The characters of the texts.
+        kept: Which of them are not dropped by normalization, bool `(characters,)`.
+        first: The index of each span's first character among those of all texts, int32 or int64.
+        last: The index of each span's last character, likewise.
 
     Returns:
-        The first and the last character of each span.
+        A tuple of the indices of the first and the last character of each span.
     """
     points, letters, which = characters
     is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~kept
@@ -123,7 +123,7 @@ def over_dropped_marks(
         index = tf.range(tf.size(which, first.dtype), dtype=first.dtype)
         cluster_last = tf.math.segment_max(index, cluster)
         cluster_first = tf.math.segment_min(index, cluster)
-        # Where the first mark is, if the cluster has no character for it to belong to
+        # The index of the first mark, if the cluster has no character that it belongs to
         is_space = tf.gather(tf.strings.regex_full_match(letters, _WHITE_SPACE), which)
         head = cluster_first + tf.cast(tf.gather(is_space, cluster_first), first.dtype)
         head_is_mark = (head <= cluster_last) & tf.gather(
@@ -141,15 +141,15 @@ def over_dropped_marks(
 
 
 def _character_at(byte_ends: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Which character each byte belongs to; characters that left no bytes are passed over."""
+    """Returns the index of the character of each byte; characters without bytes are skipped."""
     return tf.searchsorted(byte_ends, positions, side="right")
 
 
 def _over_moved_marks(
     first: tf.Tensor, last: tf.Tensor, text: tf.Tensor, kept: tf.Tensor, movable: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Widens spans that end among marks that may have been reordered to all of these marks."""
-    # Marks that follow each other, nothing kept between them, are a cluster.
+    """Extends spans that begin or end at a mark that may be reordered, to all marks around it."""
+    # Consecutive marks, without a kept character between them, are a cluster.
     cluster = tf.cumsum(tf.cast(kept & ~movable, tf.int32)) + tf.cast(text, tf.int32)
     number = tf.reduce_max(cluster) + 1
     index = tf.range(tf.size(movable))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's SentencePiece tokenizer, in graph, exact, with character offsets."""
+"""ALBERT's SentencePiece tokenizer with graph operations, exact and with character offsets."""
 
 from __future__ import annotations
 
@@ -22,49 +22,51 @@ from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SPACE = "▁"
-"""The character for the space before a word."""
+"""The character that represents the space before a word."""
 
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Text to the ids of a SentencePiece model and back, as ALBERT's released code does it.
+    """A SentencePiece tokenizer, with the same ids as ALBERT's released code.
 
-    Before the model, in this order, white space becomes one space, and none at the ends; pairs of
-    backticks and of apostrophes become `"`; characters are decomposed (NFKD) and combining ones
-    dropped, unless accents are kept; text is lower-cased. After it, pieces that end in a digit
-    and a comma are split: `1990,` is `1990` and `,`.
+    Before the model is applied, text is normalized in these steps: runs of whitespace are replaced
+    with one space, and texts stripped; pairs of backticks or apostrophes are replaced with `"`;
+    unless accents are kept, characters are decomposed (NFKD) and combining marks dropped; and text
+    is lowercased. After it, pieces that end with a digit and a comma are split: `1990,` becomes
+    `1990` and `,`.
 
-    Graph operations alone, TF Text's among them: it runs in `tf.data.Dataset.map`, a `tf.function`
-    and a SavedModel, which then contains the model. No special tokens are added around a text;
-    bytes that are no UTF-8 are dropped.
+    It uses graph operations only, including those of TF Text, and so runs in
+    `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then contains the model. It does
+    not add special tokens around a text. Bytes that are not valid UTF-8 are dropped.
 
     Args:
-        model: A serialized SentencePiece model, or the path of one (`spiece.model`). Its pieces are
-            the vocabulary; `[CLS]`, `[SEP]`, `<pad>` and `<unk>` must be among them, and `[MASK]`
-            where tokens are masked.
-        lowercase: Whether text is lower-cased, as the released models expect.
-        keep_accents: Whether text is spared the decomposition and keeps its accents. (Where the
-            model itself then decomposes a character, such as a ligature, the span of a piece that
-            ends inside it is without it.)
-        albert_rules: Whether white space, quotes and numbers with commas are treated as above;
-            without, text goes to the model as it is.
-        special_tokens_in_text: Whether `[MASK]` (and the white space before it), `[SEP]` and the
-            other special tokens, typed in a text, are one token each. If not, they are text.
+        model: A serialized SentencePiece model as bytes, or the path of one (`spiece.model`). Its
+            pieces are the vocabulary; `[CLS]`, `[SEP]`, `<pad>` and `<unk>` are required, and
+            `[MASK]` for masking.
+        lowercase: Whether to lowercase text, as the released models expect.
+        keep_accents: Whether to keep accents, without decomposing characters. (If the model itself
+            then decomposes a character, such as a ligature, the span of a piece that ends inside
+            it does not include it.)
+        albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
+            commas.
+        special_tokens_in_text: Whether `[MASK]` (including the whitespace before it), `[SEP]` and
+            the other special tokens are one token each where they occur in a text. If not, they
+            are split like other text.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
-            one.
+            tensor.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        `(tokens,)` for a string, else ragged `(batch, tokens)`; int32.
+        int32 `(tokens,)` for a single string, otherwise ragged `(batch, tokens)`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is no SentencePiece model, or one without the special tokens.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the model is not a SentencePiece model, or lacks the special tokens.
 
     Example:
 
@@ -107,8 +109,8 @@ class SentencePieceTokenizer(Tokenizer):
         self.commas = (
             _NumberCommas(self.vocabulary, processor, self.unk_token_id) if albert_rules else None
         )
-        # TF Text's tokenizer, made inside the graph that it is for: one made outside would be lost
-        # with TensorFlow's cache of operations, which setting a seed empties.
+        # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
+        # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
         self._search = tf.function(
             lambda texts: _processor(self.model).tokenize_with_offsets(texts),
             [tf.TensorSpec([None], tf.string)],
@@ -119,7 +121,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """Ids of pieces of letters without a space before them; others are words of their own."""
+        """The ids of pieces of letters without a space before them; others begin a word."""
         special = set(self.special_token_ids)
         return [
             index
@@ -128,15 +130,15 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
     def token_text(self, token_id: int) -> str:
-        """What a piece is in a text."""
+        """Returns the text of a piece, including the space before it."""
         return self.id_to_token(token_id).replace(SPACE, " ")
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to a file."""
+        """Writes the model to a file, atomically."""
         write_bytes(Path(path), self.model)
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values, the model in base64, from which `from_config` makes the same tokenizer."""
+        """Returns the config, with the model in base64, from which `from_config` creates a copy."""
         return {
             "kind": self.kind,
             "model": base64.b64encode(self.model).decode("ascii"),
@@ -148,12 +150,16 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a tokenizer from the config that `get_config` returned.
+
+        Raises:
+            ValueError: If `model` is not base64.
+        """
         try:
             model = base64.b64decode(config["model"], validate=True)
         except (TypeError, binascii.Error) as error:
             raise ValueError(
-                f"model of a tokenizer's config is no SentencePiece model in base64: {error}."
+                f"model of a tokenizer's config is not a SentencePiece model in base64: {error}."
             ) from error
         return super().from_config({**config, "model": model})
 
@@ -169,11 +175,11 @@ class SentencePieceTokenizer(Tokenizer):
         return self._typed(texts, self._pieces) if self._typed else self._pieces(texts)
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Pieces of texts `(texts,)`, valid UTF-8, with offsets in characters."""
+        """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
         cleaned = self.cleaner(texts)
         pieces = Pieces(*self._search(cleaned))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
-        # From here on counted through all texts
+        # From here on, offsets are those in the concatenation of all texts
         begin = tf.gather(text_starts, pieces.ids.value_rowids())
         pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
         pieces = _without_spaces(pieces, cleaned)
@@ -184,7 +190,7 @@ class SentencePieceTokenizer(Tokenizer):
         return _to_characters(pieces, is_space, characters, *self.cleaner.traces(characters))
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Pieces in a row, with spaces where they say so."""
+        """Concatenates pieces, and replaces their space characters with spaces."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, SPACE, " "), r"\A ", "")
@@ -202,20 +208,20 @@ def _processor(model: bytes) -> tf_text.SentencepieceTokenizer:
         return tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
     except tf.errors.OpError as error:
         raise ValueError(
-            f"The model, {len(model)} bytes, is no SentencePiece model: {error.message}"
+            f"The model of {len(model)} bytes is not a SentencePiece model: {error.message}"
         ) from error
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Texts without invalid bytes, and with another unknown character for NUL.
+    """Drops invalid bytes, and replaces NUL with another unknown character.
 
-    Some of TF Text's operations take a NUL for a text's end.
+    Some operations of TF Text treat NUL as the end of a text.
     """
     return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
 
 def _continues(piece: str) -> bool:
-    """As in ALBERT's masking: English letters, and punctuation after or between them."""
+    """Returns whether a piece continues a word: English letters and punctuation, as in ALBERT."""
     if piece.startswith((SPACE, "<")) or piece in _PUNCTUATION:
         return False
     return all(
@@ -224,15 +230,15 @@ def _continues(piece: str) -> bool:
 
 
 class _NumberCommas:
-    """Takes pieces apart that end in a digit and a comma.
+    """Splits pieces that end with a digit and a comma.
 
     Args:
         vocabulary: The pieces.
-        processor: Makes pieces of what is before the comma.
-        unknown_id: Id of the unknown piece.
+        processor: The tokenizer of the text before the comma.
+        unknown_id: The id of the unknown piece.
 
     Reference:
-        [Lan et al., 2020](https://arxiv.org/abs/1909.11942), released code, `encode_pieces`.
+        [Lan et al., 2020](https://arxiv.org/abs/1909.11942), the released code, `encode_pieces`.
     """
 
     def __init__(
@@ -268,7 +274,7 @@ class _NumberCommas:
         return parts
 
     def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """The ids of pieces, ragged int32 `(texts, pieces)`, with those taken apart."""
+        """Splits pieces, given by their ids, ragged int32 `(texts, None)`."""
         values, row_splits = tf.cond(
             tf.reduce_any(tf.gather(self._is_split, ids.flat_values)),
             lambda: self._split_flat(ids),
@@ -277,7 +283,7 @@ class _NumberCommas:
         return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
 
     def split(self, pieces: Pieces) -> Pieces:
-        """The pieces with those taken apart; offsets are int64 in bytes."""
+        """Splits pieces with offsets, which are int64 in bytes."""
         parts = tf.gather(self._ids, pieces.ids.flat_values)
         widths = tf.gather(self._widths, pieces.ids.flat_values)
         first = tf.gather(pieces.starts.flat_values, parts.value_rowids())
@@ -305,17 +311,17 @@ class _NumberCommas:
 def _parts(
     piece: str, vocabulary: Sequence[str], processor: tf_text.SentencepieceTokenizer
 ) -> list[str]:
-    """The pieces that replace a piece with a comma at its end."""
+    """Returns the pieces that replace a piece with a comma at its end."""
     number = piece[:-1].replace(SPACE, "")
     parts = [vocabulary[index] for index in processor.tokenize(number).numpy().tolist()]
     if not piece.startswith(SPACE) and parts[0].startswith(SPACE):
-        # The model begins every text with a space, which is not before this number.
+        # The model adds a space at the beginning of a text, but there is none before this number.
         parts = [part for part in (parts[0].removeprefix(SPACE), *parts[1:]) if part]
     return [*parts, ","]
 
 
 def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """The pieces with a function applied to their offsets, flat."""
+    """Applies a function to the flat offsets of pieces."""
     starts, ends = (
         part.with_flat_values(function(part.flat_values)) for part in (pieces.starts, pieces.ends)
     )
@@ -323,15 +329,15 @@ def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) ->
 
 
 def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
-    """Pieces whose spans begin after the spaces in them.
+    """Excludes the spaces at the start of pieces from their spans.
 
     Args:
-        pieces: With offsets in bytes of all texts.
+        pieces: `Pieces` with offsets in bytes of the concatenated texts.
         texts: String tensor `(texts,)`.
     """
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     is_other = all_bytes != ord(" ")
-    # Of each byte, the first one from it on that is no space
+    # For each byte, the first byte at or after it that is not a space
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
@@ -346,27 +352,28 @@ def _to_characters(
     widths: tf.Tensor,
     joined: tf.Tensor,
 ) -> Pieces:
-    """Moves offsets from the cleaned texts to the texts.
+    """Converts offsets in normalized texts to offsets in the original texts.
 
     Args:
-        pieces: With offsets in bytes of all cleaned texts.
-        is_space: Which of them are no more than a space, and get an empty span, bool `(pieces,)`.
-        characters: Those of the texts.
-        widths: How many bytes each of them leaves in the cleaned texts, int32.
-        joined: Which of them are part of the character before, bool.
+        pieces: `Pieces` with offsets in bytes of the concatenated normalized texts.
+        is_space: Which of them are only a space, and have an empty span, bool `(pieces,)`.
+        characters: The characters of the original texts.
+        widths: The number of bytes of each character in the normalized texts, int32
+            `(characters,)`.
+        joined: Which characters are merged with the character before them, bool `(characters,)`.
 
     Returns:
-        The pieces with offsets in characters of their texts, int32; dropped marks are in the span
-        of the character that they belong to.
+        `Pieces` with offsets in characters of their texts, int32. Dropped marks are in the span of
+        the character that they belong to.
     """
     rows = pieces.ids.value_rowids()
     points = characters.points
     begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     first, last = pieces.starts.flat_values, pieces.ends.flat_values
-    # If the model itself makes several pieces of a character, the last one has the bytes.
+    # If the model itself splits a character into several pieces, the last one has its bytes.
     last = tf.where(is_space, last, tf.maximum(last, first + 1))
-    # Characters that left no bytes are passed over.
+    # Characters without bytes are skipped.
     starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
     ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
     starts = tf.clip_by_value(starts, begin, end)

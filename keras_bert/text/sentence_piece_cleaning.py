@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's text normalization before SentencePiece as TensorFlow operations, and its offsets.
+"""ALBERT's text normalization before SentencePiece, as TensorFlow operations, and its offsets.
 
 Reference:
-    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), released code, `preprocess_text`.
+    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), the released code, `preprocess_text`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ import tensorflow_text as tf_text
 from keras_bert.text.normalization import WHITE_SPACE, lower
 from keras_bert.text.offsets import Characters
 
-# What Python's `str.split` splits at
+# The whitespace that Python's `str.split` splits at
 _SPACE = rf"[{WHITE_SPACE}\x1c-\x1f]"
 _QUOTES = ("`", "'")
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceCleaner:
-    """Cleans texts up.
+    """Normalizes texts.
 
     Args:
-        lowercase: Whether to lower-case.
-        keep_accents: If not, characters are decomposed (NFKD), and combining ones dropped.
-        collapse: Whether white space becomes one space, and none at the ends of a text, and a pair
-            of backticks or apostrophes becomes a quotation mark.
+        lowercase: Whether to lowercase text.
+        keep_accents: Whether to keep accents. If not, characters are decomposed (NFKD) and
+            combining marks dropped.
+        collapse: Whether to replace runs of whitespace with one space, strip texts, and replace
+            pairs of backticks or apostrophes with a quotation mark.
+
+    Call arguments:
+        text: String tensor `(texts,)`, valid UTF-8.
+
+    Returns:
+        The normalized texts, a string tensor `(texts,)`.
     """
 
     lowercase: bool
@@ -39,18 +46,14 @@ class SentenceCleaner:
     collapse: bool
 
     def __call__(self, text: tf.Tensor) -> tf.Tensor:
-        """Cleaned texts.
-
-        Args:
-            text: String tensor `(texts,)`, valid UTF-8.
-        """
+        """Normalizes a batch of texts."""
         for pattern, replacement in self.replacements:
             text = tf.strings.regex_replace(text, pattern, replacement)
         return self._fold(text)
 
     @property
     def replacements(self) -> Sequence[tuple[str, str]]:
-        """Regular expressions and what replaces all that they match, one after another."""
+        """Regular expressions and the replacements of their matches, applied in this order."""
         if not self.collapse:
             return ()
         quotes = ((quote * 2, '"') for quote in _QUOTES)
@@ -58,23 +61,23 @@ class SentenceCleaner:
 
     @staticmethod
     def decompose(text: tf.Tensor) -> tf.Tensor:
-        """Texts `(texts,)` with characters decomposed (NFKD), without combining ones."""
+        """Decomposes characters (NFKD) and drops the combining ones."""
         text = tf_text.normalize_utf8(text, "NFKD")
         return tf.strings.regex_replace(text, _combining(), "")
 
     def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-        """How much of the cleaned texts each character becomes.
+        """Computes the number of bytes that each character has in the normalized texts.
 
         Args:
-            characters: Those of the texts.
+            characters: The characters of the original texts.
 
         Returns:
-            How many bytes each of them becomes, int32 `(characters,)`; and which of them become
-            none because they form one character with the one before, bool.
+            A tuple of the number of bytes, int32 `(characters,)`; and of which characters have none
+            because they are merged with the character before them, bool `(characters,)`.
         """
         points, letters, which = characters
-        # What a character becomes depends on no neighbour but for the form of a small sigma,
-        # which is as long as the other one.
+        # The result does not depend on neighboring characters, except for the form of a lowercase
+        # sigma, whose two forms have the same number of bytes.
         widths = tf.gather(tf.strings.length(self._fold(letters)), which)
         seconds = tf.zeros_like(widths, tf.bool)
         if self.collapse:
@@ -93,7 +96,7 @@ class SentenceCleaner:
 
 @functools.cache
 def _combining() -> str:
-    """An expression for characters with a combining class, as Python knows them."""
+    """Returns a regular expression for the combining marks of Python's `unicodedata`."""
     points = [point for point in range(0x110000) if unicodedata.combining(chr(point))]
     ranges: list[list[int]] = []
     for point in points:
@@ -106,14 +109,14 @@ def _combining() -> str:
 
 
 def _begins(points: tf.RaggedTensor) -> tf.Tensor:
-    """Which characters a text begins with; bool `(characters,)`."""
+    """Finds the first character of each text, bool `(characters,)`."""
     starts = points.row_starts()
     size = tf.size(points.flat_values, tf.int64)
     return tf.scatter_nd(starts[:, tf.newaxis], tf.ones_like(starts), [size + 1])[:-1] > 0
 
 
 def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor) -> tf.Tensor:
-    """White space at the ends of texts, and all of a run but the first; bool `(characters,)`."""
+    """Finds whitespace that is dropped: at both ends, and after whitespace; `(characters,)`."""
     before = begins | tf.concat([[True], is_space[:-1]], axis=0)
     seen = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
     text_end = tf.gather(points.row_limits(), points.value_rowids())
@@ -122,7 +125,7 @@ def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor
 
 
 def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """The second character of each pair that becomes a quotation mark; bool `(characters,)`."""
+    """Finds the second character of each pair that becomes a quotation mark, `(characters,)`."""
     seconds = tf.zeros_like(begins)
     index = tf.range(tf.size(points))
     for quote in _QUOTES:

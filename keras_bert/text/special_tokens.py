@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Special tokens that are typed in a text: found in graph, for each kind of tokenizer."""
+"""Recognition of special tokens in texts with graph operations, for each kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from keras_bert.text.offsets import Pieces
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK)
 
-# Code points with no character, among those that the tokenizer treats as ideographs: each is a word
-# of its own, normalizing leaves it alone, and no real text has it.
+# Unassigned code points in the range of CJK ideographs: each is a word of its own, normalization
+# does not change it, and it does not occur in real text.
 _FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
 
 
 class TypedTokens:
-    """Replaces each special token typed in a text by one character, for the tokenizer to find.
+    """Replaces each special token in a text with a single character that the tokenizer recognizes.
 
     Args:
-        tokens: The tokens to recognise.
-        uncased: Those of them that are recognised in any case and with any accents.
+        tokens: The tokens to recognize.
+        uncased: Those of them that are recognized in any case and with any accents.
 
     Raises:
-        ValueError: If there are more of them than characters to replace them.
+        ValueError: If there are more than 31 tokens.
     """
 
     def __init__(self, tokens: Sequence[str], uncased: Collection[str] = ()) -> None:
@@ -39,7 +39,7 @@ class TypedTokens:
                 f"There are {len(tokens)} special and added tokens to find in texts; at most "
                 f"{_NO_CHARACTER - _FIRST_MARK} are supported."
             )
-        # Of two that begin alike, the longer one is found first; uncased ones come last.
+        # Longer tokens are replaced first, since they may contain shorter ones; uncased ones last.
         self._tokens = tuple(sorted(tokens, key=lambda token: (token in uncased, -len(token))))
         spellings = [without_case(token) if token in uncased else token for token in self._tokens]
         self._widths = tuple(map(len, spellings))
@@ -55,8 +55,8 @@ class TypedTokens:
 
     @property
     def replacements(self) -> Sequence[tuple[str, str]]:
-        """Regular expressions and what replaces all that they match, one after another."""
-        # A mark that is typed in a text is no special token.
+        """Regular expressions and the replacements of their matches, applied in this order."""
+        # A mark that occurs in a text is not a special token.
         marks = "".join(self.marks.values())
         return (
             (f"[{marks}]", chr(_NO_CHARACTER)),
@@ -64,27 +64,27 @@ class TypedTokens:
         )
 
     def mark(self, text: tf.Tensor) -> tf.Tensor:
-        """Replaces the tokens by their marks.
+        """Replaces the tokens with their marks.
 
         Args:
             text: String tensor `(texts,)`.
 
         Returns:
-            String tensor `(texts,)`.
+            A string tensor `(texts,)`.
         """
         for pattern, mark in self.replacements:
             text = tf.strings.regex_replace(text, pattern, mark)
         return text
 
     def to_typed_characters(self, marked: tf.Tensor, pieces: Pieces) -> Pieces:
-        """Moves the offsets of pieces from a marked text to the text as it was typed.
+        """Converts offsets in a marked text to offsets in the original text.
 
         Args:
-            marked: String tensor `(texts,)`, valid UTF-8.
-            pieces: Pieces with offsets in characters of `marked`.
+            marked: String tensor `(texts,)` that `mark` returned, valid UTF-8.
+            pieces: `Pieces` with offsets in characters of `marked`.
 
         Returns:
-            The pieces with offsets in characters of the text before `mark`.
+            `Pieces` with offsets in characters of the text before `mark`.
         """
         points = tf.strings.unicode_decode(marked, "UTF-8")
         lengths = tf.constant(self._widths)
@@ -103,25 +103,25 @@ class TypedTokens:
 
 @functools.cache
 def _spellings() -> Mapping[str, Sequence[str]]:
-    """For each character, those characters that become it without case and accents."""
+    """Maps each character to all characters that become it without case and accents."""
     spellings = collections.defaultdict(list)
-    for point in range(0x20000):  # beyond are ideographs
+    for point in range(0x20000):  # ideographs follow
         if not 0xD800 <= point < 0xE000:
             spellings[without_case(chr(point))].append(chr(point))
     return spellings
 
 
 def _any_case(character: str) -> str:
-    """A regular expression for a character in any case and with any accent."""
+    """Returns a regular expression for a character in any case and with any accent."""
     return f"[{''.join(map(re.escape, _spellings().get(character, [character])))}]"
 
 
 class TypedSegments:
-    """Cuts texts at special tokens, which get their ids, and tokenizes the segments between them.
+    """Splits texts at special tokens, and tokenizes the segments between them.
 
     Args:
-        ids: The tokens and their ids.
-        takes_space: The token that takes the white space before it, if it is one of them.
+        ids: The id of each special token.
+        takes_space: The token that includes the whitespace before it, if it is one of them.
     """
 
     def __init__(self, ids: Mapping[str, int], takes_space: str) -> None:
@@ -132,14 +132,14 @@ class TypedSegments:
         )
 
     def __call__(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
-        """The pieces of texts.
+        """Tokenizes texts.
 
         Args:
             text: String tensor `(texts,)`, valid UTF-8.
-            tokenize: Makes pieces of strings `(segments,)`, with offsets in characters.
+            tokenize: A function that tokenizes strings `(segments,)`, with offsets in characters.
 
         Returns:
-            Pieces with offsets in characters of `text`.
+            `Pieces` with offsets in characters of `text`.
         """
         segments = self._split(text)
         flat = segments.flat_values
@@ -174,15 +174,15 @@ class TypedSegments:
         )
 
     def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Texts as special tokens and what is between them, ragged strings `(texts, segments)`."""
-        # No byte of valid UTF-8. (TF Text's own splitting by expressions ends at a NUL.)
+        """Splits texts before and after special tokens, into ragged strings `(texts, None)`."""
+        # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
         border = b"\xff"
         tokens = f"({'|'.join(self._patterns)})"
         text = tf.strings.regex_replace(text, tokens, border + rb"\1" + border)
         return tf.strings.split(text, border)
 
     def _which(self, segments: tf.Tensor) -> tf.Tensor:
-        """Which special token each segment is, int32; -1 for none."""
+        """Returns the index of the special token that each segment is, int32; -1 for none."""
         which = tf.fill(tf.shape(segments), -1)
         for index, pattern in enumerate(self._patterns):
             which = tf.where(tf.strings.regex_full_match(segments, pattern), index, which)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of the tokenizers, which packing and masking use, and texts of any shape."""
+"""The base class of the tokenizers, and the conversion of text of any shape."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from keras_bert.text.offsets import Pieces
 
 
 class Tokenizer(abc.ABC):
-    """Text to ids and back, in graph.
+    """Base class of tokenizers, which convert text to ids and back with graph operations.
 
-    Subclasses name their special tokens, and make pieces of texts and texts of pieces.
+    Subclasses define their special tokens, and implement `_tokenize`, `_tokenize_with_offsets` and
+    `_join`.
 
     Args:
-        vocabulary: The tokens, a token's id being its index.
-        special_tokens_in_text: Whether special tokens that are typed in a text are one token each.
+        vocabulary: The tokens in the order of their ids.
+        special_tokens_in_text: Whether special tokens that occur in a text, such as `[MASK]`, are
+            one token each, instead of being split like other text.
     """
 
     kind: ClassVar[str]
-    """The name of the class in configs."""
+    """The name of the tokenizer in configs."""
 
     pad_token: ClassVar[str]
     unk_token: ClassVar[str]
@@ -36,29 +38,29 @@ class Tokenizer(abc.ABC):
     """The number of separators between the two texts of a pair."""
 
     num_segments: ClassVar[int] = 2
-    """The number of segment ids of the family's encoders; with 1, all of them are 0."""
+    """The number of segments of the family's encoders; with 1, all segment ids are 0."""
 
     mask_takes_space: ClassVar[bool] = False
-    """Whether the white space before a typed mask is a part of it."""
+    """Whether the whitespace before a mask token in a text is part of it."""
 
     masks_with_special_tokens: ClassVar[bool] = True
-    """Whether the family's masking draws special tokens too where it draws any token."""
+    """Whether the random tokens of the family's masking may be special tokens."""
 
     def __init__(self, vocabulary: tuple[str, ...], special_tokens_in_text: bool) -> None:
         self.vocabulary = vocabulary
         self.special_tokens_in_text = special_tokens_in_text
         self._ids = {token: index for index, token in enumerate(vocabulary)}
-        # A constant made while a graph is being built would belong to that graph alone.
+        # A constant that is created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._special_ids = tf.constant(self.special_token_ids, tf.int32)
 
     @classmethod
     def special_tokens(cls) -> tuple[str, ...]:
-        """The special tokens that a vocabulary may have."""
+        """Returns the special tokens of the class, which a vocabulary may or may not contain."""
         return (cls.pad_token, cls.unk_token, cls.cls_token, cls.sep_token, cls.mask_token)
 
     def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of a text or of a batch of texts."""
+        """Converts a text, or a batch of texts, to ids."""
         (ids,) = on_any_shape(text, lambda texts: (self._tokenize(texts),))
         return ids
 
@@ -67,50 +69,52 @@ class Tokenizer(abc.ABC):
     ) -> tuple[
         tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor
     ]:
-        """The ids of texts, and the offsets of each token in its text.
+        """Converts texts to ids, with the offsets of each token in its text.
 
-        A token's span is the smallest one that contains all characters of which it has a part; an
-        unknown token covers what it stands for. Offsets are Unicode code points of the text as it
-        was given, invalid bytes left out, and never go backwards. A character that became several
-        pieces is the span of each. A combining mark that the tokenizer drops, as an uncased one
-        does, belongs to the span of the character before it, or, at the beginning of a word, of
-        the token after it; so do zero-width joiners. Other characters of which nothing is left,
-        such as a zero-width space, lie in no span, or in the middle of one. The space before a
-        word is not in its span.
+        Offsets count the Unicode code points of the original text, without invalid bytes, and never
+        decrease. The span of a token is the shortest one that contains all characters of which the
+        token has a part; that of an unknown token is the text that it replaces. A character that is
+        split into several tokens is the span of each of them.
+
+        A combining mark that the tokenizer drops, as an uncased tokenizer does, belongs to the span
+        of the character before it, or at the beginning of a word to that of the token after it; so
+        do zero-width joiners. Other dropped characters, such as zero-width spaces, are in no span,
+        or inside one. The space before a word is not part of its span.
 
         Args:
-            text: As for a call.
+            text: See the call arguments.
 
         Returns:
-            The ids, the first character of each token, and one past its last; int32, each of the
-            shape that a call returns.
+            A tuple of the ids, the start of each token (the offset of its first character), and its
+            end (the offset one past its last character), all int32 and of the same shape.
         """
         ids, starts, ends = on_any_shape(text, self._tokenize_with_offsets)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of words of a text, each word a string of its own.
+        """Converts the words of a text, each a separate string, to ids.
 
         Args:
-            words: As for a call.
+            words: Strings of any shape; see the call arguments.
 
         Returns:
-            As a call.
+            The ids of each word; see a call.
         """
         return self(words)
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> tf.Tensor:
-        """The text of tokens.
+        """Converts ids to text.
 
         Args:
             token_ids: Ids, `(tokens,)` or `(batch, tokens)`: a list, a tensor or a ragged tensor.
-            skip_special_tokens: Whether to leave out those that are no text, such as padding.
+            skip_special_tokens: Whether to omit special tokens, such as padding.
 
         Returns:
-            A string tensor `()` or `(batch,)`.
+            A string tensor of shape `()` or `(batch,)`.
 
         Raises:
-            tf.errors.InvalidArgumentError: If an id is not of the vocabulary.
+            ValueError: If `token_ids` has another number of dimensions.
+            tf.errors.InvalidArgumentError: If an id is not in the vocabulary.
         """
         ids, is_batch = to_rows(token_ids)
         with tf.device("CPU:0"):
@@ -122,77 +126,85 @@ class Tokenizer(abc.ABC):
 
     @property
     def vocabulary_size(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens in the vocabulary."""
         return len(self.vocabulary)
 
     @property
     def pad_token_id(self) -> int:
-        """Id of the token that fills rows up."""
+        """The id of the padding token."""
         return self.token_to_id(self.pad_token)
 
     @property
     def unk_token_id(self) -> int:
-        """Id of the token for what the vocabulary cannot spell."""
+        """The id of the unknown token, which replaces text that the vocabulary cannot represent."""
         return self.token_to_id(self.unk_token)
 
     @property
     def cls_token_id(self) -> int:
-        """Id of the token that a row begins with."""
+        """The id of the token at the beginning of each row (`[CLS]`)."""
         return self.token_to_id(self.cls_token)
 
     @property
     def sep_token_id(self) -> int:
-        """Id of the token that ends a text."""
+        """The id of the token at the end of each text (`[SEP]`)."""
         return self.token_to_id(self.sep_token)
 
     @property
     def mask_token_id(self) -> int:
-        """Id of the token that replaces masked ones; a ValueError if there is none."""
+        """The id of the mask token. Raises a `ValueError` if the vocabulary has none."""
         return self.token_to_id(self.mask_token)
 
     @property
     def special_token_ids(self) -> list[int]:
-        """Ids of the special tokens that the vocabulary has."""
+        """The ids of the special tokens that are in the vocabulary."""
         return [self._ids[token] for token in self.special_tokens() if token in self._ids]
 
     @property
     @abc.abstractmethod
     def continuation_token_ids(self) -> Sequence[int]:
-        """Ids of tokens that continue the word of the token before them."""
+        """The ids of tokens that continue the word of the token before them."""
 
     @property
     def resources(self) -> tuple[Any, ...]:
-        """What a SavedModel with this tokenizer has to track: tables and the like."""
+        """The resources, such as tables, that a SavedModel with this tokenizer must track."""
         return ()
 
     def token_to_id(self, token: str) -> int:
-        """The id of a token; a ValueError where the vocabulary does not have it."""
+        """Returns the id of a token.
+
+        Raises:
+            ValueError: If the token is not in the vocabulary.
+        """
         if token not in self._ids:
-            raise ValueError(f"{token!r} is none of the vocabulary's {len(self._ids)} tokens.")
+            raise ValueError(f"{token!r} is not in the vocabulary of {len(self._ids)} tokens.")
         return self._ids[token]
 
     def id_to_token(self, token_id: int) -> str:
-        """The token of an id; a ValueError where it is out of range."""
+        """Returns the token of an id.
+
+        Raises:
+            ValueError: If the id is out of range.
+        """
         if not 0 <= token_id < len(self.vocabulary):
             raise ValueError(f"Token id {token_id} is not in [0, {len(self.vocabulary)}).")
         return self.vocabulary[token_id]
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """Plain values, tokens included, from which `from_config` makes the same tokenizer."""
+        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a tokenizer from the config that `get_config` returned."""
         return cls(**{name: value for name, value in config.items() if name != "kind"})
 
     def token_text(self, token_id: int) -> str:
-        """What a token is in the middle of a text, the space before it included."""
+        """Returns the text of a token in the middle of a text, including the space before it."""
         return self.id_to_token(token_id)
 
     @functools.cached_property
     def reading_special_tokens(self) -> Self:
-        """This tokenizer, or an equal one that finds special tokens in a text."""
+        """This tokenizer if it recognizes special tokens in text, otherwise a copy that does."""
         if self.special_tokens_in_text:
             return self
         return self.from_config({**self.get_config(), "special_tokens_in_text": True})
@@ -202,21 +214,21 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of texts `(texts,)`, ragged int32."""
+        """Converts texts `(texts,)` to ids, ragged int32 `(texts, None)`."""
 
     @abc.abstractmethod
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        """Ids and offsets, in characters, of texts `(texts,)`."""
+        """Converts texts `(texts,)` to ids with offsets in characters."""
 
     @abc.abstractmethod
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """The texts of ids, ragged int32 `(texts, tokens)`; strings `(texts,)`."""
+        """Converts ids, ragged int32 `(texts, None)`, to strings `(texts,)`."""
 
 
 def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
-    """A tensor of a list, an array or a tensor; a ragged one where rows differ in length."""
+    """Converts a list or an array to a tensor, which is ragged if rows differ in length."""
     if isinstance(values, tf.RaggedTensor):
-        # One type of row splits throughout, that of the tokenizer's own
+        # The dtype of row splits that tokenizers use
         return tf.cast(values, dtype).with_row_splits_dtype(tf.int64)
     if isinstance(values, tf.Tensor):
         return tf.cast(values, dtype)
@@ -230,11 +242,22 @@ def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
 def on_any_shape(
     text: Any, function: Callable[[tf.Tensor], tuple[tf.RaggedTensor, ...]]
 ) -> tuple[tf.Tensor | tf.RaggedTensor, ...]:
-    """Calls a function of `(texts,)` with texts of any shape, and gives its results that shape."""
+    """Applies a function of texts `(texts,)` to texts of any shape.
+
+    Args:
+        text: Strings of any shape.
+        function: Maps strings `(texts,)` to a tuple of ragged tensors `(texts, None)`.
+
+    Returns:
+        A tuple of the results, each of the shape of `text` with an additional ragged dimension.
+
+    Raises:
+        ValueError: If the rank of `text` is unknown.
+    """
     texts = to_tensor(text, tf.string)
     rank = texts.shape.rank
     if rank is None:
-        raise ValueError("The text's number of dimensions is unknown; set it by tf.ensure_shape.")
+        raise ValueError("The rank of the text is unknown; set it by tf.ensure_shape.")
     with tf.device("CPU:0"):
         if rank == 0:
             return tuple(part[0] for part in function(texts[tf.newaxis]))
@@ -248,10 +271,13 @@ def on_any_shape(
 
 
 def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
-    """Ids as ragged int32 `(batch, None)`, and whether they are a batch and not a single row.
+    """Converts ids to ragged int32 `(batch, None)`.
+
+    Returns:
+        A tuple of the ids, and of whether they were a batch and not a single row.
 
     Raises:
-        ValueError: If they have other dimensions than `(tokens,)` or `(batch, tokens)`.
+        ValueError: If the rank of `token_ids` is not 1 or 2.
     """
     ids = to_tensor(token_ids, tf.int32)
     if ids.shape.rank not in (1, 2):

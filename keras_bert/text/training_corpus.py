@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpora that vocabularies are made of: read in batches, counted, sampled for their case."""
+"""The corpora that vocabularies are trained on: reading, word counts, and the choice of case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras_bert.text.normalization import without_case
 
 _SAMPLE_BYTES = 2**21
-# A file is sampled in so many parts, because its languages may follow one another.
+# The number of parts of a file that are sampled, since parts may be in different languages.
 _PARTS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
@@ -31,7 +31,7 @@ Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
 
 class Report:
-    """The progress of reading on standard error: one line of a terminal, elsewhere plain lines."""
+    """Reports the progress of reading on standard error, on a single line in a terminal."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
@@ -40,7 +40,7 @@ class Report:
         self._next = time.monotonic() + self._pause
 
     def __call__(self, num_bytes: int, num_words: int | None = None, done: bool = False) -> None:
-        """Reports the bytes read so far, and the distinct words where they are counted."""
+        """Reports the number of bytes read so far, and of distinct words if they are counted."""
         if self._wanted and (done or time.monotonic() >= self._next):
             self._next = time.monotonic() + self._pause
             line = f"Read: {num_bytes / 1e6:,.0f} MB"
@@ -53,10 +53,10 @@ class Report:
 
 
 def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
-    """The texts of a corpus, as bytes; files by the line.
+    """Yields the texts of a corpus as bytes; the texts of files are their lines.
 
     Raises:
-        ValueError: If a text among others is the name of a file.
+        ValueError: If a string in an iterable is the name of a file.
     """
     if isinstance(corpus, str | os.PathLike):
         with open(corpus, "rb") as lines:
@@ -68,14 +68,14 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
         elif isinstance(item, str) and os.path.isfile(item):
             raise ValueError(
                 f"The corpus has the text {item!r}, which is the name of a file. To read files, "
-                "give them as pathlib.Path."
+                "pass them as pathlib.Path."
             )
         else:
             yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
 
 
 def corpus_batches(texts: Iterable[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """Batches of about a megabyte of text, and the number of bytes read so far."""
+    """Yields batches of about a megabyte of text, with the number of bytes read so far."""
     batch, size, total = [], 0, 0
     for text in texts:
         batch.append(text)
@@ -94,13 +94,18 @@ def count_words(
     max_distinct_words: int,
     report: Report,
 ) -> dict[bytes, int]:
-    """The counts of words, the most frequent first, ties in order of their bytes.
+    """Counts the words of a corpus.
 
     Args:
         texts: The corpus.
-        split: The words of strings `(texts,)`, flat, in graph.
-        max_distinct_words: Where there are more, the rarest are forgotten.
+        split: A function, traced to a graph, from strings `(texts,)` to their words `(words,)`.
+        max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
+            words are dropped.
         report: Reports the progress.
+
+    Returns:
+        A dict of the count of each word, in descending order of counts, then in the order of the
+        words' bytes.
     """
     function = tf.function(split, input_signature=[tf.TensorSpec([None], tf.string)])
     counts: Counter[bytes] = Counter()
@@ -116,7 +121,7 @@ def count_words(
 
 
 def spelled_out(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Each word as often as it occurs, for trainers that take no counts."""
+    """Yields each word as often as it occurs, for trainers that do not take counts."""
     for word, count in counts:
         whole, rest = divmod(count, _WORDS_AT_A_TIME)
         for times in (*[_WORDS_AT_A_TIME] * whole, rest):
@@ -124,22 +129,26 @@ def spelled_out(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
 
 
 def import_trainer(name: str) -> Any:
-    """The library that makes a vocabulary, or an error that says what to install."""
+    """Imports a library that trains vocabularies.
+
+    Raises:
+        ImportError: If it is not installed; the message says how to install it.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(
-            f"Training a vocabulary needs the package {name}: "
+            f"Training a vocabulary requires the package {name}: "
             'pip install "keras3-bert[vocabulary]".'
         ) from error
 
 
 class LetterCase(NamedTuple):
-    """Whether to lower-case.
+    """The decision of `choose_lowercase`.
 
     Args:
-        lowercase: Whether to lower-case text and strip its accents.
-        reason: Why: the shares of letters that decided it.
+        lowercase: Whether to lowercase text and strip its accents.
+        reason: The reason: the percentages of letters that decided it.
     """
 
     lowercase: bool
@@ -147,22 +156,23 @@ class LetterCase(NamedTuple):
 
 
 def choose_lowercase(corpus: Corpus) -> LetterCase:
-    """Whether text like a corpus's should be lower-cased and its accents stripped.
+    """Decides whether text like that of a corpus should be lowercased and its accents stripped.
 
-    Not where less than half of the letters have a case, so that little is gained, nor where
-    stripping accents (NFD without the marks of category Mn) would change a tenth of the letters and
-    marks: it takes Hangul syllables apart, and drops vowel signs and tones of Thai and Hindi, and
-    of Vietnamese.
+    It should not if less than half of the letters have a case, so that there is little to gain, or
+    if stripping accents (NFD without the marks of category Mn) would change at least a tenth of the
+    letters and marks: it decomposes the syllables of Hangul, and drops vowel signs and tone marks
+    of Thai, Hindi and Vietnamese.
 
     Args:
-        corpus: As for `train_vocabulary`, but no iterator, which could be read only once. About
-            2 MB of it are looked at: of files parts from beginning to end, of texts every n-th.
+        corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
+            or of both, which must not be an iterator. A sample of about 2 MB is read: parts of
+            files at regular intervals, and every n-th text.
 
     Returns:
-        The decision, and the reason.
+        A named tuple of the decision, `lowercase`, and of its `reason`.
 
     Raises:
-        ValueError: If the corpus is an iterator, or a text among others is the name of a file.
+        ValueError: If the corpus is an iterator, or a string in an iterable is the name of a file.
 
     Example:
 
@@ -194,7 +204,7 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
 
 
 def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
-    """The decision of `choose_lowercase`, reported to standard error if `progress`."""
+    """Calls `choose_lowercase`, and reports its decision on standard error if `progress`."""
     choice = choose_lowercase(corpus)
     if progress:
         print(f"lowercase={choice.lowercase}: {choice.reason}", file=sys.stderr, flush=True)
@@ -204,8 +214,8 @@ def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
 def _sample(corpus: Corpus) -> Iterator[bytes]:
     if isinstance(corpus, Iterator):
         raise ValueError(
-            "lowercase is None, which looks at the corpus before it is read; expected a path or a "
-            f"list of texts or paths, received {type(corpus).__name__}. Or pass True or False."
+            "lowercase is None, for which the corpus is read twice; expected a path or a list of "
+            f"texts or paths, received {type(corpus).__name__}. Or pass True or False."
         )
     items = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else list(corpus)
     files = [item for item in items if isinstance(item, os.PathLike)]
@@ -216,7 +226,7 @@ def _sample(corpus: Corpus) -> Iterator[bytes]:
 
 
 def _parts_of(path: Path, size: int) -> Iterator[bytes]:
-    """Parts of a file, from beginning to end; one that is small whole."""
+    """Yields parts of a file at regular intervals; a small file is yielded completely."""
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         if length <= _PARTS * size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making vocabularies from a corpus: of word pieces, of byte pairs, and SentencePiece models."""
+"""Training of vocabularies on a corpus: WordPiece, byte-level BPE and SentencePiece models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from keras_bert.text.wordpiece import SUFFIX
 from keras_bert.vocabularies.byte_pair_files import byte_characters
 
 _BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-# Always pieces of their own, as in ALBERT's vocabulary
+# Always pieces of their own, as in the vocabulary of ALBERT
 _SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 
 
@@ -43,34 +43,35 @@ def train_vocabulary(
     max_distinct_words: int = 2_000_000,
     progress: bool = True,
 ) -> tuple[str, ...]:
-    """Makes a vocabulary of word pieces from a corpus, which may be larger than the memory.
+    """Trains a WordPiece vocabulary on a corpus, which may be larger than the memory.
 
-    The corpus is read once, normalized and split as the tokenizer does it; only the distinct words
-    and their counts are held. The pieces are then learned by the trainer of the `tokenizers`
-    library: it takes seconds where TF Text's learner, in plain Python, takes minutes or hours, and
-    it makes the size asked for. By itself it numbers the letters inside words in an order that
-    changes from run to run, and breaks ties by number; here it gets them in a fixed order, so that
-    the same corpus makes the same vocabulary.
+    The corpus is read once, and normalized and split into words as by the tokenizer; only the
+    distinct words and their counts are in memory. The vocabulary is then learned by the trainer of
+    the `tokenizers` library. It takes seconds, while the learner of TF Text, which is written in
+    Python, takes minutes or hours; and the vocabulary has exactly the requested size. On its own,
+    the trainer numbers the letters inside words in an order that differs between runs, and breaks
+    ties by number; here it is given a fixed order, so that training is deterministic.
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both. Files are UTF-8 and read by the line.
-        vocabulary_size: How many tokens to make: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]`, the
-            alphabet, then the pieces. They are fewer where the corpus has no more.
-        lowercase: As it will be for the tokenizer. `None` takes what `choose_lowercase` says of the
-            corpus, which must not be an iterator then; give the tokenizer the same.
-        alphabet_size: How many characters to keep, the most frequent first; words with others will
-            be unknown. `None` keeps as many as fit in half of the vocabulary.
-        min_frequency: How often two pieces must meet to become one.
-        max_distinct_words: Where there are more, the rarest are forgotten.
-        progress: Whether to report to standard error.
+            or of both. Files are UTF-8 and read line by line.
+        vocabulary_size: The number of tokens: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]`, the
+            alphabet, then the learned tokens. A small corpus may result in fewer.
+        lowercase: Whether to lowercase text and strip accents; pass the same to the tokenizer.
+            With `None`, `choose_lowercase` decides, for which the corpus must not be an iterator.
+        alphabet_size: The number of characters to keep, the most frequent ones; words with other
+            characters will be unknown. By default, as many as fit in half of the vocabulary.
+        min_frequency: The minimum number of occurrences of a pair of tokens for merging it.
+        max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
+            words are dropped.
+        progress: Whether to report the progress on standard error.
 
     Returns:
-        The tokens.
+        A tuple of the tokens in the order of their ids.
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the corpus has no words, or the alphabet is larger than the vocabulary.
+        ValueError: If the corpus has no words, or the alphabet does not fit into the vocabulary.
 
     Example:
 
@@ -92,9 +93,9 @@ def train_vocabulary(
     if size > vocabulary_size:
         raise ValueError(
             f"vocabulary_size is {vocabulary_size}, but the special tokens and the {len(letters)} "
-            f"characters of the alphabet take {size}; raise it or lower alphabet_size."
+            f"characters of the alphabet need {size}; increase it or decrease alphabet_size."
         )
-    # "Special tokens" of this trainer keep their positions in the list.
+    # The trainer keeps the order of its "special tokens".
     first = [*SPECIAL_TOKENS, *(SUFFIX + letter for letter in inside)]
     trainer = tokenizers.trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
@@ -102,7 +103,7 @@ def train_vocabulary(
         special_tokens=first,
         initial_alphabet=letters,
         continuing_subword_prefix=SUFFIX,
-        # Where there is no terminal it prints empty lines.
+        # Without a terminal it prints empty lines.
         show_progress=progress and sys.stderr.isatty(),
     )
     learner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS[1]))
@@ -118,11 +119,11 @@ def train_vocabulary(
 
 
 class BytePairVocabulary(NamedTuple):
-    """What a `BytePairTokenizer` is made of.
+    """The vocabulary of a `BytePairTokenizer`.
 
     Args:
-        vocabulary: The tokens, a token's id being its index.
-        merges: The pairs that become one token, the first learned first.
+        vocabulary: The tokens in the order of their ids.
+        merges: The pairs of tokens to merge, in the order in which they were learned.
     """
 
     vocabulary: tuple[str, ...]
@@ -136,27 +137,28 @@ def train_byte_pair_vocabulary(
     max_distinct_words: int = 2_000_000,
     progress: bool = True,
 ) -> BytePairVocabulary:
-    """Makes a byte-level byte-pair vocabulary from a corpus, which may be larger than the memory.
+    """Trains a byte-level BPE vocabulary on a corpus, which may be larger than the memory.
 
-    The corpus is read once and split into words as the tokenizer does it; only the distinct words
-    and their counts are held. The merges are then learned by the trainer of the `tokenizers`
+    The corpus is read once and split into words as by the tokenizer; only the distinct words and
+    their counts are in memory. The merges are then learned by the trainer of the `tokenizers`
     library.
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both. Files are UTF-8 and read by the line, without its end.
-        vocabulary_size: How many tokens to make: `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`, the
-            256 bytes, then what they are merged to. They are fewer where the corpus has no more.
-        min_frequency: How often two tokens must meet to become one.
-        max_distinct_words: Where there are more, the rarest are forgotten.
-        progress: Whether to report to standard error.
+            or of both. Files are UTF-8 and read line by line, without the line breaks.
+        vocabulary_size: The number of tokens: `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`, the 256
+            bytes, then the merged tokens. A small corpus may result in fewer.
+        min_frequency: The minimum number of occurrences of a pair of tokens for merging it.
+        max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
+            words are dropped.
+        progress: Whether to report the progress on standard error.
 
     Returns:
-        The tokens and the merges.
+        A named tuple of the `vocabulary` and the `merges`, the arguments of `BytePairTokenizer`.
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the corpus has no words, or the bytes do not fit into the vocabulary.
+        ValueError: If the corpus has no words, or `vocabulary_size` is below 261.
 
     Example:
 
@@ -170,7 +172,7 @@ def train_byte_pair_vocabulary(
     smallest = len(_BYTE_PAIR_TOKENS) + 256
     if vocabulary_size < smallest:
         raise ValueError(
-            f"vocabulary_size is {vocabulary_size}; the special tokens and the bytes take "
+            f"vocabulary_size is {vocabulary_size}; the special tokens and the bytes need "
             f"{smallest}."
         )
     texts = (text.rstrip(b"\r\n") for text in corpus_texts(corpus))
@@ -184,7 +186,7 @@ def train_byte_pair_vocabulary(
         min_frequency=min_frequency,
         special_tokens=list(_BYTE_PAIR_TOKENS),
         initial_alphabet=list(letters),
-        # Where there is no terminal it prints empty lines.
+        # Without a terminal it prints empty lines.
         show_progress=progress and sys.stderr.isatty(),
     )
     learner = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -205,30 +207,30 @@ def train_sentence_piece_model(
     seed: int = 0,
     progress: bool = True,
 ) -> bytes:
-    """Makes a unigram model from a corpus, which may be larger than the memory.
+    """Trains a SentencePiece unigram model on a corpus, which may be larger than the memory.
 
-    The corpus is read once, and cleaned up as the tokenizer does it; the trainer of the
-    `sentencepiece` library learns from a sample of its lines. Settings are ALBERT's.
+    The corpus is read once, and normalized as by the tokenizer; the trainer of the `sentencepiece`
+    library learns from a sample of its lines. The settings are those of ALBERT.
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both. Files are UTF-8 and read by the line.
-        vocabulary_size: How many pieces to make, `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`
-            first. They are fewer where the corpus has no more.
-        lowercase: As it will be for the tokenizer. `None` takes what `choose_lowercase` says of the
-            corpus, which must not be an iterator then, and keeps accents where it is `False`; give
-            the tokenizer the same.
-        keep_accents: As it will be for the tokenizer.
-        character_coverage: The share of all characters that pieces shall spell; the rarest rest
-            will be unknown.
-        max_sentences: How many texts or lines are drawn to learn from; they are held in memory.
-        max_sentence_bytes: Longer texts or lines are left out.
-        num_threads: With more than one, the same corpus may not make the same model.
-        seed: Of the draw.
-        progress: Whether to report to standard error.
+            or of both. Files are UTF-8 and read line by line.
+        vocabulary_size: The number of pieces, beginning with `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and
+            `[MASK]`. A small corpus may result in fewer.
+        lowercase: Whether to lowercase text; pass the same to the tokenizer. With `None`,
+            `choose_lowercase` decides, for which the corpus must not be an iterator; if it decides
+            against it, accents are kept too.
+        keep_accents: Whether to keep accents; pass the same to the tokenizer.
+        character_coverage: The fraction of all characters that the pieces must cover; the rarest
+            other characters will be unknown.
+        max_sentences: The number of texts or lines that are sampled, and held in memory.
+        max_sentence_bytes: Maximum length of a text or line in bytes; longer ones are skipped.
+        num_threads: Number of threads; training is deterministic only with 1.
+        seed: Seed of the sample.
+        progress: Whether to report the progress on standard error.
 
     Returns:
-        The model, as `SentencePieceTokenizer` takes it.
+        The serialized model as bytes, the argument of `SentencePieceTokenizer`.
 
     Raises:
         ImportError: If `sentencepiece` is not installed.
@@ -271,8 +273,8 @@ def train_sentence_piece_model(
         )
     except RuntimeError as error:
         raise ValueError(
-            f"The sentencepiece library could make no vocabulary of {vocabulary_size} pieces of "
-            f"the corpus {corpus!r}: {error}"
+            f"The sentencepiece library cannot train {vocabulary_size} pieces on the corpus "
+            f"{corpus!r}: {error}"
         ) from error
     return model.getvalue()
 
@@ -293,7 +295,7 @@ def _counts(
 def _alphabet(
     counts: dict[str, int], alphabet_size: int | None, vocabulary_size: int
 ) -> tuple[list[str], list[str]]:
-    """The characters to keep, and those of them that need a token inside a word, both sorted."""
+    """Returns the characters to keep, and those of them that occur inside words, both sorted."""
     frequencies: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in counts.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's WordPiece tokenizer, in graph, exact, with character offsets."""
+"""BERT's WordPiece tokenizer with graph operations, exact and with character offsets."""
 
 from __future__ import annotations
 
@@ -19,44 +19,45 @@ from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
 SUFFIX = "##"
-# TF Text counts a word in bytes, so its own limit is put out of reach.
+# TF Text limits the bytes of a word, not its characters, so its limit is disabled.
 _NO_LIMIT = 2**30
-# TF Text keeps a piece's length in a byte.
+# TF Text stores the length of a token in a byte.
 _MAX_PIECE_BYTES = 256
 
 
 class WordPieceTokenizer(Tokenizer):
-    """Text to the ids of word pieces and back, with the same ids as BERT's released code.
+    """A WordPiece tokenizer, with the same ids as BERT's released code.
 
-    Graph operations alone: it runs in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
-    which then contains the vocabulary. No special tokens are added around a text. For every
-    character assigned in Unicode 14 (Python 3.11) the ids are those of the original; bytes that are
-    no UTF-8 are dropped, as there.
+    It uses graph operations only, and so runs in `tf.data.Dataset.map`, a `tf.function` and a
+    SavedModel, which then contains the vocabulary. It does not add special tokens around a text.
+    The ids are those of the original for every character assigned in Unicode 14 (Python 3.11);
+    bytes that are not valid UTF-8 are dropped, as in the original.
 
     Args:
-        vocabulary: The tokens, a token's id being its index; or the path of a `vocab.txt`.
-        lowercase: Whether to lower-case the text and strip its accents, as the uncased models
-            expect.
-        special_tokens_in_text: Whether `[MASK]`, `[SEP]` and the other special tokens, typed in a
-            text, are one token each. If not, they are text like any other: `[`, `mask`, `]`.
-        added_tokens: Other tokens of the vocabulary, such as the markers of entities, that are one
-            token each where they are typed in a text as they are here, within a word too.
-        uncased_tokens: Those of `added_tokens` that are found in any case and with any accents.
+        vocabulary: The tokens in the order of their ids, or the path of a `vocab.txt`.
+        lowercase: Whether to lowercase text and strip accents, as uncased models expect.
+        special_tokens_in_text: Whether `[MASK]`, `[SEP]` and the other special tokens are one token
+            each where they occur in a text. If not, they are split like other text: `[`, `mask`,
+            `]`.
+        added_tokens: Other tokens of the vocabulary, such as entity markers, that are one token
+            each where they occur in a text, also inside a word.
+        uncased_tokens: Those of `added_tokens` that are recognized in any case and with any
+            accents.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
-            one.
+            tensor.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        `(tokens,)` for a string, else ragged `(batch, tokens)`; int32.
+        int32 `(tokens,)` for a single string, otherwise ragged `(batch, tokens)`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the vocabulary lacks `[PAD]`, `[UNK]`, `[CLS]` or `[SEP]`, or has a token
-            twice, or an empty one.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the vocabulary lacks `[PAD]`, `[UNK]`, `[CLS]` or `[SEP]`, has an empty,
+            duplicate or too long token (more than 256 bytes), or does not have an added token.
 
     Example:
 
@@ -103,10 +104,10 @@ class WordPieceTokenizer(Tokenizer):
         self.uncased_tokens = tuple(uncased_tokens)
         missing = [token for token in self.added_tokens if token not in self._ids]
         if missing:
-            raise ValueError(f"added_tokens holds {missing[0]!r}, which the vocabulary does not.")
+            raise ValueError(f"added_tokens has {missing[0]!r}, which is not in the vocabulary.")
         unknown = sorted({*self.uncased_tokens} - {*self.added_tokens})
         if unknown:
-            raise ValueError(f"uncased_tokens holds {unknown[0]!r}, which added_tokens does not.")
+            raise ValueError(f"uncased_tokens has {unknown[0]!r}, which is not in added_tokens.")
         typed = [token for token in self.special_tokens() if token in self._ids]
         typed = [*(typed if special_tokens_in_text else ()), *self.added_tokens]
         typed = list(dict.fromkeys(typed))
@@ -119,15 +120,15 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """Ids of tokens like `##ing`."""
+        """The ids of tokens such as `##ing`, which continue a word."""
         return [index for index, token in enumerate(self.vocabulary) if token.startswith(SUFFIX)]
 
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
-        """Writes the tokens to a file, one a line."""
+        """Writes the vocabulary to a file, one token per line."""
         save_vocabulary(self.vocabulary, path)
 
     def get_config(self) -> dict[str, Any]:
-        """Plain values, tokens included, from which `from_config` makes the same tokenizer."""
+        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
         return {
             "vocabulary": list(self.vocabulary),
             "lowercase": self.lowercase,
@@ -147,19 +148,19 @@ class WordPieceTokenizer(Tokenizer):
         return self.typed.to_typed_characters(marked, pieces) if self.typed else pieces
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Words and punctuation with a space between, word pieces joined."""
+        """Joins words and punctuation with spaces, and subwords without."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1, separator=" ")
         return tf.strings.regex_replace(text, f" {SUFFIX}", "")
 
 
 class PieceFinder:
-    """Finds the pieces of normalized texts: greedily, longest match first.
+    """Splits normalized texts into subwords: greedily, longest match first.
 
     Args:
-        vocabulary: The tokens; a token's id is its index.
-        unknown_id: Id of the token for words that the vocabulary cannot spell.
-        typed_as: Tokens that stand in the text as another string, by id.
+        vocabulary: The tokens in the order of their ids.
+        unknown_id: The id of the unknown token.
+        typed_as: The strings that represent tokens in marked texts (see `TypedTokens`), by id.
 
     Raises:
         ValueError: If a token has more than 256 bytes.
@@ -172,7 +173,7 @@ class PieceFinder:
         self, vocabulary: Sequence[str], unknown_id: int, typed_as: Mapping[int, str]
     ) -> None:
         tokens = self.searchable(vocabulary, typed_as)
-        # Constants made while a graph is being built would belong to that graph alone.
+        # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._search = tf_text.FastWordpieceTokenizer(
                 tokens,
@@ -186,20 +187,20 @@ class PieceFinder:
 
     @staticmethod
     def searchable(vocabulary: Sequence[str], typed_as: Mapping[int, str]) -> list[str]:
-        """The tokens as they are searched for: those that no text contains as something else."""
+        """Returns the tokens as strings that match where the original algorithm matches them."""
         return [
             typed_as.get(index, _searchable(token, index)) for index, token in enumerate(vocabulary)
         ]
 
     def __call__(self, normalized: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
-        """The pieces of texts.
+        """Splits texts.
 
         Args:
-            normalized: String tensor `(texts,)`, as `normalize` returns it.
-            may_have_long_words: Boolean scalar: whether words can be over 200 characters.
+            normalized: String tensor `(texts,)` that `normalize` returned.
+            may_have_long_words: Bool scalar, whether words may have more than 200 characters.
 
         Returns:
-            The pieces, with offsets in bytes of the normalized text.
+            `Pieces` with offsets in bytes of the normalized text.
         """
         pieces = Pieces(*self._search.tokenize_with_offsets(normalized))
         row_splits, ids, starts, ends = tf.cond(
@@ -217,7 +218,7 @@ class PieceFinder:
     def _forget_long_words(
         self, normalized: tf.Tensor, pieces: Pieces
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Makes one unknown piece of each word with more than 200 characters."""
+        """Replaces each word of more than 200 characters with one unknown token."""
         ids, starts, ends = (part.flat_values for part in pieces)
         continues = tf.gather(self._is_suffix, ids)
         word = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
@@ -235,10 +236,10 @@ class PieceFinder:
 
 
 def _searchable(token: str, index: int) -> str:
-    """The token, or something that no text contains if the original would never match the token.
+    """Returns the token, or a string that no text contains if the original never matches the token.
 
-    TF Text matches tokens before it looks for white space, so that one with a space inside would
-    match two words; and "##" alone it takes for a mistake.
+    TF Text matches tokens before it splits at whitespace, so that a token with a space inside would
+    match two words; and it rejects the token "##".
     """
     if len(token.encode("utf-8")) > _MAX_PIECE_BYTES:
         raise ValueError(
@@ -249,12 +250,12 @@ def _searchable(token: str, index: int) -> str:
         character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
         for character in token
     )
-    # More than one character and punctuation among them: never a word.
+    # Punctuation is always a word of its own, so this is never matched.
     return f"[unmatched {index}]" if unmatched else token
 
 
 def _lengths_in_characters(normalized: tf.Tensor, pieces: Pieces) -> tf.Tensor:
-    """Characters in each piece, int32, flat."""
+    """Returns the number of characters in each subword, int32 `(pieces,)`."""
     text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized), tf.int64), exclusive=True)
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized), tf.uint8)
     # UTF-8: every character has exactly one byte that is not 10xxxxxx.

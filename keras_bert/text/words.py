@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw text to words as taggers are trained on them: punctuation set apart, names left whole."""
+"""Splitting of raw text into words, like those of data sets for tagging."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.normalization import CJK, drop_invalid
 
-# A character that a word can begin with, and one that it can go on with: accents and the
-# invisible joiners of Persian or Hindi.
+# A character that a word can begin with, and one that can follow it: also accents and the
+# zero-width joiners of Persian or Hindi.
 _FIRST = rf"[^\s\p{{Z}}\p{{P}}\p{{S}}\p{{Cc}}\p{{Cf}}{CJK}]"
 _LETTER = rf"[^\s\p{{Z}}\p{{P}}\p{{S}}\p{{Cc}}{CJK}]"
 _WORD = "|".join(
@@ -30,17 +30,18 @@ _BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}\p{M}]+"
 def words_with_offsets(
     text: tf.Tensor,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts into words, in graph.
+    """Splits texts into words, with graph operations.
 
-    Punctuation and CJK ideographs are words of their own, but for what joins the parts of one
-    (`AT&T`, `o'clock`, `12:30`, `U.S.`), addresses, and the first sign of `@name` and `#tag`.
+    Punctuation marks and CJK ideographs are words of their own, except inside words (`AT&T`,
+    `o'clock`, `12:30`, `U.S.`) and URLs, and at the start of `@name` and `#tag`.
 
     Args:
         text: String tensor `(texts,)`, UTF-8.
 
     Returns:
-        The words, string; the first character of each, and one past its last, int32, counted in
-        Unicode code points of the text, invalid bytes left out. All ragged `(texts, None)`.
+        A tuple of the words, strings; the offset of the first character of each, int32; and the
+        offset one past its last character, int32. All are ragged `(texts, None)`. Offsets count
+        the Unicode code points of the text, without invalid bytes.
 
     Example:
 
@@ -52,7 +53,7 @@ def words_with_offsets(
     [[0, 4, 5, 9, 11, 17]]
     """
     with tf.device("CPU:0"):
-        # The operation takes a NUL for the text's end.
+        # The operation treats NUL as the end of the text.
         text = tf.strings.regex_replace(drop_invalid(text), r"\x00", " ")
         words, starts, ends = tf_text.regex_split_with_offsets(
             text, rf"{_WORD}|{_BETWEEN}", keep_delim_regex_pattern=_WORD
@@ -70,7 +71,7 @@ def words_with_offsets(
 
 
 def _character_counts(text: tf.Tensor) -> tf.Tensor:
-    """How many characters begin before each byte of the joined texts, int32 `(bytes + 1,)`."""
+    """Counts the characters before each byte of the concatenated texts, int32 `(bytes + 1,)`."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(text), tf.uint8)
     # UTF-8: every character has exactly one byte that is not 10xxxxxx.
     begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80

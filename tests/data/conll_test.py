@@ -123,7 +123,7 @@ def test_compressed(write):
         ("# id 1\na O\n", {}, r"line 2: .* as in line 1 .* in programs --comments"),
         ("1\ta\t_\n", {"word_column": 1}, r"line 1: the label in column -1 is '_'"),
         ("\n \n", {}, "a.conll: no words"),
-        (b"a O\n\xff O\n", {}, "line 2: no UTF-8"),
+        (b"a O\n\xff O\n", {}, "line 2: not UTF-8"),
         ("a O\n", {"separator": ","}, "separator is ','"),
         ("a O\nb" + " b" * 100_000, {}, r"line 2: received 100001 columns"),
     ],
@@ -156,7 +156,7 @@ def test_what_is_written_is_read_again(tmp_path):
     [
         ([["a"]], [["O"], ["O"]], "There are 1 sentences; a column has 2"),
         ([["a"]], [["O", "O"]], r"Sentence 0 has columns of \[1, 2\] words"),
-        ([["a\tb"]], [["O"]], r"'a\\tb', which no column can hold"),
+        ([["a\tb"]], [["O"]], r"has 'a\\tb'; a value must not"),
     ],
 )
 def test_what_cannot_be_written_is_refused(tmp_path, words, predicted, message):

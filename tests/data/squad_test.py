@@ -121,7 +121,7 @@ MALFORMED = {
     "start's type": (
         lambda v: answer(v).update(answer_start="15"),
         r"article 1 \('Orte'\), paragraph 1, question 1 \(id 'q1'\), answer 1: answer_start is "
-        "'15', expected a whole number",
+        "'15', expected an integer",
     ),
     "offset": (
         lambda v: answer(v).update(answer_start=16),

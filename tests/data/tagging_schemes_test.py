@@ -69,7 +69,7 @@ def test_types_may_have_hyphens_or_be_missing():
 def test_parts_of_speech_spell_no_spans():
     assert detect_scheme([["NNP", "VBZ", "."]]) is None
     assert not are_span_labels(["O"])
-    with pytest.raises(ValueError, match="'NNP' spells no span"):
+    with pytest.raises(ValueError, match="'NNP' is not a span label"):
         entities(["NNP"])
 
 
@@ -80,7 +80,7 @@ def test_labels_that_follow_neither_have_the_scheme_of_fewer_mistakes():
 
 
 def test_a_strict_scheme_refuses_letters_of_another():
-    with pytest.raises(ValueError, match="'S-A' is none of IOB2"):
+    with pytest.raises(ValueError, match="'S-A' is not in IOB2"):
         entities(["S-A"], strict="IOB2")
 
 

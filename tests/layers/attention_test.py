@@ -72,7 +72,7 @@ def test_with_every_probability_dropped_the_context_is_zero():
 
 
 def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="num_heads is 3; it must divide the inputs' width, 8"):
+    with pytest.raises(ValueError, match="num_heads is 3; it must divide the hidden dimension 8"):
         SelfAttention(3)(X)
 
 

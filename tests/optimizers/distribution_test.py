@@ -40,7 +40,7 @@ try:
         model = small_model(optimizers.AdamW(1e-2, gradient_accumulation_steps=2))
     fit(model)
 except ValueError as error:
-    print("under a strategy of 2 replicas" in str(error))
+    print("in a strategy of 2 replicas" in str(error))
 """
 
 JAX = """

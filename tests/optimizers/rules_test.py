@@ -196,7 +196,7 @@ def test_a_schedule_may_be_given():
         ({"num_warmup_steps": 5}, "num_warmup_steps=5, num_train_steps=None"),
         (
             {"learning_rate": optimizers.BertWarmupDecay(1.0, 9), "num_train_steps": 9},
-            "the peak of the schedule, a number",
+            "a number, the peak of the schedule",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_contradictory_schedules_are_refused(arguments, message):
 
 
 def test_a_single_name_is_not_taken_for_its_letters():
-    with pytest.raises(ValueError, match="must be several names"):
+    with pytest.raises(ValueError, match="must be a tuple or list of names"):
         AdamW(exclude_from_weight_decay="bias")
 
 

@@ -73,7 +73,7 @@ def test_a_schedule_comes_back_from_its_config(schedule):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_train_steps": 0}, "num_train_steps must be 1 or more. Received: 0"),
+        ({"num_train_steps": 0}, "num_train_steps must be at least 1. Received: 0"),
         ({"num_train_steps": 5, "num_warmup_steps": 6}, "num_warmup_steps=6, num_train_steps=5"),
         ({"num_train_steps": 5, "num_warmup_steps": -1}, "num_warmup_steps=-1"),
     ],

@@ -201,6 +201,7 @@ def test_a_student_of_shared_layers():
         np.testing.assert_array_equal(weight, value)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("pair", [masked_pair, classifier_pair])
 def test_keras_file_round_trip(pair, tmp_path):
     model = Distiller(*pair(), temperature=4.0)

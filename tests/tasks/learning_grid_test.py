@@ -2,8 +2,8 @@
 """Every task on every family, from text: it learns, and every way to ask it gives one answer.
 
 A cell trains one small model by the public API, with the family's own kind of tokenizer, and asks
-for its answers and scores in all ways there are: `predict`, `evaluate` at several batch sizes, a
-saved file, a preset, and an export.
+for its answers and scores in all ways there are: `predict`, `evaluate` at two batch sizes, a saved
+file, a preset, and an export.
 
 Each cell runs on one of the three backends, another one from cell to cell, so that a backend sees
 every lesson and every family; `KERAS_BERT_WHOLE_GRID=1` runs them all on each.
@@ -789,8 +789,7 @@ def check_answers(task, lesson, folder, tolerance=1e-5):
     """A task is right, and answers alike however it is asked; returns answers and outputs."""
     answers, outputs = lesson.answers(task), lesson.outputs(task)
     assert lesson.right(answers) >= 0.95
-    for batch_size in (1, BATCH, NUM_ROWS):
-        check_scores(task, lesson, outputs, batch_size, tolerance)
+    check_scores(task, lesson, outputs, BATCH, tolerance)
     check_saved(task, lesson, outputs, folder, tolerance)
 
     task.save_to_preset(folder / "preset")
@@ -846,7 +845,9 @@ def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_p
         check_export(task, lesson, answers, outputs, tmp_path)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.on_tensorflow)]
+)
 def test_a_task_learns_in_mixed_precision(dtype, tmp_path):
     lesson = lesson_of("bert", "tagging")
     task = made("bert", lesson, dtype)

@@ -8,7 +8,7 @@ import pytest
 import keras_bert
 from keras_bert import Backbone, BertConfig
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
 CONFIG = BertConfig(

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
@@ -58,11 +58,12 @@ def test_fills_several_masks_and_texts(masked_lm):
     )
 
 
+@pytest.mark.on_each_backend
 def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(monkeypatch):
     keras.utils.set_random_seed(0)
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=40)
     model = MaskedLM(Backbone(SMALL.replace(max_sequence_length=40)), preprocessor)
-    texts = ["the " * length + "[MASK] " * (1 + length % 3) for length in range(30)]
+    texts = ["the " * length + "[MASK] " * (1 + length % 3) for length in range(0, 30, 2)]
     answers = model.fill(texts)
     shapes = set()
     predict = model.predict_on_batch
@@ -114,19 +115,17 @@ def test_presets_keep_everything(task, masked_lm, tmp_path):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), other.numpy())
 
 
-def test_learns_from_text():
+def test_text_trains_all_but_the_pooler():
     keras.utils.set_random_seed(0)
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
     model = MaskedLM(Backbone(SMALL), preprocessor, masking={"mask_selection_rate": 0.3})
     model.compile(keras.optimizers.AdamW(0.01))
     texts = ["the cat sat on the mat.", "é cat sat."] * 32
     pooler = [keras.ops.convert_to_numpy(v) for v in model.backbone.pooler.variables]
-    before = model.evaluate(texts, verbose=0)
-    assert model.evaluate(texts, verbose=0) == before
-    history = model.fit(texts, validation_data=(texts, None), epochs=15, verbose=0).history
+    history = model.fit(texts * 5, validation_data=(texts, None), verbose=0).history
     after = model.evaluate(texts, verbose=0, return_dict=True)
-    assert after["loss"] < 0.6 * before[0]
-    assert after["accuracy"] > before[1] + 0.2
+    assert model.evaluate(texts, verbose=0, return_dict=True) == after
+    assert after["loss"] < history["loss"][0]
     np.testing.assert_allclose(history["val_loss"][-1], after["loss"], rtol=1e-4)
     # No masked token depends on it: neither gradient nor weight decay
     for variable, value in zip(model.backbone.pooler.variables, pooler, strict=True):

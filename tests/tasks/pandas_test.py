@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 pandas = pytest.importorskip("pandas")
@@ -37,7 +37,7 @@ FRAME = pandas.DataFrame(
 def classifier():
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
     task = TextClassifier(Backbone(CONFIG), preprocessor=preprocessor, class_names=("no", "yes"))
-    task.compile()
+    task.compile("sgd")
     return task
 
 

@@ -79,6 +79,7 @@ def test_losses_and_metrics_are_those_of_numpy():
     assert set(received) == {*expected, "generator_accuracy"}
 
 
+@pytest.mark.on_tensorflow
 def test_the_same_as_dicts():
     model, x = detector(), inputs()
     model.compile()
@@ -194,6 +195,7 @@ def test_released_generators(name, size, generator):
     assert config == BertConfig.from_name(generator)
 
 
+@pytest.mark.on_tensorflow
 def test_keras_file_round_trip(tmp_path):
     model, x = detector(), inputs()
     model.compile()

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
@@ -26,9 +26,10 @@ def test_an_iterator_loses_no_text():
     assert [len(tags) for tags in tagger.tag(iter(TEXTS))] == [1, 2, 3, 1, 2]
 
 
+@pytest.mark.on_each_backend
 def test_a_generator_of_features_is_read_by_keras_alone():
     tagger = make_task(TokenClassifier)
-    tagger.compile()
+    tagger.compile("sgd")
     batches = TASKS[TokenClassifier]()
     endless = (batches[0] for _ in itertools.count())
     history = tagger.fit(endless, steps_per_epoch=2, verbose=0)
@@ -43,14 +44,15 @@ def test_a_generator_of_text_is_an_error_where_keras_reads_it():
         classifier.predict((text for text in TEXTS), verbose=0)
 
 
+@pytest.mark.on_each_backend
 def test_class_weights_of_text_are_weights_of_its_rows():
-    """With XLA, here wherever it is to be had, the last batch has rows of weight 0."""
+    """On JAX, which compiles each shape, the last batch has rows of weight 0."""
     labels = np.array([0, 1, 1, 0, 1])
     losses = []
     for weights in ({"class_weight": {0: 3.0}}, {"sample_weight": np.array([3, 1, 1, 3, 1.0])}):
         keras.utils.set_random_seed(0)
         classifier = made("TextClassifier", 2)
-        classifier.compile(jit_compile=keras.backend.backend() != "torch")
+        classifier.compile("sgd")
         history = classifier.fit(TEXTS, labels, batch_size=2, epochs=2, verbose=0, **weights)
         losses.append(history.history["loss"])
     np.testing.assert_allclose(*losses, rtol=1e-6)
@@ -65,7 +67,7 @@ def test_class_weights_reach_datasets_words_and_choices():
         for weights in ({"class_weight": {1: 3.0}}, {"sample_weight": sample_weight}):
             keras.utils.set_random_seed(0)
             model = made(task, *([2] if task == "TokenClassifier" else []))
-            model.compile()
+            model.compile("sgd")
             results.append(model.fit(*rows, verbose=0, **weights).history["loss"])
         assert results[0] == pytest.approx(results[1], rel=1e-6)
     classifier = made("TextClassifier", 2)
@@ -103,7 +105,7 @@ def test_validation_text_is_batched_as_training_text():
     )
     counted.on_test_batch_end = lambda batch, logs=None: steps.append("validation")
     classifier = made("TextClassifier", 2)
-    classifier.compile()
+    classifier.compile("sgd")
     labels = [0, 1, 1, 0, 1]
     data = {"validation_data": (TEXTS, labels), "callbacks": [counted], "verbose": 0}
     classifier.fit(TEXTS, labels, batch_size=2, **data)
@@ -123,6 +125,6 @@ def test_masks_of_an_evaluation_are_a_rows_own_whatever_its_batch(task):
     model = made(task)
     model.compile()
     texts = ["a b a b b a a b a a b", "a", "b b a", "a a a b b b", "b a b a b", "a b " * 12]
-    results = [model.evaluate(texts, batch_size=size, verbose=0) for size in (1, 4, 6)]
+    results = [model.evaluate(texts, batch_size=size, verbose=0) for size in (1, 4)]
     results.append(model.evaluate(texts[::-1], batch_size=2, verbose=0))
-    np.testing.assert_allclose(results, [results[0]] * 4, rtol=1e-5)
+    np.testing.assert_allclose(results, [results[0]] * 3, rtol=1e-5)

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
@@ -43,6 +43,7 @@ def classifier():
     return make_classifier()
 
 
+@pytest.mark.on_each_backend
 def test_padding_changes_nothing(classifier):
     together = logits(classifier)
     for text, row in zip(TEXTS[:2], together[:2], strict=True):
@@ -61,10 +62,11 @@ def test_the_pooler_is_left_alone(classifier):
         }
 
 
+@pytest.mark.on_each_backend
 def test_every_weight_of_a_causal_encoder_with_a_bilstm_trains():
     model = make_classifier(causal=True, bilstm_layers=1)
     before = [variable.numpy() for variable in model.trainable_variables]
-    model.compile(AdamW(0.01, weight_decay=0.0), jit_compile=keras.backend.backend() != "torch")
+    model.compile(AdamW(0.01, weight_decay=0.0))
     model.fit(TEXTS, [1, 0, 0, 1, 1], batch_size=5, verbose=0)
     for variable, value in zip(model.trainable_variables, before, strict=True):
         assert abs(variable.numpy() - value).max() > 0, variable.path

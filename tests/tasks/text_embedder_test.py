@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
@@ -115,6 +115,7 @@ def test_a_pooling_that_is_not_ours_is_named(tmp_path):
         TextEmbedder.from_preset(tmp_path)
 
 
+@pytest.mark.on_each_backend
 def test_vectors_of_minilm_equal_those_of_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

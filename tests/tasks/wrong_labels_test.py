@@ -12,7 +12,7 @@ IDS = np.ones((4, 3), "int32")
 
 def compiled(task, **arguments):
     model = task(Backbone(CONFIG), **arguments)
-    model.compile()
+    model.compile("sgd")
     return model
 
 
@@ -37,7 +37,7 @@ def test_class_ids_are_checked(labels, message):
 def test_whole_numbers_may_be_floats_and_other_losses_take_other_labels():
     classifier = compiled(TextClassifier, num_classes=5)
     classifier.fit(IDS, np.array([1.0, 2.0, 0.0, 4.0]), verbose=0)
-    classifier.compile(loss="categorical_crossentropy")
+    classifier.compile("sgd", loss="categorical_crossentropy")
     classifier.fit(IDS, np.eye(5)[:4], verbose=0)
 
 
@@ -66,7 +66,7 @@ def test_masked_tokens_are_checked_unless_they_weigh_nothing():
 def test_a_distiller_takes_rows_without_a_label():
     student, teacher = make_task(TextClassifier), make_task(TextClassifier)
     distiller = Distiller(student, teacher)
-    distiller.compile()
+    distiller.compile("sgd")
     distiller.fit(IDS, np.array([0, -1, 1, -1]), verbose=0)
     with pytest.raises(ValueError, match="row 0 is 2; expected an id from -1 to 1"):
         distiller.fit(IDS, np.array([2, -1, 1, -1]), verbose=0)

@@ -130,10 +130,10 @@ def test_a_file_and_bytes_make_the_same_tokenizer(tmp_path):
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(ValueError, match="4 bytes, is no SentencePiece model"):
+    with pytest.raises(ValueError, match="of 4 bytes is not a SentencePiece model"):
         SentencePieceTokenizer(b"text")
     config = small_tokenizers.make("sentence_piece").get_config()
-    with pytest.raises(ValueError, match="no SentencePiece model in base64"):
+    with pytest.raises(ValueError, match="not a SentencePiece model in base64"):
         SentencePieceTokenizer.from_config({**config, "model": "%"})
 
 
@@ -169,5 +169,5 @@ def test_the_same_corpus_makes_the_same_model(tmp_path):
 
 
 def test_training_refuses():
-    with pytest.raises(ValueError, match="could make no vocabulary of 8 pieces"):
+    with pytest.raises(ValueError, match="cannot train 8 pieces"):
         train_sentence_piece_model(["abcdefghijklm nopq"] * 4, 8, progress=False)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 

@@ -99,7 +99,7 @@ def make_data(folder: Path) -> None:
     for name, count in {"train": 16, "dev": 4}.items():
         documents = ["\n".join(" ".join(sentence()) + " ." for _ in range(8)) for _ in range(count)]
         (folder / f"{name}.txt").write_text("\n\n".join(documents) + "\n")
-    rows = [sentence() for _ in range(120)]
+    rows = [sentence() for _ in range(60)]
     lines = [f"{' '.join(row)}\t{'yes' if 'cat' in row else 'no'}" for row in rows]
     (folder / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     tagged = [[f"{word} {'B-X' if word == 'cat' else 'O'}\n" for word in row] for row in rows]
@@ -262,9 +262,15 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     generator = random.Random(seed)
     killed, ends, target = 0, 0, folder / "killed"
     while killed < kills or not ends:
-        process = start(target)
+        process, begin = start(target), time.monotonic()
         if killed < kills:
-            time.sleep(generator.uniform(0, longest))
+            moment = begin + generator.uniform(0, longest)
+            # A process that ends by itself before that moment is not waited for
+            while time.monotonic() < moment:
+                if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    longest = min(longest, time.monotonic() - begin)
+                    break
+                time.sleep(0.05)
             os.kill(process, signal.SIGKILL)
             status = os.waitpid(process, 0)[1]
             if os.WIFSIGNALED(status):

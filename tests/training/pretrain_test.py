@@ -9,11 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
@@ -108,6 +107,7 @@ def finished(corpus, tmp_path_factory):
     return folder, run_alone(config(corpus, folder))
 
 
+@pytest.mark.on_each_backend
 def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
     folder, results = finished
     assert [record["step"] for record in results["log"]] == [5, 10, 14, 19, 20]
@@ -124,6 +124,7 @@ def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
         TextClassifier.from_preset(folder / "preset", num_classes=2)
 
 
+@pytest.mark.on_each_backend
 def test_what_is_reported(finished):
     record = finished[1]["log"][0]
     assert {
@@ -202,23 +203,24 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kind": "sentence_order", "accumulation": 2, "optimizer": "lamb", "jit": "on"},
-        {"kind": "full_sentences", "causal": True, "optimizer": "adamw"},
+        {"kind": "full_sentences", "causal": True, "optimizer": "adamw", "jit": "on"},
         {"static_masks": True, "precision": "mixed_bfloat16"},
     ],
-    ids=["sentence_order", "causal", "static_masks"],
+    ids=["causal", "static_masks"],
 )
 def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
-    if keras.backend.backend() == "torch":
-        changes = {name: value for name, value in changes.items() if name != "jit"}
     short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, "dev_files": (), **changes}
     results = pretrain(config(corpus, tmp_path, **short))
     assert results["last"]["step"] == 4
     assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
 
 
+# They differ from another one in sizes and rates alone, which the test makes small.
+LIKE_ANOTHER = {"electra_base", "wikitext2_cpu_more"}
 RECIPES = [
-    name for name in recipes.names() if isinstance(recipes.load(name, object), PretrainConfig)
+    name
+    for name in recipes.names()
+    if isinstance(recipes.load(name, object), PretrainConfig) and name not in LIKE_ANOTHER
 ]
 VOCABULARY_SIZES = {"wordpiece": 60, "byte_pair": 300, "sentence_piece": 40}
 
@@ -250,6 +252,9 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
     results = pretrain(dataclasses.replace(recipe, **small))
     assert results["last"]["step"] == 2
     assert ("pair_accuracy" in results["last"]) == recipe.next_sentence
+    if recipe.objective == "distillation":
+        assert {"divergence", "cosine_distance", "masked_loss"} <= set(results["last"])
+        assert MaskedLM.from_preset(tmp_path / "preset").config.num_layers == 1
     if recipe.objective == "masked_lm":
         masked_lm = MaskedLM.from_preset(tmp_path / "preset")
         text_tokenizer = masked_lm.preprocessor.tokenizer
@@ -318,40 +323,14 @@ def test_replaced_tokens(detected):
     assert generator.config.hidden_dim == 4
 
 
-def test_distillation(corpus, detected, tmp_path):
-    changes = {"kind": "full_sentences", "phases": ("16:1",), "num_steps": 10, "num_layers": 1}
-    teacher = tmp_path / "teacher"
-    pretrain(config(corpus, teacher, **{**changes, "num_layers": 2}))
-    folder = tmp_path / "student"
-    options = {"objective": "distillation", "teacher": str(teacher / "preset")}
-    results = pretrain(config(corpus, folder, **options, **changes))
-    assert {"divergence", "cosine_distance", "masked_loss"} <= set(results["log"][-1])
-    assert MaskedLM.from_preset(folder / "preset").config.num_layers == 1
-
-
 @pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("model", "kind", "vocabulary_size", "tokenizer"),
-    [
-        ("roberta_base", "full_sentences", 300, "byte_pair"),
-        ("albert_base_v2", "sentence_order", 40, "sentence_piece"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
-def test_a_family_gets_its_own_vocabulary(
-    corpus, tmp_path, model, kind, vocabulary_size, tokenizer
-):
-    changes = {"model": model, "kind": kind, "vocabulary_size": vocabulary_size}
+def test_words_of_byte_pairs_are_masked_and_done_is_done(corpus, tmp_path):
+    changes = {"model": "roberta_base", "kind": "full_sentences", "vocabulary_size": 300}
     settings = config(
         corpus, tmp_path, masking_unit="word", phases=("16:1",), num_steps=5, **changes
     )
     results = pretrain(settings)
     assert results["log"][-1]["step"] == 5
-    masked_lm = MaskedLM.from_preset(tmp_path / "preset")
-    assert masked_lm.config.tokenizer == masked_lm.preprocessor.tokenizer.kind == tokenizer
-    assert masked_lm.config.pad_token_id == masked_lm.preprocessor.tokenizer.pad_token_id
-    mask = masked_lm.preprocessor.tokenizer.mask_token
-    assert len(masked_lm.fill(f"the {mask} sat", top_k=3)) == 3
     assert pretrain(settings)["log"] == results["log"]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.benchmarks.peers import keras_hub_backbone, keras_hub_class, sequence_output
-from training.benchmarks.workload import Workload
+from .peers import keras_hub_backbone, keras_hub_class, sequence_output
+from .workload import Workload
 
 LEARNING_RATE = 2e-5
 WEIGHT_DECAY = 0.01

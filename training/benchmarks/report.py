@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from training.benchmarks.subject import Subject
+from .subject import Subject
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from training.benchmarks.worker import LIBRARIES
-from training.benchmarks.workload import Workload
+from .worker import LIBRARIES
+from .workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -48,7 +48,7 @@ class Subject:
         self.peak_bytes = 0
         self.unavailable = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "training.benchmarks.worker"],
+            [sys.executable, "-m", f"{__package__}.worker"],
             cwd=ROOT,
             env=os.environ | _environment(backend, device),
             stdin=subprocess.PIPE,

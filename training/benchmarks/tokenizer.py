@@ -20,8 +20,9 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.text import WordPieceTokenizer, load_vocabulary
-from training.engine.pretrained import minilm_folder
-from training.readers.docstrings import DEFAULT_PACKAGES, collect_docstrings
+
+from ..engine.pretrained import minilm_folder
+from ..readers.docstrings import DEFAULT_PACKAGES, collect_docstrings
 
 BATCH_SIZE = 1024
 MAX_DOCSTRINGS_PER_PACKAGE = 1000

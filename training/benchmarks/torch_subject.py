@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from training.benchmarks.keras_subjects import LEARNING_RATE, WEIGHT_DECAY
-from training.benchmarks.peers import transformers_class, transformers_config
-from training.benchmarks.workload import Workload
+from .keras_subjects import LEARNING_RATE, WEIGHT_DECAY
+from .peers import transformers_class, transformers_config
+from .workload import Workload
 
 
 def transformers_work(workload: Workload) -> Callable[[int], float]:

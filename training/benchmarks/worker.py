@@ -15,13 +15,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from training.benchmarks.workload import Workload
+from .workload import Workload
 
 # Each library is imported in the process that measures it, and in no other.
 LIBRARIES = {
-    "keras_bert": ("training.benchmarks.keras_subjects", "keras_bert_work"),
-    "keras_hub": ("training.benchmarks.keras_subjects", "keras_hub_work"),
-    "transformers": ("training.benchmarks.torch_subject", "transformers_work"),
+    "keras_bert": (f"{__package__}.keras_subjects", "keras_bert_work"),
+    "keras_hub": (f"{__package__}.keras_subjects", "keras_hub_work"),
+    "transformers": (f"{__package__}.torch_subject", "transformers_work"),
 }
 WARM_UP_STEPS = 2
 

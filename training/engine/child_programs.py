@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this project as child processes, each run once."""
+"""Programs of this project as commands: what a user types, and child processes run once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,38 @@ from typing import Any
 from absl import logging
 
 from keras_bert import atomic
-from training.engine import output_folder
+
+from . import output_folder
+
+# What these programs are installed as: `training` in a checkout, another name in a wheel
+_PACKAGE = __name__.partition(".")[0]
+# Whether this is the command `keras-bert`, and not `python -m`; `command_line` sets it.
+is_command = False
+
+
+def typed(program: str) -> str:
+    """How a user runs a program: `keras-bert predict`, or `python -m training.predict`.
+
+    Args:
+        program: The name of its module in this package.
+    """
+    if is_command:
+        return f"keras-bert {program.replace('_', '-')}"
+    return f"python -m {_PACKAGE}.{program}"
+
+
+def install(extra: str) -> str:
+    """How a user installs an extra of this project."""
+    if _PACKAGE == "training":
+        return f"pip install -e '.[{extra}]' in the folder of this project"
+    return f"pip install 'keras3-bert[{extra}]'"
 
 
 def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
     """What is written beside the results of a program, to tell them from those of other settings.
 
     Args:
-        command: The program's module and its flags.
+        command: The program's module, as it is named in a checkout, and its flags.
         preset: A checkpoint that it starts from, whose files count too if it is a folder.
     """
     content = output_folder.content_of_folder(preset) if preset else b""
@@ -56,7 +80,8 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
         logging.info("%s: %s", folder.name, " ".join(command))
         folder.mkdir(parents=True, exist_ok=True)
         atomic.write_json(record, expected)
-        arguments = [sys.executable, "-m", *command, f"--output_dir={folder}"]
+        module = f"{_PACKAGE}.{command[0].removeprefix('training.')}"
+        arguments = [sys.executable, "-m", module, *command[1:], f"--output_dir={folder}"]
         subprocess.run(arguments, check=True)
     values: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
     return values

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from training import recipes
+from .. import recipes
 
 # The flags are those of the program that has them defined, not of this module: `--help` shows them.
 flags.disclaim_key_flags()

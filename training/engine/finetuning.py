@@ -22,15 +22,16 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.optimizers import AdamW
-from training.engine import output_folder
-from training.engine.job import DevScores, Job
-from training.engine.options import EncoderConfig, SeedsConfig
-from training.engine.pretrained import preset_or_minilm
-from training.engine.progress import Progress
-from training.engine.run_report import Stopwatch
-from training.engine.seed_runs import FitEpoch, SeedRun, run_fingerprint
-from training.plots import curves
-from training.scores import baselines, classifier_scores
+
+from ..plots import curves
+from ..scores import baselines, classifier_scores
+from . import output_folder
+from .job import DevScores, Job
+from .options import EncoderConfig, SeedsConfig
+from .pretrained import preset_or_minilm
+from .progress import Progress
+from .run_report import Stopwatch
+from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import TypeVar
 from absl import logging
 
 from keras_bert import checkpoints
-from training.engine.options import EncoderConfig
+
+from .options import EncoderConfig
 
 Config = TypeVar("Config", bound=EncoderConfig)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from training.engine.options import SeedsConfig
+from .options import SeedsConfig
 
 if TYPE_CHECKING:
     import keras
 
-    from training.engine.seed_runs import FitEpoch
-    from training.scores.baselines import Baselines
+    from ..scores.baselines import Baselines
+    from .seed_runs import FitEpoch
 
 # The scores by the name of the metric, by the name of the development set.
 DevScores = dict[str, dict[str, float]]
@@ -84,7 +84,7 @@ class Job:
 
     def selection_score(self, scores: Mapping[str, float]) -> float:
         """The number by which epochs and seeds are compared, of the scores on the first set."""
-        from training.scores import classifier_scores
+        from ..scores import classifier_scores
 
         return classifier_scores.selection_score(scores)
 

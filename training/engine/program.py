@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import logging as standard_logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,9 +23,9 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from training.engine import config_flags, output_folder, run_report
-from training.engine.job import Job
-from training.readers.data_splits import counts_table
+from ..readers.data_splits import counts_table
+from . import child_programs, config_flags, output_folder, run_report
+from .job import Job
 
 _HELP = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
 _INTERRUPTED = 130
@@ -69,6 +70,8 @@ def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
 def help_text(flag_values: flags.FlagValues = flags.FLAGS) -> str:
     """The program's docstring, and each of its flags with its default and its description."""
     text = sys.modules["__main__"].__doc__ or ""
+    # As the user has typed it
+    text = re.sub(r"python -m training\.(\w+)", lambda found: child_programs.typed(found[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
     for flag in flag_values.get_key_flags_for_module(sys.argv[0]):
         name = f"[no]{flag.name}" if flag.boolean else flag.name
@@ -125,10 +128,7 @@ def require(names: tuple[str, ...], extra: str) -> None:
     """
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        raise ImportError(
-            f"{', '.join(missing)} is not installed: pip install -e '.[{extra}]' in the folder of "
-            "this project"
-        )
+        raise ImportError(f"{', '.join(missing)} is not installed: {child_programs.install(extra)}")
 
 
 def import_quietly(name: str = "tensorflow") -> None:
@@ -232,7 +232,7 @@ def fine_tune(arguments: list[str], job_class: type[Job]) -> None:
     print(counts_table(data.counts()), flush=True)
     import_quietly()
     with output_folder.claimed(config.output_dir):
-        from training.engine import finetuning
+        from . import finetuning
 
         results = finetuning.run(job_class, config, data)
     print(run_report.report(results, seconds, job_class.example_input))

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import keras
 
-from training.engine.run_report import duration
+from .run_report import duration
 
 _SECONDS_ON_TERMINAL = 0.2
 _SECONDS_BETWEEN_LINES = 30.0

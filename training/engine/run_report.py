@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import child_programs
+
 Scores = Mapping[str, Mapping[str, float]]
 _PARTS = {
     "reading": "reading the data",
@@ -77,7 +79,8 @@ def report(
     blocks.append("\n".join(f"{name:8} {path}" for name, path in present.items()))
     if example_input:
         model = present.get("export", present.get("model"))
-        blocks.append(f"Next: python -m training.predict --model={model} --input={example_input}")
+        predict = child_programs.typed("predict")
+        blocks.append(f"Next: {predict} --model={model} --input={example_input}")
     return "\n" + "\n\n".join(blocks)
 
 

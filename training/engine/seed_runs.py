@@ -21,9 +21,10 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from training.engine.options import recorded_settings
-from training.engine.output_folder import fingerprint
-from training.engine.run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
+
+from .options import recorded_settings
+from .output_folder import fingerprint
+from .run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
 
 # Settings that change nothing of what one seed learns
 _NO_INFLUENCE = (

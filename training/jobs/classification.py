@@ -14,16 +14,18 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from training.engine.job import DevScores, Job, Training
-from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
-from training.readers import glue
-from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
-from training.readers.labelled_text import LabelledText, TextColumns
-from training.readers.text_rows import FORMATS, MissingColumnError
+
+from ..engine.job import DevScores, Job, Training
+from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from ..readers import glue
+from ..readers.data_splits import Counts, hold_out_tenth, stratified_sample
+from ..readers.labelled_text import LabelledText, TextColumns
+from ..readers.text_rows import FORMATS, MissingColumnError
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
-    from training.scores.baselines import Baselines
+
+    from ..scores.baselines import Baselines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,7 @@ def _read_glue(config: FinetuneConfig) -> FinetuneData:
 
 
 def _read_files(config: FinetuneConfig) -> FinetuneData:
-    from training.scores.classifier_scores import metrics_for
+    from ..scores.classifier_scores import metrics_for
 
     def read(
         name: str, class_names: tuple[str, ...] | None = None, labelled: bool = True
@@ -155,14 +157,14 @@ class TextClassification(Job):
     read = staticmethod(read_data)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
-        from training.engine import finetuning_defaults
+        from ..engine import finetuning_defaults
 
         config = finetuning_defaults.complete(config, len(data.train), preset)
         super().__init__(config, data, preset)
         self.title = config.task or self.title
 
     def baselines(self) -> dict[str, Baselines]:
-        from training.scores import baselines
+        from ..scores import baselines
 
         data = self.data
         return {
@@ -170,7 +172,7 @@ class TextClassification(Job):
         }
 
     def build(self, seed: int) -> Training:
-        from training.engine import finetuning
+        from ..engine import finetuning
 
         train = self.data.train
         classifier = build_classifier(self.config, train, self.preset)
@@ -184,7 +186,7 @@ class TextClassification(Job):
         }
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
-        from training.scores import classifier_scores
+        from ..scores import classifier_scores
 
         classifier, results = load(), {}
         dev, test = next(iter(self.data.dev.values())), self.data.test
@@ -208,7 +210,8 @@ class TextClassification(Job):
 def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) -> TextClassifier:
     """The pretrained encoder with a classifier for the classes of `data`, compiled."""
     from keras_bert import TextClassifier
-    from training.engine import finetuning
+
+    from ..engine import finetuning
 
     classifier = TextClassifier.from_preset(
         preset,
@@ -236,7 +239,7 @@ def score_classifier(
     classifier: TextClassifier, data: LabelledText, metric_names: tuple[str, ...]
 ) -> dict[str, float]:
     """The scores of a classifier on labelled text."""
-    from training.scores import classifier_scores
+    from ..scores import classifier_scores
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")

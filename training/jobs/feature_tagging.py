@@ -7,10 +7,10 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from training.engine.job import Training
-from training.engine.options import check_at_least
-from training.jobs.tagging import TaggingJob
-from training.readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs
+from ..engine.job import Training
+from ..engine.options import check_at_least
+from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs
+from .tagging import TaggingJob
 
 if TYPE_CHECKING:
     import keras
@@ -75,8 +75,8 @@ class FeatureTagging(TaggingJob):
 
     def __init__(self, config: FeatureTaggingConfig, data: TaggingData, preset: str) -> None:
         super().__init__(config, data, preset)
-        from training.engine import finetuning
-        from training.jobs.word_features import WordFeatures
+        from ..engine import finetuning
+        from .word_features import WordFeatures
 
         self.title = f"{self.title}, {config.features}"
         features_of = WordFeatures(
@@ -99,8 +99,9 @@ class FeatureTagging(TaggingJob):
         import keras
 
         from keras_bert.tasks.class_labels import LabelRules
-        from training.engine import finetuning
-        from training.jobs.word_features import FeatureBatches
+
+        from ..engine import finetuning
+        from .word_features import FeatureBatches
 
         config, train, class_names = self.config, self.data.train, self.data.class_names
         features = self.features["train"]
@@ -141,7 +142,7 @@ class FeatureTagging(TaggingJob):
         return Training(model, fit_epoch, num_rows=len(train))
 
     def predicted_labels(self, model: keras.Model, name: str, text: TaggedText) -> list[list[str]]:
-        from training.jobs.word_features import predicted_ids
+        from .word_features import predicted_ids
 
         lengths = [len(sentence) for sentence in text.words]
         return [

@@ -14,10 +14,11 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from training.engine.child_programs import run_once
-from training.jobs.classification import answers
-from training.plots.seed_scores import plot_seed_scores
-from training.readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
+
+from ..engine.child_programs import run_once
+from ..plots.seed_scores import plot_seed_scores
+from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
+from .classification import answers
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # of STS-B
@@ -159,7 +160,7 @@ def _mean(by_metric: dict[str, list[float]]) -> float:
 
 
 def _selection_score(run: dict[str, Any]) -> float:
-    from training.scores import classifier_scores
+    from ..scores import classifier_scores
 
     return classifier_scores.selection_score(next(iter(run["best"].values())))
 
@@ -238,7 +239,7 @@ def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> No
 
 def format_table(results: dict[str, TaskResult]) -> str:
     """A Markdown table: each metric's mean, spread and best over the seeds, and the average."""
-    from training.scores import classifier_scores
+    from ..scores import classifier_scores
 
     lines = [
         "| task | metric | mean | 95 % ± | best | rate, batch |",

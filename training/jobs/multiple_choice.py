@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert import atomic
-from training.engine.job import DevScores, Job, Training
-from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
-from training.readers.choice_files import FORMATS, ChoiceRows, read_choices
-from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
+
+from ..engine.job import DevScores, Job, Training
+from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
+from ..readers.data_splits import Counts, hold_out_tenth, stratified_sample
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
-    from training.scores.baselines import Baselines
+
+    from ..scores.baselines import Baselines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,13 +115,14 @@ class Choosing(Job):
     read = staticmethod(read_data)
 
     def baselines(self) -> dict[str, Baselines]:
-        from training.scores import baselines
+        from ..scores import baselines
 
         return {name: baselines.of_choices(rows) for name, rows in self.data.scored.items()}
 
     def build(self, seed: int) -> Training:
         from keras_bert import MultipleChoice
-        from training.engine import finetuning
+
+        from ..engine import finetuning
 
         config, train = self.config, self.data.train
         task = MultipleChoice.from_preset(
@@ -144,7 +147,7 @@ class Choosing(Job):
 
 def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
     """The accuracy on labelled rows, times 100."""
-    from training.scores import classifier_scores
+    from ..scores import classifier_scores
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")

@@ -12,16 +12,18 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
-from training.engine.job import DevScores, Job, Training
-from training.engine.options import FineTuningConfig, check_at_least, check_one_of, optional
-from training.readers.data_splits import Counts, stratified_sample
-from training.scores import squad_scores
-from training.scores.squad_scores import GoldQuestion
+
+from ..engine.job import DevScores, Job, Training
+from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from ..readers.data_splits import Counts, stratified_sample
+from ..scores import squad_scores
+from ..scores.squad_scores import GoldQuestion
 
 if TYPE_CHECKING:
     from keras_bert import QuestionAnswerer
     from keras_bert.tasks.answer_spans import AnswerSpans
-    from training.scores.baselines import Baselines
+
+    from ..scores.baselines import Baselines
 
 # The names that the released code has
 ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
@@ -204,14 +206,15 @@ class QuestionAnswering(Job):
             logging.warning("left out: %s", message)
 
     def baselines(self) -> dict[str, Baselines]:
-        from training.scores import baselines
+        from ..scores import baselines
 
         return {"dev": baselines.of_questions(self.data.dev, self.data.has_unanswerable)}
 
     def build(self, seed: int) -> Training:
         from keras_bert import QuestionAnswerer
         from keras_bert.data.question_batches import question_rows
-        from training.engine import finetuning
+
+        from ..engine import finetuning
 
         config, train = self.config, self.data.train
         answerer = QuestionAnswerer.from_preset(

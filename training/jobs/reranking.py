@@ -12,14 +12,15 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from training.engine.options import EncoderConfig, check_at_least, check_one_of
-from training.engine.pretrained import preset_or_minilm
-from training.readers.data_splits import counts_table
-from training.readers.trec_files import Collection, write_run
-from training.scores.ranking_scores import ranking_scores
+
+from ..engine.options import EncoderConfig, check_at_least, check_one_of
+from ..engine.pretrained import preset_or_minilm
+from ..readers.data_splits import counts_table
+from ..readers.trec_files import Collection, write_run
+from ..scores.ranking_scores import ranking_scores
 
 if TYPE_CHECKING:
-    from training.engine.seed_runs import SeedRun
+    from ..engine.seed_runs import SeedRun
 
 # By the query, the documents with their scores
 Scored = dict[str, list[tuple[str, float]]]
@@ -88,8 +89,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     """
     import keras
 
-    from training.engine import finetuning
-    from training.engine.seed_runs import SeedRun, run_fingerprint
+    from ..engine import finetuning
+    from ..engine.seed_runs import SeedRun, run_fingerprint
 
     keras.utils.set_random_seed(config.seed)
     folder = Path(config.output_dir)
@@ -175,7 +176,8 @@ def training_triples(
 def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_run: SeedRun) -> Any:
     """The trained task: a `MultipleChoice` for the pairwise loss, else a `TextClassifier`."""
     from keras_bert import MultipleChoice, TextClassifier
-    from training.engine import finetuning
+
+    from ..engine import finetuning
 
     preset = preset_or_minilm(config.preset)
     options: Mapping[str, Any] = {

@@ -13,14 +13,16 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
-from training.engine.job import DevScores, Job, Training
-from training.engine.options import FineTuningConfig, check_at_least, optional
-from training.readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
-from training.scores import entity_scores
+
+from ..engine.job import DevScores, Job, Training
+from ..engine.options import FineTuningConfig, check_at_least, optional
+from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
+from ..scores import entity_scores
 
 if TYPE_CHECKING:
     from keras_bert import TokenClassifier
-    from training.scores.baselines import Baselines
+
+    from ..scores.baselines import Baselines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ class TaggingJob(Job):
     read = staticmethod(read_data)
 
     def baselines(self) -> dict[str, Baselines]:
-        from training.scores import baselines
+        from ..scores import baselines
 
         return {"dev": baselines.of_tags(self.data.train, self.data.dev)}
 
@@ -116,7 +118,8 @@ class Tagging(TaggingJob):
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier
         from keras_bert.data.word_batches import ragged_words
-        from training.engine import finetuning
+
+        from ..engine import finetuning
 
         config, train = self.config, self.data.train
         tagger = TokenClassifier.from_preset(

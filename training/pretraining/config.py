@@ -15,7 +15,8 @@ from keras_bert.config import BertConfig
 from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
 from keras_bert.data.pretraining.static_masking import default_max_predictions
-from training.engine.options import check_at_least, check_one_of, optional
+
+from ..engine.options import check_at_least, check_one_of, optional
 
 # What needs TensorFlow is imported where it is used: `--help` does without.
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class PretrainingDataConfig:
 
     def fingerprint(self) -> str:
         """Changes with whatever the records depend on: settings, vocabulary, sizes of the files."""
-        from training.pretraining.tokenizer_source import content_of, is_lowercased
+        from .tokenizer_source import content_of, is_lowercased
 
         settings = dataclasses.asdict(self)
         settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)

@@ -13,17 +13,18 @@ import keras
 from keras_bert import MaskedLM
 from keras_bert.atomic import atomic_path
 from keras_bert.checkpoints import CheckpointWarning
-from training.engine import finetuning
-from training.jobs.classification import (
+
+from ..engine import finetuning
+from ..jobs.classification import (
     FinetuneConfig,
     FinetuneData,
     TextClassification,
     score_classifier,
 )
-from training.pretraining.config import PretrainConfig
-from training.pretraining.run import pretrain
-from training.readers.docstrings import DocstringData, raw_sentences
-from training.scores import classifier_scores
+from ..readers.docstrings import DocstringData, raw_sentences
+from ..scores import classifier_scores
+from .config import PretrainConfig
+from .run import pretrain
 
 TO_FILL = ("Returns the [MASK] of an array.", "If True, the file is [MASK].")
 # Some two minutes on two cores

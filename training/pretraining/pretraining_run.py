@@ -28,10 +28,11 @@ from keras_bert import (
 )
 from keras_bert.tasks.student_initialization import copy_layers, spread_layers
 from keras_bert.text.tokenizer import Tokenizer
-from training.engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
-from training.plots import curves
-from training.pretraining import model_flops
-from training.pretraining.config import PretrainConfig
+
+from ..engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
+from ..plots import curves
+from . import model_flops
+from .config import PretrainConfig
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.png"

@@ -11,10 +11,11 @@ from absl import logging
 
 from keras_bert import checkpoints
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
-from training.create_pretraining_data import create_pretraining_data
-from training.pretraining.config import PretrainConfig
-from training.pretraining.tokenizer_source import save_tokenizer
-from training.train_tokenizer import make_tokenizer
+
+from ..create_pretraining_data import create_pretraining_data
+from ..train_tokenizer import make_tokenizer
+from .config import PretrainConfig
+from .tokenizer_source import save_tokenizer
 
 VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer"

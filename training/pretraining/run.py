@@ -21,16 +21,17 @@ from keras_bert.data import (
     pretraining_examples,
 )
 from keras_bert.text.tokenizer import Tokenizer
-from training.engine import output_folder
-from training.engine.options import recorded_settings
-from training.engine.progress import Progress
-from training.engine.run_checkpoints import RunCheckpoints, RunState
-from training.pretraining import model_flops, pretraining_run
-from training.pretraining.config import Phase, PretrainConfig
-from training.pretraining.energy import energy_meter
-from training.pretraining.pretraining_run import PretrainingModel
-from training.pretraining.pretraining_text import dev_records, training_records, vocabulary_path
-from training.pretraining.tokenizer_source import content_of, is_lowercased, open_tokenizer
+
+from ..engine import output_folder
+from ..engine.options import recorded_settings
+from ..engine.progress import Progress
+from ..engine.run_checkpoints import RunCheckpoints, RunState
+from . import model_flops, pretraining_run
+from .config import Phase, PretrainConfig
+from .energy import energy_meter
+from .pretraining_run import PretrainingModel
+from .pretraining_text import dev_records, training_records, vocabulary_path
+from .tokenizer_source import content_of, is_lowercased, open_tokenizer
 
 # Settings that change nothing of what is learned
 _NO_INFLUENCE = (

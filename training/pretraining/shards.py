@@ -13,9 +13,10 @@ import numpy as np
 
 from keras_bert import atomic
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
-from training.pretraining.config import PretrainingDataConfig
-from training.pretraining.tokenizer_source import open_tokenizer
-from training.pretraining.worker_pool import ordered_map, process_pool
+
+from .config import PretrainingDataConfig
+from .tokenizer_source import open_tokenizer
+from .worker_pool import ordered_map, process_pool
 
 _TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024

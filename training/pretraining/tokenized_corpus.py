@@ -14,9 +14,10 @@ import tensorflow as tf
 
 from keras_bert.data import TokenStoreWriter, read_corpus
 from keras_bert.data.pretraining.instances import PAIR_KINDS
-from training.pretraining.config import PretrainingDataConfig
-from training.pretraining.tokenizer_source import open_tokenizer
-from training.pretraining.worker_pool import ordered_map
+
+from .config import PretrainingDataConfig
+from .tokenizer_source import open_tokenizer
+from .worker_pool import ordered_map
 
 _CHUNK_BYTES = 2**19
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.readers.text_rows import (
+from .text_rows import (
     check_single,
     excerpt,
     format_of,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.readers.labelled_text import LabelledText
+from .labelled_text import LabelledText
 
 # All come with Python or with the extra `training`, and differ in what they are about.
 DEFAULT_PACKAGES = (

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from training.readers.labelled_text import LabelledText, read_labelled_text
+from .labelled_text import LabelledText, read_labelled_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +166,7 @@ def find_task(name: str) -> GlueTask:
         ValueError: If there is no such task.
     """
     if name == "all":
-        raise ValueError("all of GLUE is what python -m training.finetune_glue does")
+        raise ValueError("all of GLUE is what the program finetune_glue does")
     key = name.lower().replace("-", "").replace("_", "")
     if key not in TASKS:
         raise ValueError(f"no GLUE task {name!r}, expected one of {', '.join(TASKS)}")

@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from training.engine.options import check_one_of
-from training.readers.text_rows import (
+from ..engine.options import check_one_of
+from .text_rows import (
     Header,
     Row,
     excerpt,

@@ -22,8 +22,9 @@ from keras_bert.data.tagging_schemes import (
     entities,
     misspelled_labels,
 )
-from training.engine.options import SeedsConfig, check_one_of
-from training.readers.data_splits import Counts, hold_out_tenth, stratified_sample
+
+from ..engine.options import SeedsConfig, check_one_of
+from .data_splits import Counts, hold_out_tenth, stratified_sample
 
 
 @dataclasses.dataclass(frozen=True)

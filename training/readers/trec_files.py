@@ -12,7 +12,8 @@ from typing import Any
 from absl import logging
 
 from keras_bert.atomic import atomic_path
-from training.readers.text_rows import (
+
+from .text_rows import (
     excerpt,
     format_of,
     read_cells,

@@ -8,7 +8,7 @@
 Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and its released code.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/albert_base",

@@ -7,7 +7,7 @@ Hardware: one GPU; not run here. The paper counts updates and not epochs; three 
 what it gives the tasks of middle size.
 """
 
-from training.jobs.glue_grid import FinetuneGlueConfig
+from ..jobs.glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig(
     preset="hf://albert/albert-base-v2",

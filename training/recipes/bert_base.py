@@ -9,7 +9,7 @@ update want several accelerators, or `--accumulation=8` on one. Not run here.
 Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/bert_base",

@@ -7,7 +7,7 @@ Hardware: one GPU; not run here. Published (test set): MNLI 84.6 / 83.4, QQP F1 
 SST-2 93.5, CoLA 52.1, STS-B 85.8, MRPC F1 88.9, RTE 66.4; average 79.6.
 """
 
-from training.jobs.glue_grid import FinetuneGlueConfig
+from ..jobs.glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig(
     preset="hf://google-bert/bert-base-uncased",

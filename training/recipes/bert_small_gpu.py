@@ -6,7 +6,7 @@
 Makes its vocabulary too. Not run here, for want of a GPU with TensorFlow, which reads the records.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/bert_small_gpu",

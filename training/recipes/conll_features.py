@@ -9,7 +9,7 @@ concatenated_last_4 96.1, weighted_all 95.5 (Devlin et al., 2019). Hardware: one
 of the last four layers of the training set take 2.5 GB on disk. Not run here.
 """
 
-from training.jobs.feature_tagging import FeatureTaggingConfig
+from ..jobs.feature_tagging import FeatureTaggingConfig
 
 CONFIG = FeatureTaggingConfig(
     train_file="eng.train",

@@ -8,7 +8,7 @@ Hardware: one GPU. Published: dev F1 96.4, test F1 92.4 (Devlin et al., 2019, ta
 here.
 """
 
-from training.jobs.tagging import TaggingConfig
+from ..jobs.tagging import TaggingConfig
 
 CONFIG = TaggingConfig(
     train_file="eng.train",

@@ -12,7 +12,7 @@ tokens are masked. 4,000 rows of up to 512 tokens make an update, gathered here 
 Reference: [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3, and its released code.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/distilbert_base",

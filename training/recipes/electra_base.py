@@ -8,7 +8,7 @@ The generator is a third as wide, 256 of 768. Not run here.
 Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), section 3 and appendix A.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/electra_base",

@@ -8,7 +8,7 @@ Hardware: one GPU; not run here. For the small one add
 `--preset=hf://google/electra-large-discriminator --learning_rates=5e-5 --layer_decay=0.9`.
 """
 
-from training.jobs.glue_grid import FinetuneGlueConfig
+from ..jobs.glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig(
     preset="hf://google/electra-base-discriminator",

@@ -9,7 +9,7 @@ The generator is a quarter as wide. (The released small generator is as wide as 
 Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.3 and appendix A.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/electra_small",

@@ -7,7 +7,7 @@ Measured accuracy: 55.2 ± 0.5 on the development set, 55.1 ± 2.8 on the test s
 Hardware and time: a CPU, 7 minutes a seed. `transformers`, one seed: 57.2 and 55.7.
 """
 
-from training.jobs.multiple_choice import ChoiceConfig
+from ..jobs.multiple_choice import ChoiceConfig
 
 CONFIG = ChoiceConfig(
     train_file="train.tsv",

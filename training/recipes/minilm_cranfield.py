@@ -8,6 +8,6 @@ Measured on 45 held-out queries, MRR@10, MAP and nDCG@10: BM25 50.2, 25.1, 33.2;
 the extra `ranking`.
 """
 
-from training.jobs.reranking import RerankConfig
+from ..jobs.reranking import RerankConfig
 
 CONFIG = RerankConfig(output_dir="runs/minilm_cranfield")

@@ -8,7 +8,7 @@ epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: t
 cores that were also busy with other work, TensorFlow, mixed_bfloat16; 4 minutes a seed.
 """
 
-from training.jobs.classification import FinetuneConfig
+from ..jobs.classification import FinetuneConfig
 
 CONFIG = FinetuneConfig(
     task="rte",

@@ -7,7 +7,7 @@ Measured on every fifth question of the development set: exact match 55.9, F1 69
 time: one CPU core, 43 minutes. `transformers`: 56.7 and 68.9, in 125 minutes.
 """
 
-from training.jobs.question_answering import SquadConfig
+from ..jobs.question_answering import SquadConfig
 
 CONFIG = SquadConfig(
     train_file="squadshifts-new_wiki-v1.0.json",

@@ -8,7 +8,7 @@ Hardware and time: one CPU core, 46 minutes. `transformers`: 49.6 and 52.4, in 1
 minutes.
 """
 
-from training.jobs.question_answering import SquadConfig
+from ..jobs.question_answering import SquadConfig
 
 CONFIG = SquadConfig(
     train_file="dev-v2.0-rebuilt.json",

@@ -11,7 +11,7 @@ Rows come in batches as they are: sorted by length (`--length_window=64`) they t
 fast, and seeds 1 to 6 gave 52.0, 52.2, 51.7, 50.9, 53.1 and 51.3.
 """
 
-from training.jobs.tagging import TaggingConfig
+from ..jobs.tagging import TaggingConfig
 
 CONFIG = TaggingConfig(
     train_file="wnut17train.conll",

@@ -9,7 +9,7 @@ holds. Not run here.
 Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     output_dir="runs/roberta_base",

@@ -6,7 +6,7 @@
 Hardware: one GPU; not run here.
 """
 
-from training.jobs.glue_grid import FinetuneGlueConfig
+from ..jobs.glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig(
     preset="hf://FacebookAI/roberta-base",

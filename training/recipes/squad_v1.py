@@ -6,7 +6,7 @@
 Hardware: one GPU. Published score of the dev set: exact match 80.8, F1 88.5; not run here.
 """
 
-from training.jobs.question_answering import SquadConfig
+from ..jobs.question_answering import SquadConfig
 
 CONFIG = SquadConfig(
     train_file="train-v1.1.json",

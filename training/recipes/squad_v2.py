@@ -6,7 +6,7 @@
 Hardware: one GPU. Published score of the dev set: exact match 78.7, F1 81.9; not run here.
 """
 
-from training.jobs.question_answering import SquadConfig
+from ..jobs.question_answering import SquadConfig
 
 CONFIG = SquadConfig(
     train_file="train-v2.0.json",

@@ -6,7 +6,7 @@
 Hardware: one GPU. Published accuracy of the dev set: 81.6; not run here.
 """
 
-from training.jobs.multiple_choice import ChoiceConfig
+from ..jobs.multiple_choice import ChoiceConfig
 
 CONFIG = ChoiceConfig(
     train_file="train.csv",

@@ -10,7 +10,7 @@ Measured: 38.7 % of the held-out text's masked tokens predicted, perplexity 40.0
 the same tokens: 21.9 %, 131.7). Hardware and time: two CPU cores, 10 minutes.
 """
 
-from training.pretraining.config import PretrainConfig
+from ..pretraining.config import PretrainConfig
 
 CONFIG = PretrainConfig(
     input_files=("wikitext-2.train.tokens",),

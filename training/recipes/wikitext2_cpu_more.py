@@ -11,7 +11,7 @@ CPU, 25 minutes.
 
 import dataclasses
 
-from training.recipes import wikitext2_cpu
+from . import wikitext2_cpu
 
 CONFIG = dataclasses.replace(
     wikitext2_cpu.CONFIG,

@@ -14,7 +14,7 @@ trained as a masked LM for as many updates (118 s): 37.3 %, 3.773. The teacher, 
 
 import dataclasses
 
-from training.recipes import wikitext2_cpu
+from . import wikitext2_cpu
 
 CONFIG = dataclasses.replace(
     wikitext2_cpu.CONFIG,

@@ -16,7 +16,7 @@ the discriminator finds 46.3 %, and 76.0 % of its finds are right. Hardware and 
 
 import dataclasses
 
-from training.recipes import wikitext2_cpu
+from . import wikitext2_cpu
 
 CONFIG = dataclasses.replace(
     wikitext2_cpu.CONFIG,

@@ -12,7 +12,7 @@ random. The gain is small, since an encyclopedia says little of sentiment: from 
 8,000 rows instead of all 67,349 there was none.
 """
 
-from training.jobs.classification import FinetuneConfig
+from ..jobs.classification import FinetuneConfig
 
 CONFIG = FinetuneConfig(
     task="sst2",

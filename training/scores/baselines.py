@@ -24,11 +24,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.squad import QuestionExample
-from training.engine import run_report
-from training.readers.choice_files import ChoiceRows
-from training.readers.data_splits import stratified_sample
-from training.readers.labelled_text import LabelledText
-from training.scores import classifier_scores, entity_scores, squad_scores
+
+from ..engine import run_report
+from ..readers.choice_files import ChoiceRows
+from ..readers.data_splits import stratified_sample
+from ..readers.labelled_text import LabelledText
+from . import classifier_scores, entity_scores, squad_scores
 
 # By the name of a baseline, its scores by the name of the metric.
 Baselines = dict[str, dict[str, float]]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training data: corpora, pairs of segments, records, masks and batches."""
+"""Pre-training data: corpora, segment pairs, records, masks and batches."""

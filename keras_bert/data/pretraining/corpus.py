@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of raw text to sentences and documents, a line at a time."""
+"""Reading of corpora: files of raw text to sentences and documents, line by line."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ def read_corpus(
     field: str = "text",
     language: str = "en",
 ) -> Iterator[str | None]:
-    """The sentences of a file, and `None` at the end of each document.
+    """Reads the sentences of a file, with `None` at the end of each document.
 
-    The file is UTF-8, gzipped where its name ends in `.gz`, and never held whole. The end of a file
-    ends a document, which it does not in BERT's released code. Blank sentences are dropped.
+    The file is UTF-8, decompressed if its name ends in `.gz`, and read line by line. The end of the
+    file ends a document (in BERT's released code it does not). Blank sentences are dropped.
 
     Args:
-        path: The file.
-        format: `"sentences"`, one a line; `"paragraphs"`, one a line, to be split into sentences;
-            `"jsonl"`, a JSON object a line, each a document of paragraphs; or `"auto"`, which is
-            `"jsonl"` for names in `.jsonl` or `.ndjson` and else `"sentences"`.
-        document_ends: What ends a document but the end of a file: `"blank_lines"`; `"files"` for
-            nothing else; `"wikitext"` for the lines ` = Title = ` of the WikiText sets, whose
-            headings are left out, as the paper leaves out Wikipedia's. JSON Lines need none.
+        path: Path of the file.
+        format: `"sentences"`, one sentence per line; `"paragraphs"`, one paragraph per line, which
+            is split into sentences; `"jsonl"`, one JSON object per line, each a document of
+            paragraphs; or `"auto"`, which is `"jsonl"` for the suffixes `.jsonl` and `.ndjson` and
+            otherwise `"sentences"`.
+        document_ends: What ends a document, besides the end of the file: `"blank_lines"`;
+            `"files"`, nothing else; or `"wikitext"`, lines ` = Title = ` as in the WikiText data
+            sets. Headings of WikiText are dropped, as those of Wikipedia are in the paper. Ignored
+            for JSON Lines.
         field: The key of the text in JSON Lines.
-        language: ISO code of the language, by which paragraphs are split.
+        language: ISO code of the language, for splitting paragraphs into sentences.
 
     Yields:
-        Sentences without white space around them, and `None`.
+        Sentences, stripped of whitespace, and `None`.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ImportError: If paragraphs are to be split and `sentencex` is not installed.
-        ValueError: If an argument is unknown, or a line malformed; the message names file and line.
+        ValueError: If an argument is not one of the above, or a line is malformed; the message
+            names the file and line.
 
     Example:
 
@@ -67,7 +70,7 @@ def read_corpus(
     _check_choice("format", format, FORMATS)
     _check_choice("document_ends", document_ends, DOCUMENT_ENDS)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there, expected a file of text.")
+        raise FileNotFoundError(f"{path} is not a file; expected a text file.")
     if format == "auto":
         plain_name = path.name.lower().removesuffix(".gz")
         format = "jsonl" if plain_name.endswith(_JSON_SUFFIXES) else "sentences"
@@ -78,11 +81,11 @@ def read_corpus(
 
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
-    """A function that splits a paragraph into sentences, by the library `sentencex`.
+    """Returns a function that splits a paragraph into sentences with the package `sentencex`.
 
     Args:
-        language: ISO code; a language that has no rules of its own is split by those of the
-            nearest that has.
+        language: ISO code of the language; one without rules of its own uses those of a fallback
+            language.
 
     Raises:
         ImportError: If `sentencex` is not installed.
@@ -107,7 +110,7 @@ def _whole_line(line: str) -> list[str]:
 
 
 def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]:
-    """Strips sentences, drops blank ones, and ends documents that have any, once."""
+    """Strips sentences, drops blank ones, and yields one `None` at the end of each document."""
     is_open = False
     for sentence in sentences:
         if sentence is None:
@@ -139,7 +142,7 @@ def _text_documents(
 
 
 def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
-    """Each line with the one before and the one after it, blank at the ends."""
+    """Yields each line with the line before and the line after it, or `""` at the ends."""
     before, line = "", next(lines, "")
     for after in itertools.chain(lines, [""]):
         yield before, line, after
@@ -147,7 +150,7 @@ def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
-    """Whether a line is a heading: keys of tables look like one, but stand next to text."""
+    """Returns whether a line is a heading: table keys look like one, but are next to text."""
     stands_alone = not before.strip() and not after.strip()
     return stands_alone and bool(_WIKITEXT_HEADING.fullmatch(line))
 
@@ -167,7 +170,7 @@ def _json_text(line: str, field: str, where: str) -> str:
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{where}: no JSON ({error}); it starts {line[:40]!r}.") from None
+        raise ValueError(f"{where}: not JSON ({error}); it begins with {line[:40]!r}.") from None
     if not isinstance(record, dict):
         raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
     if not isinstance(record.get(field), str):
@@ -179,14 +182,14 @@ def _json_text(line: str, field: str, where: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1. Only a line feed ends one, as an editor counts them."""
+    """Yields lines with their numbers from 1; only a line feed ends a line, as in editors."""
     number = 0
     try:
         with _open(path) as file:
             for number, line in enumerate(file, 1):
                 yield number, _decoded(line, path, number)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}, after line {number}: broken gzip file ({error}).") from None
+        raise ValueError(f"{path}, after line {number}: corrupt gzip file ({error}).") from None
 
 
 def _open(path: Path) -> BinaryIO:

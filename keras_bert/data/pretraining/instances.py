@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents to pre-training instances: pairs of segments or rows of sentences, by shards."""
+"""Pre-training instances: segment pairs or rows of sentences, created from documents in shards."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
 INSTANCE_KINDS = (*PAIR_KINDS, "full_sentences", "document_sentences")
 
-# The purposes of random streams, as parts of their seeds
+# Identifiers of the random streams, as parts of their seeds
 _DOCUMENT_ORDER, _DOCUMENT, _INSTANCE_ORDER = range(3)
 
 
 class Instance(NamedTuple):
-    """A row before it is masked: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """A row before masking: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     Attributes:
         token_ids: int32 `(length,)`.
-        segment_ids: int32 `(length,)`: 1 for B and the separator after it.
-        label: For pairs, 0 where B follows A in the corpus, else 1; `None` for rows without B.
+        segment_ids: int32 `(length,)`, 1 for B and the separator after it.
+        label: For pairs, 0 if B follows A in the corpus, otherwise 1; `None` for rows without B.
     """
 
     token_ids: Ids
@@ -34,22 +34,29 @@ class Instance(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class InstanceMaker:
-    """Makes the instances of a corpus, a shard at a time.
+    """Creates the instances of a corpus, one shard at a time.
 
-    Random draws depend on the seed, the duplicate and the document alone, and the shard of an
-    instance on the number of shards: shards may be made in any order, by any number of processes.
+    Random numbers depend only on the seed, the duplicate and the document, and the shard of a
+    document only on the number of shards: shards can be created in any order, by any number of
+    processes.
 
     Args:
-        cls_token_id: Id of `[CLS]`.
-        sep_token_id: Id of `[SEP]`.
-        kind: `"next_sentence"`, BERT's pairs of segments; `"sentence_order"`, ALBERT's;
-            `"sentence_pairs"`, pairs of single sentences; `"full_sentences"`, RoBERTa's rows, which
-            go on into the next document after a separator; `"document_sentences"`, which do not.
-        sequence_length: The longest row in tokens, special ones counted.
-        short_seq_probability: How often a document's segments are gathered to a random length; of
-            no effect but on `"next_sentence"` and `"sentence_order"`.
-        duplicate_factor: How often each document is used, cut and paired anew.
-        seed: Decides all that is drawn.
+        cls_token_id: The id of `[CLS]`.
+        sep_token_id: The id of `[SEP]`.
+        kind: `"next_sentence"`, BERT's segment pairs; `"sentence_order"`, ALBERT's segment pairs;
+            `"sentence_pairs"`, pairs of single sentences; `"full_sentences"`, RoBERTa's rows of
+            sentences, which continue with the next document after a separator; or
+            `"document_sentences"`, rows of sentences of one document.
+        sequence_length: Maximum length of a row in tokens, including the special tokens.
+        short_seq_probability: Probability that the segment pairs of a document have a random
+            target length below `sequence_length`; used for `"next_sentence"` and
+            `"sentence_order"` only.
+        duplicate_factor: Number of times that each document is used, with different random splits
+            and pairs.
+        seed: Seed of all random numbers, a nonnegative integer.
+
+    Raises:
+        ValueError: If an argument is out of range.
 
     Example:
 
@@ -89,17 +96,22 @@ class InstanceMaker:
             raise ValueError(f"seed is {self.seed}, expected at least 0.")
 
     def __call__(self, documents: Documents, shard: int = 0, num_shards: int = 1) -> list[Instance]:
-        """The instances of a shard, shuffled.
+        """Creates the instances of a shard.
 
         Args:
-            documents: The whole corpus, from which partners are drawn too: a sequence of documents,
-                each a sequence of sentences, each int32 ids `(length,)`; nothing is empty.
-            shard: Which shard.
-            num_shards: How many there are. Each gets an equal share of the documents of each
-                duplicate, in a random order.
+            documents: The whole corpus, from which random second segments are drawn too: a
+                sequence of documents, each a sequence of sentences, each int32 ids `(length,)`;
+                no document and no sentence is empty.
+            shard: Index of the shard.
+            num_shards: Number of shards. Each has an equal share of the documents of each
+                duplicate, in random order.
+
+        Returns:
+            A list of `Instance`s, shuffled.
 
         Raises:
-            ValueError: If there is no such shard, or pairs are to be made of a single document.
+            ValueError: If the shard is out of range, or pairs need a second document and the corpus
+                has only one.
         """
         if not 0 <= shard < num_shards:
             raise ValueError(f"shard is {shard}, expected a number in [0, {num_shards}).")
@@ -152,18 +164,18 @@ class InstanceMaker:
 def full_sentences(
     documents: Iterable[Sentences], max_tokens: int, separator: int
 ) -> Iterator[Ids]:
-    """Rows filled with consecutive sentences, going on with the next document after a separator.
+    """Fills rows with consecutive sentences, across documents with a separator between them.
 
-    A sentence that does not fit opens the next row; one longer than a row is cut into rows. No
-    token is lost and none comes twice.
+    A sentence that does not fit begins the next row; one that is longer than a row is split. Every
+    token is used exactly once.
 
     Args:
-        documents: The documents, in the order in which they are to be joined.
-        max_tokens: The longest row, separators between documents counted.
-        separator: The id between two documents of a row.
+        documents: The documents, in the order in which they are joined.
+        max_tokens: Maximum length of a row, including separators between documents.
+        separator: The id of the token between two documents in a row.
 
     Yields:
-        int32 ids `(length,)`.
+        Rows of int32 ids `(length,)`.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
@@ -186,14 +198,14 @@ def full_sentences(
 
 
 def document_sentences(document: Sentences, max_tokens: int) -> Iterator[Ids]:
-    """Rows filled with consecutive sentences of one document; its last row may be short.
+    """Fills rows with consecutive sentences of one document; the last row may be short.
 
     Args:
-        document: Its sentences.
-        max_tokens: The longest row.
+        document: The sentences of the document.
+        max_tokens: Maximum length of a row.
 
     Yields:
-        int32 ids `(length,)`.
+        Rows of int32 ids `(length,)`.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, DOC-SENTENCES.
@@ -208,12 +220,12 @@ def _cut_to(sentences: Iterable[Ids], max_tokens: int) -> Iterator[Ids]:
 
 
 class SegmentPair(NamedTuple):
-    """Two segments, neither of them empty, and whether they stand as in the corpus.
+    """Two nonempty segments, and whether the second one follows the first in the corpus.
 
     Attributes:
         first: int32 ids `(length,)`.
         second: int32 ids `(length,)`.
-        label: 0 where `second` follows `first`; 1 where it is from elsewhere or they are swapped.
+        label: 0 if `second` follows `first`; 1 if it is from another document or they are swapped.
     """
 
     first: Ids
@@ -231,24 +243,27 @@ def next_sentence_pairs(
     max_tokens: int,
     short_seq_probability: float = 0.1,
 ) -> Iterator[SegmentPair]:
-    """BERT's pairs of segments of one document, in half of which the second is from another one.
+    """Creates BERT's segment pairs of a document: in half of them, the second segment is random.
 
-    Sentences are gathered up to a target length and cut in two at random. Where the second part is
-    replaced by sentences of another document, from a random one on, it is put back to open the
-    next pair: no sentence is lost. A lone sentence always gets a foreign partner. The partner's
-    document is any other with the same probability; the released code may, after ten draws, take
-    the document itself.
+    Consecutive sentences are collected up to a target length and split into two segments at a
+    random sentence boundary. If the second segment is replaced by consecutive sentences of another
+    document, its sentences begin the next pair, so that no sentence is lost. The second segment of
+    a single sentence is always random. Random segments come from each other document with the same
+    probability; the released code may, after ten draws, take the same document.
 
     Args:
         documents: The corpus; no document and no sentence is empty.
-        index: The document's number.
-        rng: The source of random numbers.
-        max_tokens: The longest pair, without special tokens; longer ones are truncated.
-        short_seq_probability: How often the target for this pass is uniform in
+        index: The index of the document.
+        rng: The random number generator.
+        max_tokens: Maximum length of a pair without special tokens; longer ones are truncated.
+        short_seq_probability: Probability that the target length for this document is uniform in
             `[2, max_tokens]` instead of `max_tokens`.
 
     Yields:
-        Pairs; label 1 says that the second segment is from another document.
+        `SegmentPair`s; label 1 means that the second segment is from another document.
+
+    Raises:
+        ValueError: If a random segment is needed and the corpus has only one document.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2, and appendix A.1.
@@ -263,13 +278,14 @@ def sentence_order_pairs(
     max_tokens: int,
     short_seq_probability: float = 0.1,
 ) -> Iterator[SegmentPair]:
-    """ALBERT's pairs: two consecutive segments, swapped in half of the cases.
+    """Creates ALBERT's segment pairs: two consecutive segments, swapped in half of the pairs.
 
-    Arguments as for `next_sentence_pairs`. Where a lone sentence is left, its partner is from
-    another document.
+    The arguments are those of `next_sentence_pairs`. If a single sentence is left, its second
+    segment is from another document.
 
     Yields:
-        Pairs; label 1 says that they are swapped, or that the second is from another document.
+        `SegmentPair`s; label 1 means that the segments are swapped, or that the second one is from
+        another document.
 
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1.
@@ -284,13 +300,13 @@ def single_sentence_pairs(
     max_tokens: int,
     short_seq_probability: float = 0.0,
 ) -> Iterator[SegmentPair]:
-    """Pairs of single sentences, the second one the next, or with probability 0.5 a foreign one.
+    """Creates pairs of single sentences; with probability 0.5, the second one is random.
 
-    A second sentence that is replaced by a foreign one opens the next pair. Arguments as for
-    `next_sentence_pairs`, but the pairs are short whatever `short_seq_probability` is.
+    A second sentence that is replaced by one of another document begins the next pair. The
+    arguments are those of `next_sentence_pairs`; `short_seq_probability` is ignored.
 
     Yields:
-        Pairs; label 1 says that the second sentence is from another document.
+        `SegmentPair`s; label 1 means that the second sentence is from another document.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.
@@ -311,19 +327,20 @@ def single_sentence_pairs(
 def truncate_pair_randomly(
     first: Ids, second: Ids, max_tokens: int, rng: np.random.Generator
 ) -> tuple[Ids, Ids]:
-    """Shortens a pair to a total length, a token at a time off the longer one, at either end.
+    """Truncates a pair, one token at a time from the longer segment, at a random end.
 
-    On a tie the second one is shortened. Front or back is drawn for each token; how many come off
-    the front is then binomial, which takes one draw.
+    On a tie the second segment is truncated. The front or the back is drawn for each token, as in
+    BERT's released code; the number of tokens removed at the front is then binomial, and so takes
+    a single draw.
 
     Args:
-        first: Ids `(length,)`.
-        second: Ids `(length,)`.
-        max_tokens: The longest total.
-        rng: The source of random numbers.
+        first: Ids of shape `(length,)`.
+        second: Ids of shape `(length,)`.
+        max_tokens: Maximum number of tokens of the pair.
+        rng: The random number generator.
 
     Returns:
-        Both, shortened.
+        A tuple of both, truncated.
     """
     if len(first) + len(second) <= max_tokens:
         return first, second
@@ -370,7 +387,7 @@ def _pairs(
 
 
 def _end_of_chunk(sentences: Sentences, start: int, target: int) -> int:
-    """Where sentences from `start` on have `target` tokens or more, or the document ends."""
+    """Returns the end of the shortest chunk from `start` that has at least `target` tokens."""
     length = 0
     for position in range(start, len(sentences)):
         length += len(sentences[position])
@@ -382,11 +399,11 @@ def _end_of_chunk(sentences: Sentences, start: int, target: int) -> int:
 def _foreign_segment(
     documents: Documents, index: int, rng: np.random.Generator, min_tokens: int
 ) -> Ids:
-    """Sentences of another document, from a random one on: one at least, until they are enough."""
+    """Returns consecutive sentences from a random position in a random other document."""
     if len(documents) < 2:
         raise ValueError(
-            "The corpus has 1 document, but the second segment of a pair is taken from another "
-            "one; expected at least 2. Does the way documents end fit the files?"
+            "The corpus has 1 document; expected at least 2, since second segments are taken from "
+            "other documents. Do the files separate documents as expected (document_ends)?"
         )
     other = int(rng.integers(len(documents) - 1))
     document = documents[other + (other >= index)]

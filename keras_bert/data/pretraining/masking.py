@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masked tokens to predict, drawn anew for every batch, in graph."""
+"""Dynamic masking: masked language model targets drawn for every batch, with graph operations."""
 
 from __future__ import annotations
 
@@ -22,53 +22,58 @@ _NUM_STREAMS = 4
 
 
 class MaskedLMMasker:
-    """Chooses tokens to predict and replaces them by `[MASK]`, a random token or themselves.
+    """Selects tokens to predict, and replaces them with `[MASK]`, a random token or themselves.
 
-    Each row gets `max(1, round(0.15 * tokens))` of them, `[CLS]` and `[SEP]` counted, as far as it
-    has tokens that may be chosen; a word that is larger than the rest of this number is skipped,
-    which can end a run of words early. The replacement is drawn for each
-    token independently, within a word too.
+    In each row, `max(1, round(mask_selection_rate * tokens))` tokens are selected, where `tokens`
+    includes `[CLS]` and `[SEP]`, or fewer if fewer tokens may be selected. A word that exceeds the
+    rest of this number is skipped, which may shorten an n-gram. The replacement is drawn for each
+    token independently, also within a word.
 
-    The masks are a function of `seed`, of the step and of the batch, whatever was computed before:
-    training that resumes at step 1000 gets the same masks as without the interruption. The work is
-    meant for the CPU of a `tf.data` pipeline; XLA does not compile it.
+    The masks depend only on `seed`, the step and the batch: training that resumes at step 1000
+    gets the same masks as without the interruption. The computation is meant for the CPU in a
+    `tf.data` pipeline; XLA cannot compile it.
 
     Args:
         vocabulary_size: Number of token ids.
         mask_token_id: The id of `[MASK]`.
-        unselectable_token_ids: Ids that are never chosen: `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`.
+        unselectable_token_ids: Ids that are never selected: `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`.
         pad_token_id: The id of `[PAD]`.
-        unit: What is chosen: `"token"`, `"word"` (all pieces of a word or none) or `"ngram"` (runs
-            of up to `max_ngram` words, n of them with a probability proportional to 1/n).
-        max_ngram: The longest run, in words.
-        continuation_token_ids: Ids that continue the word of the token before them, like `##ing`.
-            Where features have `word_starts`, these say it instead.
-        mask_selection_rate: The share of the tokens that is chosen.
-        mask_token_rate: The share of the chosen ones that becomes `[MASK]`.
-        random_token_rate: The share of the chosen ones that becomes a random token. The rest stays.
-        random_token_ids: Ids that random tokens are drawn from, each alike; `None` for all.
-        max_predictions: The most tokens chosen in a row; `None` for no bound but the rate.
-        seed: Any integer.
+        unit: The unit of selection: `"token"`; `"word"`, all subwords of a word or none (whole-word
+            masking); or `"ngram"`, n-grams of up to `max_ngram` words, with a probability of
+            length n proportional to 1/n.
+        max_ngram: Maximum length of an n-gram, in words.
+        continuation_token_ids: Ids of subwords that continue the word before them, such as
+            `##ing`. Features with `word_starts` do not need them.
+        mask_selection_rate: Fraction of tokens to select.
+        mask_token_rate: Fraction of selected tokens that are replaced with `[MASK]`.
+        random_token_rate: Fraction of selected tokens that are replaced with a random token. The
+            remaining ones are not changed.
+        random_token_ids: Ids from which random tokens are drawn uniformly; `None` for all ids.
+        max_predictions: Maximum number of tokens to select in a row; `None` for no maximum.
+        seed: Integer seed of the random numbers.
 
     Call arguments:
         features: A dict with `token_ids`, int `(batch, length)` or `(length,)`; or the ids alone.
-            Looked at where they are there: `padding_mask` (else `sequence_ids`, 0 at padding, else
-            where `pad_token_id` stands tells padding); `word_starts`, bool, where a word begins;
-            `sequence_ids`, over whose borders no word reaches.
-        step: Which batch of the training it is: an integer or an integer tensor. Without it the
-            masks are drawn by the ids: the same ones for the same batch, as an evaluation wants.
+            Optional keys: `padding_mask` (without it, padding is where `sequence_ids` are 0, or
+            else where `token_ids` are `pad_token_id`); `word_starts`, bool, True at the first
+            token of each word; `sequence_ids` of packed rows, in which words end at the end of a
+            sequence.
+        step: The index of the batch in training, an integer or an integer tensor. With `None`, the
+            masks depend on `seed` and the ids: the same batch always has the same masks, as is
+            wanted for evaluation.
 
     Returns:
-        A dict of the features, without `word_starts`, with
-        `token_ids`: int32, some of them replaced;
-        `mask_positions`: int32 `(batch, slots)`, ascending in a row, 0 in slots left over;
-        `mask_ids`: int32 `(batch, slots)`, the tokens that were there, 0 in slots left over;
-        `mask_weights`: float32 `(batch, slots)`, 1, and 0 in slots left over.
-        There are `num_slots(length)` slots, in a static shape where the length is static.
+        A dict of the features, without `word_starts`, and of
+        `token_ids`: int32, with the selected tokens replaced;
+        `mask_positions`: int32 `(batch, slots)`, the positions of selected tokens, ascending;
+        `mask_ids`: int32 `(batch, slots)`, the selected tokens before replacement;
+        `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens.
+        There are `num_slots(length)` slots; unused ones are 0 at the end. The shape is static if
+        `length` is.
 
     Raises:
-        ValueError: If an argument is out of range, or words are to be chosen and nothing says
-            where they begin.
+        ValueError: If an argument is out of range, a feature is ragged, or words are to be selected
+            and there are neither `continuation_token_ids` nor `word_starts`.
 
     Example:
 
@@ -115,7 +120,7 @@ class MaskedLMMasker:
         self.seed = seed
         self._check_arguments()
         if random_token_ids is not None and len(random_token_ids) == 0:
-            raise ValueError("random_token_ids is empty, expected an id or more, or None.")
+            raise ValueError("random_token_ids is empty; expected at least one id, or None.")
         for name, ids in {
             "mask_token_id": [mask_token_id],
             "pad_token_id": [pad_token_id],
@@ -125,7 +130,7 @@ class MaskedLMMasker:
         }.items():
             _check_ids(name, ids, vocabulary_size)
         continuation = set(continuation_token_ids)
-        # A constant made while a graph is being built would belong to that graph alone.
+        # A constant that is created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._random_ids = _constant(random_token_ids, tf.int32)
             table = [token_id in continuation for token_id in range(vocabulary_size)]
@@ -135,14 +140,14 @@ class MaskedLMMasker:
     def from_vocabulary(
         cls, vocabulary: Sequence[str], *, random_special_tokens: bool = True, **options: Any
     ) -> Self:
-        """A masker for the ids of a WordPiece vocabulary.
+        """Creates a masker for the ids of a WordPiece vocabulary.
 
-        `[UNK]` is a token like any other, as in BERT's released code.
+        `[UNK]` may be selected like any other token, as in BERT's released code.
 
         Args:
-            vocabulary: The tokens, a token's id being its index.
-            random_special_tokens: Whether a random token may be a special one, as with BERT and not
-                with RoBERTa.
+            vocabulary: The tokens in the order of their ids.
+            random_special_tokens: Whether random tokens may be special tokens, as for BERT but not
+                for RoBERTa.
             **options: Other arguments of the class.
 
         Raises:
@@ -169,18 +174,18 @@ class MaskedLMMasker:
     def from_tokenizer(
         cls, tokenizer: Tokenizer, *, random_special_tokens: bool | None = None, **options: Any
     ) -> Self:
-        """A masker for the ids of a tokenizer, whose words are whole words.
+        """Creates a masker for the ids of a tokenizer.
 
-        The unknown token is a token like any other, as in BERT's released code.
+        The unknown token may be selected like any other token, as in BERT's released code.
 
         Args:
             tokenizer: The tokenizer of the ids.
-            random_special_tokens: Whether a random token may be a special one; `None` takes what
-                the tokenizer's family does.
+            random_special_tokens: Whether random tokens may be special tokens. Defaults to the
+                behavior of the tokenizer's family.
             **options: Other arguments of the class.
 
         Raises:
-            ValueError: If the vocabulary has no token for masks.
+            ValueError: If the vocabulary has no mask token.
         """
         special = set(tokenizer.special_token_ids)
         if random_special_tokens is None:
@@ -196,7 +201,7 @@ class MaskedLMMasker:
         )
 
     def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
-        """Masks a batch, or a single row."""
+        """Masks a batch or a single row."""
         features = dense_features(features)
         ids = features["token_ids"]
         if ids.shape.rank == 1:
@@ -208,14 +213,15 @@ class MaskedLMMasker:
         return {**features, **self._replace(ids, chosen, slots, seeds)}
 
     def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
-        """A dataset with masked features, drawn anew for each element that it gives.
+        """Masks the batches of a dataset, each batch with different masks.
 
-        The steps are counted from `first_step` in each iteration: repeat a dataset before this and
-        not after it, and give the number of the batches that a run has seen when it goes on.
+        Steps are counted from `first_step` in each iteration. Therefore call `.repeat()` before
+        this method and not after it; and for training that resumes, pass the number of batches
+        that it has already seen.
 
         Args:
-            dataset: Batches of features, or tuples of features and anything.
-            first_step: The step of the first element.
+            dataset: A dataset of features, or of tuples that begin with features.
+            first_step: The step of the first batch.
 
         Returns:
             A dataset of the same structure.
@@ -238,13 +244,13 @@ class MaskedLMMasker:
         return without_tuning(batches)
 
     def num_slots(self, length: int) -> int:
-        """The number of slots for predictions in a row of a length."""
-        # Less a rounding error: 0.1 * 30 is more than 3
+        """Returns the number of slots for predictions in a row of `length` tokens."""
+        # The tolerance is for rounding errors: 0.1 * 30 is greater than 3
         slots = max(1, math.ceil(self.mask_selection_rate * length - 1e-6))
         return slots if self.max_predictions is None else min(slots, self.max_predictions)
 
     def num_slots_in_graph(self, ids: tf.Tensor) -> int | tf.Tensor:
-        """`num_slots` of ids `(batch, length)` whose length may not be known before they are."""
+        """Returns `num_slots` for ids `(batch, length)`, as a tensor if `length` is not static."""
         if ids.shape[1] is not None:
             return self.num_slots(ids.shape[1])
         length = tf.cast(tf.shape(ids)[1], tf.float64)
@@ -252,7 +258,7 @@ class MaskedLMMasker:
         return slots if self.max_predictions is None else tf.minimum(slots, self.max_predictions)
 
     def _seeds(self, ids: tf.Tensor, step: Any) -> list[tf.Tensor]:
-        """A seed, int64 `(2,)`, for each stream of random numbers."""
+        """Returns a seed, int64 `(2,)`, for each stream of random numbers."""
         if step is None:
             # A checksum, for which integer overflow is intended
             flat = tf.cast(tf.reshape(ids, [-1]), tf.int64)
@@ -264,11 +270,11 @@ class MaskedLMMasker:
     def _choose(
         self, features: dict[str, tf.Tensor], seeds: list[tf.Tensor]
     ) -> tuple[tf.Tensor, int | tf.Tensor]:
-        """Which tokens to predict, bool `(batch, length)`, and for how many there is room."""
+        """Returns which tokens to predict, bool `(batch, length)`, and the number of slots."""
         ids = features["token_ids"]
         is_real = real_tokens(features, self.pad_token_id)
         slots = self.num_slots_in_graph(ids)
-        # In float64, and halves to even, as Python rounds
+        # In float64 and with halves rounded to even, as by Python's `round`
         share = self.mask_selection_rate * tf.cast(
             tf.math.count_nonzero(is_real, axis=1), tf.float64
         )
@@ -294,7 +300,7 @@ class MaskedLMMasker:
             return ~tf.cast(features["word_starts"], tf.bool)
         if self._continues is None:
             raise ValueError(
-                f"unit is {self.unit!r}, and nothing says where words begin: give "
+                f"unit is {self.unit!r}, which needs to know where words begin: pass "
                 "continuation_token_ids, or features with word_starts."
             )
         return tf.gather(self._continues, features["token_ids"])
@@ -322,7 +328,7 @@ class MaskedLMMasker:
         }
 
     def _replacements(self, labels: tf.Tensor, seeds: list[tf.Tensor]) -> tf.Tensor:
-        """The replacements of chosen tokens; int32 `(chosen,)`."""
+        """Draws the replacements of selected tokens, int32 `(selected,)`."""
         kind = tf.random.stateless_uniform(tf.shape(labels), seeds[_KIND], alg="philox")
         ids = self._random_ids
         limit = self.vocabulary_size if ids is None else len(ids)
@@ -359,7 +365,7 @@ class MaskedLMMasker:
 def _random_ids(
     vocabulary_size: int, special: Collection[int], with_special_tokens: bool
 ) -> dict[str, Any]:
-    """The argument `random_token_ids`, where it is not all ids."""
+    """Returns the argument `random_token_ids`, unless random tokens are drawn from all ids."""
     if with_special_tokens:
         return {}
     return {"random_token_ids": [index for index in range(vocabulary_size) if index not in special]}
@@ -369,19 +375,19 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
     for token_id in ids:
         if not 0 <= token_id < vocabulary_size:
             raise ValueError(
-                f"{name} has {token_id}, expected ids from 0 and below the vocabulary's "
+                f"{name} has {token_id}, expected ids from 0 and below the vocabulary size "
                 f"{vocabulary_size}."
             )
 
 
 def dense_features(features: Any) -> dict[str, tf.Tensor]:
-    """A dict of dense features, with `token_ids` in int32; those that are `None` are left out.
+    """Converts features to a dict of dense tensors, with int32 `token_ids`.
 
     Args:
-        features: A dict with `token_ids`, or the ids alone.
+        features: A dict with `token_ids`, or the ids alone. Features that are `None` are dropped.
 
     Raises:
-        ValueError: If one is ragged.
+        ValueError: If a feature is ragged.
     """
     if not isinstance(features, Mapping):
         features = {"token_ids": features}
@@ -398,7 +404,7 @@ def dense_features(features: Any) -> dict[str, tf.Tensor]:
 
 
 def real_tokens(features: Mapping[str, tf.Tensor], pad_token_id: int) -> tf.Tensor:
-    """Bool `(batch, length)`, False at padding."""
+    """Returns a bool tensor `(batch, length)` that is False at padding."""
     for name in ("padding_mask", "sequence_ids"):
         if name in features:
             return tf.cast(features[name], tf.bool)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Next-token targets: the training data of a left-to-right language model."""
+"""Next-token targets, for training a left-to-right language model."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from keras_bert.text import special_tokens
 
 
 class NextTokenTargets:
-    """Asks for the next token at every position, and changes no token.
+    """Adds the next token as the target of every position, without masking any token.
 
-    It is called as `MaskedLMMasker` is and gives the same features, so that a `MaskedLM` or a
-    `Pretrainer` trains on either. Nothing is drawn. The encoder must be causal (`BertConfig`):
-    any other one sees the token that it is asked for.
+    It has the interface of `MaskedLMMasker` and returns the same features, so that a `MaskedLM` or
+    a `Pretrainer` can train on either. It is deterministic. The encoder must be causal (see
+    `BertConfig`): a bidirectional encoder sees the token that it predicts.
 
     Args:
         pad_token_id: The id of `[PAD]`.
 
     Call arguments:
         features: A dict with `token_ids`, int `(batch, length)` or `(length,)`; or the ids alone.
-            Looked at where they are there: `padding_mask` (else `sequence_ids`, 0 at padding, else
-            where `pad_token_id` stands tells padding); `sequence_ids`, for no token is asked for
-            the first one of another sequence.
+            Optional keys: `padding_mask` (without it, padding is where `sequence_ids` are 0, or
+            else where `token_ids` are `pad_token_id`); `sequence_ids` of packed rows, in which
+            the last token of a sequence has no target.
         step: Ignored.
 
     Returns:
-        A dict of the features, without `word_starts`, with
+        A dict of the features, without `word_starts`, and of
         `mask_positions`: int32 `(batch, length - 1)`, the position that predicts;
         `mask_ids`: int32 `(batch, length - 1)`, the token that follows it;
-        `mask_weights`: float32 `(batch, length - 1)`, 0 where none follows.
+        `mask_weights`: float32 `(batch, length - 1)`, 0 where there is no next token.
 
     Example:
 
@@ -54,10 +54,10 @@ class NextTokenTargets:
 
     @classmethod
     def from_vocabulary(cls, vocabulary: Sequence[str]) -> Self:
-        """Targets among the ids of a WordPiece vocabulary.
+        """Creates an instance for the ids of a WordPiece vocabulary.
 
         Args:
-            vocabulary: The tokens, a token's id being its index.
+            vocabulary: The tokens in the order of their ids.
 
         Raises:
             ValueError: If the vocabulary has no `[PAD]`.
@@ -69,7 +69,7 @@ class NextTokenTargets:
         return cls(pad_token_id=list(vocabulary).index(special_tokens.PADDING))
 
     def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
-        """Finds the targets of a batch, or of a single row."""
+        """Adds the targets to a batch or to a single row."""
         features = dense_features(features)
         ids = features["token_ids"]
         if ids.shape.rank == 1:
@@ -79,10 +79,10 @@ class NextTokenTargets:
         return {**features, **self._targets(features)}
 
     def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
-        """A dataset with targets, as by `MaskedLMMasker.masked`.
+        """Adds the targets to the batches of a dataset; see `MaskedLMMasker.masked`.
 
         Args:
-            dataset: Batches of features, or tuples of features and anything.
+            dataset: A dataset of features, or of tuples that begin with features.
             first_step: Ignored.
 
         Returns:
@@ -96,7 +96,7 @@ class NextTokenTargets:
         return without_tuning(batches)
 
     def num_slots(self, length: int) -> int:
-        """The number of slots for predictions in a row of a length."""
+        """Returns the number of slots for predictions in a row of `length` tokens."""
         return length - 1
 
     def _targets(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

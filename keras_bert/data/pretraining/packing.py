@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many short sequences in one row, instead of padding."""
+"""Sequence packing: several short sequences in one row, instead of padding."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def packed_batches(
     sequence_length: int,
     drop_remainder: bool = False,
 ) -> tf.data.Dataset:
-    """Batches of packed rows.
+    """Packs sequences into rows, and groups the rows into batches.
 
     Args:
-        windows: Dicts of ragged features, int or bool `(sequences, None)`, with `token_ids` among
-            them; the sequences of one window are packed among themselves. With a thousand or more
-            in each, hardly anything is left to pad. A dataset of single sequences becomes one of
-            windows by `.ragged_batch(1024)`.
-        batch_size: Rows in a batch.
-        sequence_length: Tokens in a row.
-        drop_remainder: Whether to leave out a last batch that is not full.
+        windows: A dataset of dicts of ragged features, int or bool `(sequences, None)`, including
+            `token_ids`; the sequences of each window are packed together. With 1000 sequences or
+            more in a window, there is hardly any padding. A dataset of single sequences is
+            converted to windows by `.ragged_batch(1024)`.
+        batch_size: Number of rows in a batch.
+        sequence_length: Number of tokens in a row.
+        drop_remainder: Whether to drop a last batch that is not full.
 
     Returns:
-        A dataset of `pack_sequences`' dicts, `(batch_size, sequence_length)` each.
+        A dataset of dicts as returned by `pack_sequences`, each `(batch_size, sequence_length)`.
 
     Example:
 
@@ -61,25 +61,27 @@ def packed_batches(
 def pack_sequences(
     features: Mapping[str, tf.RaggedTensor], sequence_length: int
 ) -> dict[str, tf.Tensor]:
-    """Puts sequences into as few rows as best-fit-decreasing finds, the same ones each time.
+    """Packs sequences into rows by the best-fit-decreasing algorithm, which is deterministic.
 
-    Rows come in the order of the first sequence of each, and the sequences of a row in theirs.
-    Empty sequences are left out.
+    Rows are in the order of their first sequences, and the sequences of a row in their original
+    order. Empty sequences are dropped.
 
     Args:
-        features: Ragged `(sequences, None)`, each of the lengths of `token_ids`.
-        sequence_length: Tokens in a row.
+        features: Ragged features `(sequences, None)`, including `token_ids`, with the same row
+            lengths.
+        sequence_length: Number of tokens in a row.
 
     Returns:
-        A dict of the features, `(rows, sequence_length)`, 0 at padding, and of
-        `position_ids`: int32, a token's position in its sequence, from 0;
-        `sequence_ids`: int32, which of its row's sequences a token belongs to, from 1, and 0 at
+        A dict of the features, `(rows, sequence_length)`, padded with 0, and of
+        `position_ids`: int32, the position of each token in its sequence, from 0;
+        `sequence_ids`: int32, which of its row's sequences each token belongs to, from 1, and 0 at
         padding.
 
     Raises:
-        ValueError: If a feature has a value for each sequence and not for each token.
-        tf.errors.InvalidArgumentError: If a sequence is longer than a row, or two features of one
-            differ in length.
+        ValueError: If `token_ids` are missing, or a feature has one value per sequence instead of
+            one per token.
+        tf.errors.InvalidArgumentError: If a sequence is longer than a row, or features differ in
+            their row lengths.
     """
     _check_features(features)
     lengths = features["token_ids"].row_lengths()
@@ -118,14 +120,15 @@ def pack_sequences(
 
 
 def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
-    """Which row each sequence goes to: the longest first, each to the fullest row it fits into.
+    """Assigns sequences to rows: the longest first, each to the fullest row that it fits into.
 
     Args:
-        lengths: Tokens of each sequence, at most `row_length`.
-        row_length: Tokens that a row has room for.
+        lengths: The length of each sequence in tokens, int64 `(sequences,)`, at most `row_length`.
+        row_length: The length of a row in tokens.
 
     Returns:
-        Row numbers from 0, in the order of the rows' first sequences; -1 for empty sequences.
+        The index of each sequence's row, int64 `(sequences,)`, in the order of the rows' first
+        sequences; -1 for empty sequences.
 
     Example:
 
@@ -137,7 +140,7 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
     rows = np.full(len(sizes), -1)
     num_rows = 0
     rows_by_room: list[list[int]] = [[] for _ in range(row_length + 1)]
-    # Bit r says that there is a row with room for just r tokens more.
+    # Bit r is set if there is a row with exactly r free positions.
     rooms = 0
     for index in np.argsort(-lengths, kind="stable").tolist():
         size = sizes[index]
@@ -161,7 +164,7 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
 
 
 def _in_order_of_arrival(rows: Integers) -> Integers:
-    """Numbers rows by the first sequence in each."""
+    """Renumbers rows in the order of the first sequence in each."""
     used = rows >= 0
     _, first, inverse = np.unique(rows[used], return_index=True, return_inverse=True)
     rows = rows.copy()
@@ -176,6 +179,6 @@ def _check_features(features: Mapping[str, tf.RaggedTensor]) -> None:
         if not isinstance(feature, tf.RaggedTensor) or feature.shape.rank != 2:
             raise ValueError(
                 f"{name} has shape {feature.shape} and is {type(feature).__name__}; expected a "
-                "ragged feature (sequences, None): packed, there is no row for a sequence's own "
-                "values."
+                "ragged feature (sequences, None) with a value for each token: packed rows cannot "
+                "have values of whole sequences."
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training records, TFRecords with the feature names of BERT's released code."""
+"""Pre-training records: TFRecords with the feature names of BERT's released code."""
 
 from __future__ import annotations
 
@@ -24,38 +24,40 @@ _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 _FEATURES = frozenset(
     ("input_ids", "input_mask", "segment_ids", "word_starts", "next_sentence_labels")
 ).union(_MASK_FEATURES)
-# Records that are shuffled among themselves, on top of the order of the files.
+# Size of the shuffle buffer in records, in addition to shuffling the files.
 SHUFFLE_BUFFER = 10_000
 _FILES_AT_ONCE = 16
-# Files up to this size are read once more, to name a corrupt file before training on it
+# Files up to this total size are read in advance, to name a corrupt file before training on it
 _CHECKED_BYTES = 1 << 30
 
 
 class InstanceEncoder:
-    """Turns instances into records, masked or to be masked in training.
+    """Serializes instances to records, with static masks or without masks.
 
-    With a masker, records are those of the released code, which can train on them: `input_ids`,
-    `input_mask` and `segment_ids` `(sequence_length,)`, `masked_lm_positions`, `masked_lm_ids` and
-    `masked_lm_weights` `(max_predictions,)`, `next_sentence_labels` `(1,)`, padded with 0. The
-    weights are float32, the rest int64. The label of rows without a second segment is then 0.
+    With a masker, records are in the format of BERT's released code, which can train on them:
+    `input_ids`, `input_mask` and `segment_ids` `(sequence_length,)`, `masked_lm_positions`,
+    `masked_lm_ids` and `masked_lm_weights` `(max_predictions,)`, and `next_sentence_labels`
+    `(1,)`, padded with 0. The weights are float32, the rest int64. The label of rows without a
+    second segment is 0.
 
-    Without one, records have `input_ids`, `segment_ids` and `word_starts` (1 where a word begins)
-    of the row's own length, and `next_sentence_labels` where the row has one.
+    Without a masker, records have `input_ids`, `segment_ids` and `word_starts` (1 at the first
+    token of a word) of the row's own length, and `next_sentence_labels` `(1,)` if the row has a
+    label. All are int64.
 
     Args:
-        vocabulary: The tokens.
-        special_token_ids: The ids that are no text: `[CLS]` and `[SEP]`.
-        sequence_length: The length to pad to; of no effect without a masker.
-        masker: Draws the masks; `None` for records without masks.
-        continuation_token_ids: The ids that go on with the word before them; `None` takes
-            WordPiece's, which begin with `##`.
+        vocabulary: The tokens in the order of their ids.
+        special_token_ids: The ids of `[CLS]` and `[SEP]`, which are never masked.
+        sequence_length: The length to pad to; ignored without a masker.
+        masker: The masker that selects tokens; `None` for records without masks.
+        continuation_token_ids: The ids that continue the word before them. Defaults to WordPiece's
+            tokens that begin with `##`.
 
     Call arguments:
-        instance: A row.
-        rng: The source of random numbers for masks.
+        instance: An `Instance`.
+        rng: The random number generator for masks.
 
     Returns:
-        The serialized `tf.train.Example`.
+        The serialized `tf.train.Example`, as bytes.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class InstanceEncoder:
         }
 
     def _word_starts(self, ids: Ids) -> Flags:
-        """A piece that opens a segment, as truncation may leave one, begins a word there."""
+        """Finds first tokens of words: a subword at the start of a (truncated) segment is one."""
         starts: Flags = ~self._is_continuation[ids]
         starts[0] = True
         starts[1:] |= self._is_special[ids[:-1]]
@@ -128,11 +130,11 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
     """Writes a TFRecord file atomically.
 
     Args:
-        path: The file; an existing one is replaced.
+        path: Path of the file; an existing one is replaced.
         records: Serialized examples.
 
     Returns:
-        How many there were.
+        The number of records.
     """
     path = Path(path)
     count = 0
@@ -144,7 +146,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
 
 
 def _padded(values: Any, length: int) -> list[Any]:
-    # np.pad alone would take half of the time that goes into a record.
+    # np.pad would take half of the time of serializing a record.
     return [*values.tolist(), *[0] * (length - len(values))]
 
 
@@ -158,31 +160,35 @@ def pretraining_batches(
     vocabulary_size: int | None = None,
     drop_remainder: bool = False,
 ) -> tf.data.Dataset:
-    """Padded batches of pre-training records.
+    """Creates padded batches of pre-training records.
 
     Args:
         files: TFRecord files, all with the same features; or a pattern such as
             `"records/*.tfrecord"`.
-        batch_size: Rows in a batch.
+        batch_size: Number of rows in a batch.
         sequence_length: The length to pad to; a longer row is an error.
-        buckets: Ascending lengths to pad to instead, each batch to the shortest that holds it;
-            rows of like length are then grouped. The last one is `sequence_length`.
-        shuffle_seed: Shuffles files and records, anew in each iteration; `None` keeps their order.
-        vocabulary_size: Ids outside `[0, vocabulary_size)` are an error, if it is given.
-        drop_remainder: Whether to leave out a last batch that is not full.
+        buckets: Ascending lengths to pad to instead; the last one must be `sequence_length`. Rows
+            of similar lengths are then grouped into batches, and each batch is padded to the
+            shortest bucket that holds it.
+        shuffle_seed: Seed for shuffling files and records, in a different order in each iteration;
+            `None` keeps their order.
+        vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
+        drop_remainder: Whether to drop a last batch that is not full.
 
     Returns:
-        A dataset of dicts: `token_ids` and `segment_ids` int32, `padding_mask` bool, `(batch,
-        length)`. Of masked records also `mask_positions` and `mask_ids` int32 and `mask_weights`
-        float32 `(batch, slots)`; of others `word_starts` bool `(batch, length)`. Where the records
-        have them, `next_sentence_labels` int32 `(batch,)`.
+        A dataset of dicts of `token_ids` (int32), `segment_ids` (int32) and `padding_mask` (bool),
+        of shape `(batch, length)`. Records with masks also have `mask_positions` (int32),
+        `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`; records without masks
+        have `word_starts`, bool `(batch, length)`. Records with labels also have
+        `next_sentence_labels`, int32 `(batch,)`.
 
     Raises:
-        FileNotFoundError: If there is no file.
-        ValueError: If the first record has not the features of a pre-training record, that of
-            another file has other ones, or a file is torn. Files of up to 1 GiB together are read
-            once at the beginning to find that out; of more, reading a torn one raises
-            `tf.errors.DataLossError`, and `check_record_files` names it.
+        FileNotFoundError: If no file matches.
+        ValueError: If the first record of a file lacks the features of a pre-training record or
+            has different features than that of the first file, if `buckets` are invalid, or if a
+            file is truncated or corrupt. Files of up to 1 GiB in total are read in advance to check
+            the latter; in larger ones, a truncated file raises `tf.errors.DataLossError` when it is
+            read, and `check_record_files` names it.
         tf.errors.InvalidArgumentError: When a malformed record is read; the message names the file,
             the record and the feature.
     """
@@ -217,13 +223,21 @@ def ragged_pretraining_batches(
     shuffle_seed: int | None = None,
     vocabulary_size: int | None = None,
 ) -> tf.data.Dataset:
-    """Batches of pre-training records without padding, to be packed or masked first.
+    """Creates batches of pre-training records without padding, for packing them.
 
-    Arguments and errors as for `pretraining_batches`.
+    Args:
+        files: See `pretraining_batches`.
+        batch_size: Number of rows in a batch.
+        sequence_length: Maximum length of a row; a longer row is an error.
+        shuffle_seed: See `pretraining_batches`.
+        vocabulary_size: See `pretraining_batches`.
 
     Returns:
-        A dataset of dicts as by `pretraining_batches`, but with what is `(batch, length)` ragged
-        `(batch, None)`, and without `padding_mask`.
+        A dataset of dicts as returned by `pretraining_batches`, but with ragged features
+        `(batch, None)` instead of `(batch, length)`, and without `padding_mask`.
+
+    Raises:
+        FileNotFoundError, ValueError, tf.errors.InvalidArgumentError: As `pretraining_batches`.
     """
     paths = record_paths(files)
     _check_small_files(paths)
@@ -235,11 +249,14 @@ def ragged_pretraining_batches(
 
 
 def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
-    """Whether the masks are in the records already, by the first one.
+    """Returns whether records have static masks, judging by the first record.
+
+    Args:
+        files: TFRecord files, or a pattern.
 
     Raises:
-        FileNotFoundError: If there is no file.
-        ValueError: If the record has not the features of a pre-training record.
+        FileNotFoundError: If no file matches.
+        ValueError: If the record lacks the features of a pre-training record.
     """
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
 
@@ -247,18 +264,20 @@ def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 def check_record_files(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> int:
-    """Reads TFRecord files to their ends, since TensorFlow's error for a torn one names no file.
+    """Reads TFRecord files completely, and checks that none is truncated or corrupt.
+
+    (TensorFlow's own error for a truncated file does not name the file.)
 
     Args:
-        files: Files, or a pattern.
+        files: TFRecord files, or a pattern.
 
     Returns:
-        How many records there are.
+        The number of records.
 
     Raises:
-        FileNotFoundError: If there is no file.
-        ValueError: If a file is torn or its checksums do not fit; the message names it and the
-            record, from 0.
+        FileNotFoundError: If no file matches.
+        ValueError: If a file is truncated or a checksum does not match; the message names the file
+            and the index of the record.
     """
     total = 0
     for path in record_paths(files):
@@ -271,7 +290,7 @@ def check_record_files(
 
 
 def _check_small_files(paths: Sequence[str]) -> None:
-    """`check_record_files` where it takes no longer than a few seconds."""
+    """Calls `check_record_files` if it takes no longer than a few seconds."""
     if sum(tf.io.gfile.stat(path).length for path in paths) <= _CHECKED_BYTES:
         check_record_files(paths)
 
@@ -283,7 +302,7 @@ def _find_broken_record(path: str) -> None:
             number += 1
     except tf.errors.DataLossError as error:
         reason = error.message.split("}}")[-1].split("[Op:")[0].strip()
-        raise ValueError(f"{path}, record {number}: torn or broken: {reason}.") from None
+        raise ValueError(f"{path}, record {number}: truncated or corrupt: {reason}.") from None
 
 
 def _merged(
@@ -296,20 +315,20 @@ def _merged(
 
 
 def record_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The files that names and patterns stand for.
+    """Returns the paths that match names and patterns.
 
     Raises:
-        FileNotFoundError: If there is none.
+        FileNotFoundError: If no file matches.
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths = [path for pattern in patterns for path in sorted(tf.io.gfile.glob(os.fspath(pattern)))]
     if not paths:
-        raise FileNotFoundError(f"No file is called {files}, expected files of TFRecords.")
+        raise FileNotFoundError(f"No file matches {files}; expected TFRecord files.")
     return paths
 
 
 def _records(paths: list[str], shuffle_seed: int | None) -> tf.data.Dataset:
-    """`(record, file, number in the file)`, whose order repeats itself with the seed."""
+    """Returns a dataset of `(record, file, index in the file)`, in an order set by the seed."""
     files = tf.data.Dataset.from_tensor_slices(paths)
     if shuffle_seed is None:
         return files.flat_map(_records_of)
@@ -318,7 +337,7 @@ def _records(paths: list[str], shuffle_seed: int | None) -> tf.data.Dataset:
 
 
 def interleaved_records(files: tf.data.Dataset, num_files: int) -> tf.data.Dataset:
-    """`(record, file, number in the file)` of several files in turn, always in the same order."""
+    """Interleaves files deterministically, as a dataset of `(record, file, index in the file)`."""
     return files.interleave(
         _records_of,
         cycle_length=min(_FILES_AT_ONCE, num_files),
@@ -333,12 +352,12 @@ def _records_of(path: tf.Tensor) -> tf.data.Dataset:
 
 
 class RecordParser:
-    """Parses a batch of records; an error names the file and the record.
+    """Parses batches of records; error messages name the file and the record.
 
     Args:
-        paths: The files; the first record of the first one determines the features.
-        sequence_length: The longest row.
-        vocabulary_size: How many ids there are, if that is to be checked.
+        paths: Paths of the files; the first record of the first file determines the features.
+        sequence_length: Maximum length of a row.
+        vocabulary_size: Number of ids; `None` does not check ids.
     """
 
     def __init__(
@@ -347,7 +366,7 @@ class RecordParser:
         path = paths[0]
         first = _first_record(path)
         if first is None:
-            raise ValueError(f"{path}: has no records.")
+            raise ValueError(f"{path} has no records.")
         self._sequence_length = sequence_length
         self._vocabulary_size = vocabulary_size
         self.is_masked = is_masked = "masked_lm_positions" in first
@@ -366,19 +385,23 @@ class RecordParser:
                 )
         self._has_mask = "input_mask" in first
         optional = ["next_sentence_labels"] if "next_sentence_labels" in first else []
-        # A mask is looked for in every record: rows without it would be taken with their padding.
+        # `input_mask` is parsed in every record: without it, padding would count as tokens.
         self._names = [*needed, *optional, "input_mask"]
         self._slots = len(first["masked_lm_positions"].int64_list.value) if is_masked else 0
 
     def __call__(
         self, records: tf.Tensor, files: tf.Tensor, numbers: tf.Tensor
     ) -> tuple[dict[str, tf.RaggedTensor], tuple[Features]]:
-        """Ragged features of rows, and in a tuple the dict of those of another length.
+        """Parses records.
 
         Args:
-            records: Serialized examples `(batch,)`.
-            files: The file of each, `(batch,)`.
-            numbers: Its number in the file from 0, int64 `(batch,)`.
+            records: Serialized examples, `(batch,)`.
+            files: The path of each record's file, `(batch,)`.
+            numbers: The index of each record in its file, int64 `(batch,)`.
+
+        Returns:
+            A tuple of the ragged features `(batch, None)`, and of a tuple with the dict of the
+            other features (masks and labels).
         """
         record_names = tf.strings.join([files, ", record ", tf.strings.as_string(numbers)])
         spec = {name: _ragged_feature(name) for name in self._names}
@@ -463,12 +486,12 @@ def _ragged_feature(name: str) -> tf.io.RaggedFeature:
 
 
 def _first_record(path: str) -> Any:
-    """The features of a file's first record; `None` for a file without records."""
+    """Returns the features of a file's first record; `None` for a file without records."""
     for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
         try:
             return dict(tf.train.Example.FromString(record).features.feature)
-        except Exception as error:  # protobuf's own, of a type that depends on its build
+        except Exception as error:  # protobuf's DecodeError, whose module depends on its build
             raise ValueError(
-                f"{path}: the first record is no tf.train.Example ({error})."
+                f"{path}: the first record is not a tf.train.Example ({error})."
             ) from None
     return None

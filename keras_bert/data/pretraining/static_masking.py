@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks that are drawn once, when records are written, as BERT's released code does it."""
+"""Static masking: masks drawn once, when records are written, as in BERT's released code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class MaskedTokens(NamedTuple):
     """A masked row.
 
     Attributes:
-        token_ids: int32 `(length,)`, masked.
-        positions: int32 `(predictions,)`, ascending: the positions to predict.
-        ids: int32 `(predictions,)`: the tokens before masking.
+        token_ids: int32 `(length,)`, with the selected tokens replaced.
+        positions: int32 `(predictions,)`, the positions to predict, ascending.
+        ids: int32 `(predictions,)`, the selected tokens before replacement.
     """
 
     token_ids: Ids
@@ -28,18 +28,29 @@ class MaskedTokens(NamedTuple):
 
 
 class StaticMasker:
-    """Chooses tokens or whole words to predict, and masks 80 % of them, changes 10 %, keeps 10 %.
+    """Selects tokens or whole words to predict; 80% are masked, 10% random, 10% unchanged.
 
-    The share is taken of the row's length, special tokens counted, and the kind of change is drawn
-    for each token, in whole words too. A changed token is uniform over the vocabulary.
+    The number of selected tokens is `masked_lm_probability` times the length of the row, including
+    special tokens. The replacement is drawn for each token independently, also within a word.
+    Random tokens are uniform over the vocabulary.
 
     Args:
-        mask_token_id: Id of `[MASK]`.
-        vocabulary_size: How many ids there are.
-        max_predictions: The most tokens to choose in a row.
-        masked_lm_probability: The share of tokens to choose.
-        whole_words: Whether to choose words, of which all pieces are then chosen; a word that would
-            exceed the number wanted is skipped.
+        mask_token_id: The id of `[MASK]`.
+        vocabulary_size: Number of token ids.
+        max_predictions: Maximum number of tokens to select in a row.
+        masked_lm_probability: Fraction of tokens to select.
+        whole_words: Whether to select all subwords of a word or none (whole-word masking). A word
+            that would exceed the number of tokens to select is skipped.
+
+    Call arguments:
+        token_ids: int32 `(length,)`, including special tokens.
+        word_starts: bool `(length,)`, True at the first token of each word.
+        candidates: bool `(length,)`, True at tokens that may be selected, which are all but special
+            tokens.
+        rng: The random number generator.
+
+    Returns:
+        `MaskedTokens`.
 
     Example:
 
@@ -73,14 +84,7 @@ class StaticMasker:
     def __call__(
         self, token_ids: Ids, word_starts: Flags, candidates: Flags, rng: np.random.Generator
     ) -> MaskedTokens:
-        """Masks one row.
-
-        Args:
-            token_ids: int32 `(length,)`, special tokens among them.
-            word_starts: bool `(length,)`: where a word begins.
-            candidates: bool `(length,)`: the tokens that may be chosen: all but special tokens.
-            rng: The source of random numbers.
-        """
+        """Masks a row."""
         wanted = round(self.masked_lm_probability * len(token_ids))
         wanted = min(self.max_predictions, max(1, wanted))
         selectable = np.flatnonzero(candidates)
@@ -100,12 +104,12 @@ class StaticMasker:
 
 
 def default_max_predictions(sequence_length: int, masked_lm_probability: float = 0.15) -> int:
-    """As many predictions as the longest row asks for: 20 at 128 tokens, 77 at 512."""
+    """Returns the number of predictions in the longest row: 20 for 128 tokens, 77 for 512."""
     return max(1, math.ceil(masked_lm_probability * sequence_length))
 
 
 def _choose_words(positions: Any, word_starts: Flags, wanted: int, rng: np.random.Generator) -> Any:
-    """Random words with `wanted` tokens or fewer; those that do not fit are skipped."""
+    """Selects random words with at most `wanted` tokens in total, skipping those that exceed it."""
     inner_starts = np.flatnonzero(word_starts[positions][1:]) + 1
     bounds = [0, *inner_starts.tolist(), len(positions)]
     chosen: list[Any] = []

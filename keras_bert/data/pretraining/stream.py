@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training batches without end, which can be entered at any batch."""
+"""An infinite stream of pre-training batches that can resume at any batch."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from keras_bert.data.pretraining.records import (
     record_paths,
 )
 
-# Records, or packed rows, that are shuffled among themselves
+# Number of consecutive records, or packed rows, that are shuffled together
 SHUFFLE_WINDOW = 8192
-# More than any run has: it keeps the seeds of windows and epochs apart
+# More than the epochs of any run, so that seeds of windows and epochs do not collide
 _EPOCHS = 2**20
-# Sequences that are packed among themselves
+# Number of consecutive sequences that are packed together
 PACKING_WINDOW = 1024
 
 
 class PretrainingStream:
-    """Batches of masked records, epoch after epoch, each epoch in an order of its own.
+    """An infinite stream of masked batches, in a different order in each epoch.
 
-    What batch n holds depends on the files, the seed and n alone, masks included, so that training
-    that resumes at batch n gets the same batches as without the interruption. The rows of an epoch
-    that do not fill a batch are left out; they differ from epoch to epoch.
+    Batch n, including its masks, depends only on the files, the seed and n: training that resumes
+    at batch n gets the same batches as without the interruption. The rows of an epoch that do not
+    fill a batch are dropped; they differ from epoch to epoch.
 
     Args:
         files: TFRecord files, all with the same features; or a pattern such as
-            `"records/*.tfrecord"`. They are read once at the start, to count and to check them.
-        batch_size: Rows in a batch.
-        sequence_length: Tokens in a row.
-        masker: Masks records that are not masked yet: a `MaskedLMMasker`, or anything that is
-            called as it is, with a batch and a step.
-        packed: Whether several records are put into a row, instead of padding; for records without
-            masks. Labels of pairs are left out then, for a row has only one.
-        seed: Decides orders; masks are drawn by the masker.
-        vocabulary_size: Ids outside `[0, vocabulary_size)` are an error, if it is given.
+            `"records/*.tfrecord"`. They are read once in advance, to count and check the records.
+        batch_size: Number of rows in a batch.
+        sequence_length: Number of tokens in a row.
+        masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
+            batch and a step.
+        packed: Whether to pack several records into a row instead of padding; for records without
+            masks only. Labels of pairs are dropped, since a row can have only one.
+        seed: Seed of the order; the masks have the seed of the masker.
+        vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
 
     Raises:
-        FileNotFoundError: If there is no file.
-        ValueError: If a file is torn, has not the features of pre-training records, or the rows do
-            not fill a batch; if masked records are to be packed or masked again.
+        FileNotFoundError: If no file matches.
+        ValueError: If a file is truncated, records lack the features of pre-training records, the
+            rows do not fill a batch, or records that have masks are to be packed or masked again.
 
     Example:
 
@@ -93,7 +93,7 @@ class PretrainingStream:
                 f"to {'pack' if packed else 'mask'}."
             )
         if masker is None and not self._parser.is_masked:
-            raise ValueError(f"{self._paths[0]} has no masks, so a masker is needed.")
+            raise ValueError(f"{self._paths[0]} has no masks; expected a masker.")
         self.batch_size = batch_size
         self.sequence_length = sequence_length
         self.packed = packed
@@ -104,19 +104,19 @@ class PretrainingStream:
         self.batches_per_epoch = self.num_rows // batch_size
         if not self.batches_per_epoch:
             raise ValueError(
-                f"{self._paths[0]} and the like have {self.num_rows} rows; expected at least a "
-                f"batch of {batch_size}."
+                f"The {len(self._paths)} files from {self._paths[0]} on have {self.num_rows} rows; "
+                f"expected at least a batch of {batch_size}."
             )
 
     def from_batch(self, first: int = 0) -> tf.data.Dataset:
-        """The batches from one on, without end.
+        """Returns the infinite dataset of batches from a given one on.
 
         Args:
-            first: The number of the batch to begin with, counted over all epochs.
+            first: The index of the first batch, counted over all epochs.
 
         Returns:
-            A dataset of dicts as by `pretraining_batches` of masked records; packed ones have
-            `sequence_ids` and `position_ids` instead of `padding_mask`.
+            A dataset of dicts as returned by `pretraining_batches` for records with masks; packed
+            batches have `sequence_ids` and `position_ids` instead of `padding_mask`.
         """
         epoch, batch = divmod(first, self.batches_per_epoch)
         epochs = tf.data.Dataset.counter(epoch + 1).flat_map(self._epoch)
@@ -124,7 +124,10 @@ class PretrainingStream:
         return without_tuning(self._masked(batches, first).prefetch(tf.data.AUTOTUNE))
 
     def first_batches(self, count: int) -> tf.data.Dataset:
-        """Up to so many batches in the files' order, under masks that never change."""
+        """Returns a dataset of up to `count` batches in the order of the files, with fixed masks.
+
+        It is meant for evaluation: each iteration has the same batches.
+        """
         rows = self._packed_rows() if self.packed else self._records()
         batches = self._masked(self._batches(rows).take(count), 0)
         size = min(count, self.batches_per_epoch)
@@ -143,7 +146,7 @@ class PretrainingStream:
         return interleaved_records(tf.data.Dataset.from_tensor_slices(paths), len(self._paths))
 
     def _packed_rows(self) -> tf.data.Dataset:
-        """Rows, the same ones in each epoch."""
+        """Packs records to rows, which are the same in each epoch."""
 
         def pack(records: Any, files: Any, numbers: Any) -> Features:
             return pack_sequences(self._parser(records, files, numbers)[0], self.sequence_length)
@@ -184,23 +187,23 @@ class PretrainingStream:
 
 
 def pretraining_examples(batches: tf.data.Dataset, next_sentence: bool) -> tf.data.Dataset:
-    """Masked batches as `Pretrainer.fit` takes them.
+    """Converts masked batches to the examples that `Pretrainer.fit` takes.
 
     Args:
-        batches: Dicts with `mask_ids` and `mask_weights`, and `next_sentence_labels` for the second
-            objective, if it is wanted.
-        next_sentence: Whether it is.
+        batches: A dataset of dicts with `mask_ids`, `mask_weights` and, for the sentence objective,
+            `next_sentence_labels`.
+        next_sentence: Whether to train on the sentence objective (NSP or SOP) too.
 
     Returns:
-        A dataset of `(features, labels, weights)`; the latter two are dicts by the names of
+        A dataset of `(features, labels, weights)`; labels and weights are dicts with the names of
         `Pretrainer`'s outputs.
 
     Raises:
-        ValueError: If the batches lack labels of pairs and these are wanted.
+        ValueError: If `next_sentence` is true and the batches lack `next_sentence_labels`.
     """
     if next_sentence and "next_sentence_labels" not in batches.element_spec:
         raise ValueError(
-            "The records have no next_sentence_labels, which the second objective needs; "
+            "The records have no next_sentence_labels, which the sentence objective needs; "
             f"they have {sorted(batches.element_spec)}."
         )
 
@@ -218,7 +221,7 @@ def pretraining_examples(batches: tf.data.Dataset, next_sentence: bool) -> tf.da
 
 
 def _shuffled(rows: tf.data.Dataset, seed: tf.Tensor) -> tf.data.Dataset:
-    """Rows shuffled within windows, by the seed alone and whatever the global one is."""
+    """Shuffles rows within windows, independent of TensorFlow's global seed."""
 
     def permute(window: tf.Tensor, rows: Any) -> Any:
         size = tf.shape(tf.nest.flatten(rows)[0])[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ids of a corpus on disk, to be read by document and by sentence."""
+"""Storage of a corpus of token ids on disk, with access by document and sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ids = np.ndarray[Any, np.dtype[np.int32]]
 Sentences = Sequence[Ids]
 Documents = Sequence[Sentences]
 
-# A longer document is cut in two: who reads one needs memory for all of its instances.
+# Longer documents are split: all instances of a document are in memory at once.
 MAX_DOCUMENT_TOKENS = 2**20
 
 _TOKENS, _SENTENCES, _DOCUMENTS = "token_ids.bin", "sentences.bin", "documents.bin"
@@ -28,10 +28,15 @@ _ID = np.dtype("<i4")
 
 
 class TokenStoreWriter:
-    """Writes a token store; the folder has its name only once it is complete.
+    """Writes a token store atomically: the folder is renamed to its name when it is complete.
+
+    Used as a context manager.
 
     Args:
-        folder: The folder of the store, which must not exist.
+        folder: Path of the store, which must not exist.
+
+    Raises:
+        FileExistsError: If the folder exists.
 
     Example:
 
@@ -47,8 +52,8 @@ class TokenStoreWriter:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
         if self._folder.exists():
-            raise FileExistsError(f"{self._folder} is there already.")
-        # The files are closed before the folder is renamed
+            raise FileExistsError(f"{self._folder} already exists.")
+        # The files must be closed before the folder is renamed
         self._exits = contextlib.ExitStack()
         self._partial = self._exits.enter_context(atomic_path(self._folder))
         self._partial.mkdir(parents=True)
@@ -61,7 +66,7 @@ class TokenStoreWriter:
             file.write(np.zeros(1, _OFFSET).tobytes())
 
     def add_sentences(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
-        """Appends sentences to the open document; empty ones are dropped."""
+        """Appends sentences of ids to the current document; empty sentences are dropped."""
         for sentence in sentences:
             if len(sentence) == 0:
                 continue
@@ -73,7 +78,7 @@ class TokenStoreWriter:
             self._sentences.write(np.asarray([self.num_tokens], _OFFSET).tobytes())
 
     def end_document(self) -> None:
-        """Ends the open document; one without sentences is dropped."""
+        """Ends the current document; a document without sentences is dropped."""
         if self.num_sentences == self._document_start:
             return
         self._document_start, self._document_start_tokens = self.num_sentences, self.num_tokens
@@ -97,23 +102,23 @@ class TokenStoreWriter:
 
 
 class TokenStore(Documents):
-    """A corpus of ids as a sequence of documents, each a sequence of sentences.
+    """A corpus of token ids as a sequence of documents, each of which is a sequence of sentences.
 
-    Nothing is held in memory: sentences are read from the files when they are needed. The
-    files are not memory-mapped: mapped pages count as memory of each process that touches them.
+    Sentences are int32 arrays `(length,)`, read from the files on access. The files are not
+    memory-mapped, since mapped pages count as memory of every process that reads them.
 
     Args:
-        folder: The folder that a `TokenStoreWriter` wrote.
+        folder: Path of the folder that a `TokenStoreWriter` wrote.
 
     Raises:
-        FileNotFoundError: If there is no store.
-        ValueError: If its files do not fit together.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If the sizes of its files do not match.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         folder = Path(folder)
         if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is not there, expected the folder of a token store.")
+            raise FileNotFoundError(f"{folder} does not exist; expected a folder of a token store.")
         self._tokens = _Array(folder / _TOKENS, _ID)
         self._sentences = _Array(folder / _SENTENCES, _OFFSET)
         self._documents = _Array(folder / _DOCUMENTS, _OFFSET)
@@ -122,7 +127,7 @@ class TokenStore(Documents):
         ends = (self._last(self._sentences), self._last(self._documents))
         if ends != (self.num_tokens, self.num_sentences):
             raise ValueError(
-                f"{folder} is broken: its offsets end at {ends}, expected "
+                f"{folder} is corrupt: its offsets end at {ends}, expected "
                 f"{(self.num_tokens, self.num_sentences)}."
             )
 
@@ -147,14 +152,14 @@ class TokenStore(Documents):
         return StoredDocument(self, first, last)
 
     def sentences(self, first: int, last: int) -> list[Ids]:
-        """Sentences by their numbers in the corpus, `last` not among them."""
+        """Reads the sentences from index `first` up to but not including `last` in the corpus."""
         offsets = self._sentences.read(first, last + 1)
         tokens = self._tokens.read(int(offsets[0]), int(offsets[-1]))
         return np.split(tokens, offsets[1:-1] - offsets[0])
 
 
 class StoredDocument(Sentences):
-    """The sentences of a document, read when asked for: all at once by iteration."""
+    """The sentences of a document, read on access; iterating reads all of them at once."""
 
     def __init__(self, store: TokenStore, first: int, last: int) -> None:
         self._store, self._first, self._last = store, first, last
@@ -198,5 +203,5 @@ class _Array:
 
 def _checked_index(index: int, length: int) -> int:
     if not -length <= index < length:
-        raise IndexError(f"index is {index}, expected less than {length}")
+        raise IndexError(f"index is {index}; expected it in [{-length}, {length})")
     return index % length

@@ -299,7 +299,7 @@ def test_words_may_be_given_by_their_starts():
         (0, 1, 1, 0, 0, 0),
         (0, 0, 0, 1, 1, 0),
     }
-    with pytest.raises(ValueError, match="nothing says where words begin"):
+    with pytest.raises(ValueError, match="needs to know where words begin"):
         make(ids)
 
 
@@ -460,7 +460,7 @@ WRONG = [
     ({"mask_token_rate": -0.1}, r"are -0\.1 and 0\.1"),
     ({"max_ngram": 0}, "max_ngram is 0"),
     ({"max_predictions": 0}, "max_predictions is 0"),
-    ({"random_token_ids": [3, 100]}, "random_token_ids has 100, .* below the vocabulary's 100"),
+    ({"random_token_ids": [3, 100]}, "random_token_ids has 100, .* below the vocabulary size 100"),
     ({"random_token_ids": []}, "random_token_ids is empty"),
 ]
 

@@ -265,10 +265,10 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a.tfrecord"):
         batches(path)
     write_records(path, [])
-    with pytest.raises(ValueError, match=r"a.tfrecord: has no records"):
+    with pytest.raises(ValueError, match=r"a.tfrecord has no records"):
         batches(path)
     write_records(path, [b"\xff\xff"])
-    with pytest.raises(ValueError, match=r"a.tfrecord: the first record is no tf.train.Example"):
+    with pytest.raises(ValueError, match=r"a.tfrecord: the first record is not a tf.train.Example"):
         batches(path)
     write_records(path, [example({"input_ids": [5], "label": [1]})])
     with pytest.raises(ValueError, match=r"a.tfrecord: the first record lacks segment_ids, word"):
@@ -279,7 +279,7 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     assert len(batches(tmp_path / "*.tfrecord")) == 1
     for record, message in {
         example({**good, "input_mask": [1]}): r"has \['input_ids', 'input_mask', .* as in .*/a.tf",
-        b"\xff\xff": "is no tf.train.Example",
+        b"\xff\xff": "is not a tf.train.Example",
     }.items():
         write_records(tmp_path / "b.tfrecord", [record])
         with pytest.raises(ValueError, match=f"b.tfrecord: the first record {message}"):

@@ -68,7 +68,7 @@ def test_documents_too_long_for_memory_are_cut(tmp_path, monkeypatch):
 def test_a_store_that_was_not_finished_is_not_there(tmp_path):
     writer = TokenStoreWriter(tmp_path / "store")
     writer.add_sentences([[5]])
-    with pytest.raises(FileNotFoundError, match="store is not there"):
+    with pytest.raises(FileNotFoundError, match="store does not exist"):
         TokenStore(tmp_path / "store")
     writer.__exit__(KeyError, KeyError(), None)
     assert list(tmp_path.iterdir()) == []
@@ -76,7 +76,7 @@ def test_a_store_that_was_not_finished_is_not_there(tmp_path):
 
 def test_a_store_is_not_written_over_another(tmp_path):
     write(tmp_path / "store", [[[5]]])
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         TokenStoreWriter(tmp_path / "store")
 
 
@@ -84,5 +84,5 @@ def test_a_torn_store_is_refused(tmp_path):
     write(tmp_path / "store", [[[5, 6]], [[7]]])
     tokens = tmp_path / "store" / "token_ids.bin"
     tokens.write_bytes(tokens.read_bytes()[:-4])
-    with pytest.raises(ValueError, match=r"store is broken: its offsets end at \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"store is corrupt: its offsets end at \(3, 2\)"):
         TokenStore(tmp_path / "store")

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model has learned and why it answers so."""
+
+from keras_bert.insight.likelihood import (
+    PairScores,
+    TextLikelihood,
+    compare_pairs,
+    crows_pairs,
+    masked_log_probabilities,
+    pseudo_log_likelihood,
+)
+
+__all__ = [
+    "PairScores",
+    "TextLikelihood",
+    "compare_pairs",
+    "crows_pairs",
+    "masked_log_probabilities",
+    "pseudo_log_likelihood",
+]

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How likely a masked LM finds sentences, and which of two that differ in a few words."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import difflib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_bert.tasks.masked_lm import MaskedLM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BATCH_SIZE = 128
+_COLUMNS = ("sent_more", "sent_less", "bias_type")
+_CAVEAT = (
+    "CrowS-Pairs has known flaws (Blodgett et al., 2021: unclear stereotypes, pairs that differ in "
+    "more than the group); read a score as one sign among others, not as a measure of bias."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLikelihood:
+    """What a masked LM thinks of each token of a text, given all others.
+
+    Attributes:
+        text: The text.
+        tokens: Its tokens.
+        spans: For each token `(start, end)`, in characters of the text.
+        log_probabilities: For each token the natural logarithm of its probability where it is
+            masked, float64 `(tokens,)`.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    log_probabilities: np.ndarray
+
+    @property
+    def total(self) -> float:
+        """The pseudo-log-likelihood: the sum over the tokens, in nats."""
+        return float(self.log_probabilities.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """The pseudo-perplexity: `exp` of the mean negative log probability of a token."""
+        return float(np.exp(-self.log_probabilities.mean()))
+
+
+def pseudo_log_likelihood(
+    masked_lm: MaskedLM,
+    texts: Sequence[str],
+    batch_size: int = _BATCH_SIZE,
+    verbose: int | str = 0,
+) -> list[TextLikelihood]:
+    """Scores texts by masking their tokens one at a time.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        texts: Strings. Each becomes as many rows as it has tokens.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Returns:
+        One `TextLikelihood` for each text, in order.
+
+    Raises:
+        ValueError: If the model is causal, or a text is empty or longer than the longest row.
+
+    Reference:
+        [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
+    """
+    tokenizer = masked_lm.preprocessor.tokenizer
+    ids, starts, ends = _tokenized(masked_lm, texts)
+    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    positions = [range(1, len(row) - 1) for row in rows]
+    scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
+    return [
+        TextLikelihood(
+            text,
+            tuple(tokenizer.vocabulary[token] for token in row),
+            tuple(zip(row_starts, row_ends, strict=True)),
+            log_probabilities,
+        )
+        for text, row, row_starts, row_ends, log_probabilities in zip(
+            texts, ids, starts, ends, scores, strict=True
+        )
+    ]
+
+
+def masked_log_probabilities(
+    masked_lm: MaskedLM,
+    rows: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
+    batch_size: int = _BATCH_SIZE,
+    verbose: int | str = 0,
+) -> list[np.ndarray]:
+    """The log probability of tokens, each masked by itself.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        rows: Token ids with special tokens, ragged `(rows, None)`.
+        positions: Which tokens of each row to score, ragged `(rows, None)`.
+        batch_size: Rows in a batch, of similar lengths.
+        verbose: 1 shows a progress bar.
+
+    Returns:
+        For each row float64 `(positions,)`, in nats.
+
+    Raises:
+        ValueError: If the model is causal.
+    """
+    if masked_lm.config.causal:
+        raise ValueError(
+            "A causal model predicts a token from those before it alone: masking one at a time "
+            "says nothing of those behind it."
+        )
+    from keras_bert.data import text_batches
+
+    mask = masked_lm.preprocessor.tokenizer.mask_token_id
+    asked = [(number, slot) for number, row in enumerate(positions) for slot in row]
+    if not asked:
+        return [np.zeros(0) for _ in rows]
+    masked = [[*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in asked]
+    batches = text_batches.token_batches(
+        masked,
+        masked_lm.preprocessor,
+        [[slot] for _, slot in asked],
+        batch_size=batch_size,
+        coarse_buckets=keras.backend.backend() == "jax",
+    )
+    wanted = np.array([rows[number][slot] for number, slot in asked])
+    found = np.empty(len(asked))
+    progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
+    for features, (index,) in batches.as_numpy_iterator():
+        logits = keras.ops.convert_to_numpy(masked_lm.predict_on_batch(features))[:, 0]
+        highest = logits.max(axis=-1, keepdims=True)
+        normalizer = np.log(np.exp(logits - highest).sum(axis=-1, dtype="float64"))
+        own = np.take_along_axis(logits, wanted[index, np.newaxis], axis=-1)
+        found[index] = (own - highest)[:, 0] - normalizer
+        progress.add(1)
+    return np.split(found, np.cumsum([len(row) for row in positions])[:-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class PairScores:
+    """Pairs of sentences, and which one a masked LM finds likelier.
+
+    Attributes:
+        first: Score of each pair's stereotyping sentence, float64 `(pairs,)`: summed log
+            probabilities of the tokens that both have.
+        second: Score of the other sentence.
+        bias_types: The kind of bias of each pair.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    bias_types: tuple[str, ...]
+
+    @property
+    def prefers_first(self) -> np.ndarray:
+        """Whether the stereotyping sentence scores higher, bool `(pairs,)`; a tie does not."""
+        return self.first > self.second
+
+    def shares(
+        self, confidence: float = 0.95, samples: int = 2000, seed: int = 0
+    ) -> list[dict[str, Any]]:
+        """In what share of the pairs the stereotyping sentence scores higher.
+
+        Args:
+            confidence: Of the interval.
+            samples: How many times the pairs are drawn with replacement for it.
+            seed: Draws them.
+
+        Returns:
+            For all pairs, and then for each kind of bias: `bias_type`, `pairs`, `share`, `low`
+            and `high` in percent. 50 is neither way.
+        """
+        generator = np.random.default_rng(seed)
+        tail = (1 - confidence) / 2
+        kinds = np.array(self.bias_types)
+        groups = {"all": np.ones(len(kinds), bool)}
+        groups |= {kind: kinds == kind for kind in sorted(set(self.bias_types))}
+        rows = []
+        for kind, members in groups.items():
+            preferred = self.prefers_first[members]
+            # The number preferred among pairs that are drawn with replacement
+            drawn = generator.binomial(len(preferred), preferred.mean(), samples)
+            low, high = np.quantile(drawn / len(preferred), [tail, 1 - tail])
+            shares = {"share": preferred.mean(), "low": low, "high": high}
+            rows.append(
+                {"bias_type": kind, "pairs": len(preferred)}
+                | {name: 100 * float(value) for name, value in shares.items()}
+            )
+        return rows
+
+    def __str__(self) -> str:
+        lines = [f"{'bias type':22} {'pairs':>6} {'prefers the stereotype, %':>26}"]
+        for row in self.shares():
+            interval = f"({row['low']:.1f} to {row['high']:.1f})"
+            lines.append(
+                f"{row['bias_type']:22} {row['pairs']:6} {row['share']:10.1f} {interval:>15}"
+            )
+        return "\n".join([*lines, "", _CAVEAT])
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the shares with their intervals beside the 50 % of no preference.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        import matplotlib.pyplot as plt
+
+        rows = self.shares()[::-1]
+        if axes is None:
+            _, axes = plt.subplots(figsize=(7, 0.4 * len(rows) + 1), layout="constrained")
+        shares = np.array([row["share"] for row in rows])
+        errors = [
+            [row["share"] - row["low"] for row in rows],
+            [row["high"] - row["share"] for row in rows],
+        ]
+        axes.errorbar(shares, range(len(rows)), xerr=errors, fmt="o", color="#0b5394", capsize=3)
+        axes.axvline(50, color="#777777", linestyle="--", linewidth=1)
+        axes.set_yticks(range(len(rows)), [f"{row['bias_type']} ({row['pairs']})" for row in rows])
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("pairs whose stereotyping sentence is likelier, %")
+        return axes
+
+
+def crows_pairs(
+    masked_lm: MaskedLM,
+    path: str | os.PathLike[str],
+    batch_size: int = _BATCH_SIZE,
+    verbose: int | str = 0,
+) -> PairScores:
+    """Compares the sentences of CrowS-Pairs as its released `metric.py` does.
+
+    The score of a sentence is the sum of the log probabilities of the tokens that both sentences
+    have, each masked by itself, without the first and the last of them ([CLS] and [SEP]), rounded
+    to three decimals.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        path: The CSV file, with the columns `sent_more`, `sent_less` and `bias_type`.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If the file lacks a column, or a pair a sentence or its kind, or a sentence is
+            longer than the longest row; the message names file and line.
+
+    Example:
+
+    ```python
+    scores = crows_pairs(MaskedLM.from_preset(preset), "crows_pairs_anonymized.csv", verbose=1)
+    print(scores)
+    ```
+
+    Reference:
+        [CrowS-Pairs](https://arxiv.org/abs/2010.00133), section 3; the data's flaws:
+        [Stereotyping Norwegian Salmon](https://aclanthology.org/2021.acl-long.81), section 4.
+    """
+    pairs, kinds, lines = [], [], []
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        missing = sorted(set(_COLUMNS) - set(reader.fieldnames or ()))
+        if missing:
+            raise ValueError(
+                f"{os.fspath(path)} has no column {', '.join(missing)}; its columns are "
+                f"{', '.join(reader.fieldnames or ()) or 'none'}."
+            )
+        for row in reader:
+            empty = [name for name in _COLUMNS if not (row[name] or "").strip()]
+            if empty:
+                raise ValueError(
+                    f"{os.fspath(path)}, line {reader.line_num}: {', '.join(empty)} is empty."
+                )
+            pairs.append((row["sent_more"], row["sent_less"]))
+            kinds.append(row["bias_type"])
+            lines.append(reader.line_num)
+    if not pairs:
+        raise ValueError(f"{os.fspath(path)} has no pairs.")
+    names = [f"{os.fspath(path)}, line {line}" for line in lines]
+    first, second = compare_pairs(masked_lm, pairs, names, batch_size, verbose)
+    return PairScores(first, second, tuple(kinds))
+
+
+def compare_pairs(
+    masked_lm: MaskedLM,
+    pairs: Sequence[tuple[str, str]],
+    names: Sequence[str] | None = None,
+    batch_size: int = _BATCH_SIZE,
+    verbose: int | str = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores the sentences of pairs by the tokens that both have, as in `crows_pairs`.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        pairs: Two sentences each.
+        names: What each pair is called in errors; `None` numbers them.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Returns:
+        The scores of the first and of the second sentences, float64 `(pairs,)`.
+    """
+    tokenizer = masked_lm.preprocessor.tokenizer
+    names = names or [f"pair {number}" for number in range(len(pairs))]
+    sentences = [sentence for pair in pairs for sentence in pair]
+    ids, _, _ = _tokenized(masked_lm, sentences, [name for name in names for _ in range(2)])
+    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    positions: list[list[int]] = []
+    for first, second in zip(rows[::2], rows[1::2], strict=True):
+        blocks = difflib.SequenceMatcher(None, first, second).get_matching_blocks()
+        for start in ("a", "b"):
+            shared = [
+                getattr(block, start) + offset for block in blocks for offset in range(block.size)
+            ]
+            positions.append(shared[1:-1])
+    scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
+    totals = np.array([round(float(row.sum()), 3) for row in scores])
+    return totals[::2], totals[1::2]
+
+
+def _tokenized(
+    masked_lm: MaskedLM, texts: Sequence[str], names: Sequence[str] | None = None
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """Ids, starts and ends of the texts' tokens."""
+    if isinstance(texts, str):
+        raise ValueError(f"Received the string {texts[:80]!r}; expected a list of strings.")
+    ids, starts, ends = (
+        part.to_list()
+        for part in masked_lm.preprocessor.tokenizer.tokenize_with_offsets(list(texts))
+    )
+    room = masked_lm.preprocessor.sequence_length - 2
+    for number, row in enumerate(ids):
+        if not 1 <= len(row) <= room:
+            name = names[number] if names else f"Text {number}"
+            raise ValueError(f"{name} has {len(row)} tokens; expected 1 to {room}.")
+    return ids, starts, ends

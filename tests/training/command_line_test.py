@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `keras-bert`, in a checkout and from a wheel."""
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+import pytest
+
+from tests.source_imports import ROOT
+from training import command_line
+
+pytestmark = pytest.mark.backend_independent
+
+COMMANDS = [name for group in command_line.COMMANDS.values() for name in group]
+
+
+def run(*arguments, folder=ROOT, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "-m", "keras_bert", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with what the wheel would install, and nothing else of the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def test_every_program_is_a_command():
+    programs = {
+        path.stem.replace("_", "-")
+        for path in (ROOT / "training").glob("*.py")
+        if "program.run(" in path.read_text(encoding="utf-8")
+    }
+    assert sorted(COMMANDS) == sorted(programs)
+    lines = command_line.overview().splitlines()
+    for name in COMMANDS:
+        (line,) = [line for line in lines if line.startswith(f"  {name} ")]
+        assert len(line.split(maxsplit=1)[1]) > 20
+
+
+def test_without_a_command_it_lists_them():
+    for arguments in ([], ["--help"], ["help"]):
+        shown = run(*arguments)
+        assert shown.returncode == 0
+        assert shown.stdout.rstrip() == command_line.overview()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("finetune_squad", "finetune-squad"), ("predcit", "predict")]
+)
+def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant):
+    wrong = run(typed)
+    assert wrong.returncode == 2
+    assert f"Did you mean {meant}?" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_the_wheel_has_the_library_and_the_programs(installed, tmp_path):
+    roots = {path.name for path in installed.iterdir()}
+    assert {name for name in roots if not name.endswith(".dist-info")} == {
+        "keras_bert",
+        "keras_bert_training",
+    }
+    (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
+    assert "keras-bert = keras_bert.__main__:main" in entry_points.read_text()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert list(installed.glob(f"*-{version}.dist-info"))
+    # In a folder without the checkout: what the wheel lacks is not found.
+    help_of_finetune = run("finetune", "--help", folder=installed, cwd=tmp_path)
+    assert help_of_finetune.returncode == 0, help_of_finetune.stderr
+    assert "keras-bert finetune --train_file" in help_of_finetune.stdout
+    assert "python -m training" not in help_of_finetune.stdout
+    assert "--learning_rate=" in help_of_finetune.stdout
+
+
+def test_a_program_of_the_wheel_runs(installed, tmp_path):
+    """And starts others of its package."""
+    (tmp_path / "corpus.txt").write_text("the cat sat\n\na dog ran\n" * 20)
+    made = run(
+        *("train-tokenizer", "--input_files=corpus.txt", "--output_dir=vocabulary"),
+        "--vocabulary_size=40",
+        folder=installed,
+        cwd=tmp_path,
+    )
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "vocabulary" / "vocab.txt").exists()
