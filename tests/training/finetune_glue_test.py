@@ -107,7 +107,7 @@ def test_a_folder_without_tasks(tmp_path):
 
 
 def test_all_is_another_program():
-    with pytest.raises(ValueError, match=r"python -m training\.finetune_glue"):
+    with pytest.raises(ValueError, match="the program finetune_glue"):
         find_task("all")
 
 

@@ -24,8 +24,11 @@ PROGRAMS = sorted(
 )
 # A program that does nothing but hold a folder, in native code that lets no Python run meanwhile.
 HOLDER = """
-import hashlib, sys
+import hashlib, signal, sys
 from training.engine import output_folder, program
+
+# Where the tests are a job that a shell runs in the background, they and this ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main(arguments):
     with output_folder.claimed(sys.argv[1]) as folder:
