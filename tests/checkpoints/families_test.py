@@ -25,6 +25,9 @@ from keras_bert.tasks import (
 )
 from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
 
+# What each format is read to is the same on all backends, and so is how it is written.
+pytestmark = pytest.mark.on_tensorflow
+
 SIZES = {
     "vocab_size": 20,
     "hidden_size": 8,
@@ -141,6 +144,7 @@ def no_warning():
         yield
 
 
+@pytest.mark.on_each_backend
 @pytest.mark.parametrize(("family", "shape"), CASES)
 def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, no_warning):
     model = saved_by_transformers(family, shape, "Model", tmp_path)
@@ -303,6 +307,7 @@ def test_an_architecture_of_no_family_is_an_error_that_says_what_each_needs(tmp_
         checkpoints.save_hugging_face(backbone, tmp_path)
 
 
+@pytest.mark.on_each_backend
 @pytest.mark.parametrize(("family", "shape"), CASES)
 def test_our_own_preset_keeps_every_family(family, shape, tmp_path, no_warning):
     saved_by_transformers(family, shape, "Model", tmp_path / "theirs")

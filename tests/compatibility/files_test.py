@@ -14,6 +14,9 @@ import pytest
 
 import keras_bert
 
+# What each format is read to is the same on all backends, and so is how it is written.
+pytestmark = pytest.mark.on_tensorflow
+
 TASKS = [
     "text_classifier",
     "regression_without_optimizer",
@@ -85,6 +88,7 @@ def test_a_saved_task_answers_text_as_it_did(name, files, answers):
     check_alike(getattr(task, of_task["verb"])(*of_task["arguments"]), of_task["answers"])
 
 
+@pytest.mark.on_each_backend
 def test_a_preset_answers_as_it_did(files, answers):
     task = keras_bert.TextClassifier.from_preset(files / "preset")
     check_outputs(task, answers["tasks"]["text_classifier"])

