@@ -61,7 +61,7 @@ def without(paths: tuple[str, ...]) -> tuple[str, ...]:
 LEGS = {
     "tensorflow": Leg(
         ((*PYTEST, "tests", "keras_bert", "training", "--doctest-modules", *without(PROGRAMS)),),
-        {"KERAS_BACKEND": "tensorflow", **HASTE},
+        {"KERAS_BACKEND": "tensorflow"},
     ),
     "programs": Leg(((*PYTEST, *PROGRAMS),), {"KERAS_BACKEND": "tensorflow"}),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),

@@ -75,7 +75,7 @@ def test_packed_rows():
 
 def test_a_causal_encoder_says_no():
     backbone = Backbone(SMALL.replace(causal=True))
-    with pytest.raises(ValueError, match="causal encoder gives the outputs of all tokens"):
+    with pytest.raises(ValueError, match="A causal encoder outputs all positions"):
         at_positions(backbone)
 
 
