@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on two devices gives what one device gives.
 
-A process has its number of devices from the start, so each run is a process of its own: two
+A process has its number of devices from the start, so they are trained in one of their own: two
 virtual CPUs, on which the same tasks are trained twice, on one device and on both.
 """
 
@@ -38,11 +38,12 @@ NUM_DEVICES = strategy.num_replicas_in_sync
 """,
 }
 
-CLASSIFIER = """
+PROGRAM = """
 import contextlib, json
 import keras
 import numpy as np
 import keras_bert
+from tests.small_tasks import CONFIG as SMALL, TASKS, make_task
 
 CONFIG = keras_bert.BertConfig(
     vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32,
@@ -61,7 +62,7 @@ WEIGHTS = (random.uniform(0.1, 3.0, 16) * (np.arange(16) < 13)).astype("float32"
 if keras.backend.backend() == "tensorflow":
     WEIGHTS = None
 
-def train(scope):
+def train_classifier(scope):
     keras.utils.set_random_seed(0)
     with scope:
         classifier = keras_bert.TextClassifier(keras_bert.Backbone(CONFIG), num_classes=2)
@@ -76,24 +77,14 @@ def train(scope):
     logits = classifier.predict(FEATURES, batch_size=8, verbose=0)
     return {"loss": history.history["loss"], "logits": logits.tolist()}
 
-single, double = train(contextlib.nullcontext()), train(both_devices())
-print(json.dumps({"devices": NUM_DEVICES, "single": single, "double": double}))
-"""
-
-EVERY_TASK = """
-import contextlib, json
-import keras
-import numpy as np
-from tests.small_tasks import CONFIG, TASKS, make_task
-
-config = CONFIG.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.3)
+config = SMALL.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.3)
 
 # Each device gets the same rows, for on TensorFlow rows may weigh differently on each.
 def twice(rows):
     rows = np.concatenate([rows, rows])
     return rows.astype("int32") if rows.dtype == bool else rows
 
-def train(task, scope):
+def train_task(task, scope):
     with scope:
         model = make_task(task, config)
         model.compile(keras.optimizers.SGD(0.01))
@@ -103,8 +94,11 @@ def train(task, scope):
     )
     return history.history["loss"]
 
-single = {task.__name__: train(task, contextlib.nullcontext()) for task in TASKS}
-double = {task.__name__: train(task, both_devices()) for task in TASKS}
+def train(make_scope):
+    classifier = train_classifier(make_scope())
+    return classifier, {task.__name__: train_task(task, make_scope()) for task in TASKS}
+
+single, double = train(contextlib.nullcontext), train(both_devices)
 print(json.dumps({"devices": NUM_DEVICES, "single": single, "double": double}))
 """
 
@@ -118,10 +112,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(program):
+@pytest.fixture(scope="module")
+def trained():
+    """What was trained on one device and on both: the classifier and the losses of each task."""
     flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
     finished = subprocess.run(
-        [sys.executable, "-c", DEVICES[BACKEND] + program],
+        [sys.executable, "-c", DEVICES[BACKEND] + PROGRAM],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": flags},
         capture_output=True,
@@ -135,15 +131,15 @@ def run(program):
     return answers["single"], answers["double"]
 
 
-def test_two_devices_train_as_one():
-    single, double = run(CLASSIFIER)
+def test_two_devices_train_as_one(trained):
+    (single, _), (double, _) = trained
     assert single["loss"][-1] < single["loss"][0]
     np.testing.assert_allclose(double["loss"], single["loss"], rtol=1e-5)
     np.testing.assert_allclose(double["logits"], single["logits"], atol=1e-5)
 
 
-def test_every_task_trains_on_two_devices():
-    single, double = run(EVERY_TASK)
+def test_every_task_trains_on_two_devices(trained):
+    (_, single), (_, double) = trained
     assert len(double) == 8
     for name, losses in double.items():
         assert np.isfinite(losses).all(), name
