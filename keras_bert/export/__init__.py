@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models for serving: text in, answers out, without Keras or Python."""
 
+from keras_bert.export.deployment import deploy
 from keras_bert.export.exporting import export_task
 from keras_bert.export.options import ExportError, ExportOptions
 
@@ -14,6 +15,7 @@ export_token_classifier = export_task
 __all__ = [
     "ExportError",
     "ExportOptions",
+    "deploy",
     "export_multiple_choice",
     "export_question_answerer",
     "export_task",

@@ -42,6 +42,7 @@ def export_task(
     max_batch_size: int = 32,
     warm_up: bool = True,
     sequence_length: int | None = None,
+    max_text_bytes: int | None = None,
     overwrite: bool = False,
 ) -> None:
     """Writes a task for serving, from every backend.
@@ -78,6 +79,9 @@ def export_task(
         warm_up: Whether to add requests that a server runs before it answers any.
         sequence_length: The one length that a LiteRT model takes, in tokens; `None` takes the
             longest possible. The other formats take any.
+        max_text_bytes: The most that a SavedModel reads of each text, in bytes of UTF-8: longer
+            texts are cut at the last character that ends within it. `None` reads texts of any
+            length, in windows where the task has windows.
         overwrite: Whether to replace what is at `filepath`. It is replaced whole, at the end.
 
     Raises:
@@ -103,6 +107,9 @@ def export_task(
         sequence_length=_at_least_one(
             "sequence_length", sequence_length or task.config.max_sequence_length
         ),
+        max_text_bytes=None
+        if max_text_bytes is None
+        else _at_least_one("max_text_bytes", max_text_bytes),
     )
     with new_destination(paths, overwrite=overwrite) as folder:
         write_job(task, options, folder)

@@ -42,6 +42,7 @@ class ExportOptions:
         warm_up: Whether to add requests that a server runs before it answers any.
         sequence_length: The one length that a LiteRT model takes, in tokens.
         text: Whether an OpenVINO model takes text.
+        max_text_bytes: What is behind this many bytes of a text is not read; `None` for no limit.
     """
 
     name: str
@@ -53,3 +54,4 @@ class ExportOptions:
     warm_up: bool
     sequence_length: int
     text: bool = False
+    max_text_bytes: int | None = None

@@ -8,19 +8,18 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from keras_bert.data.question_batches import likely_spans
-from keras_bert.export.options import Servable
+from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
     checked_texts,
     features_of_ids,
     signature,
+    windowed_outputs,
 )
 
 # First and last tokens that are looked at in each window, as in `QuestionAnswerer.answer`
 N_BEST = 20
-# Windows that the model reads at a time
-PART = 32
 # The score of what cannot be an answer; no infinity, which the maximum of a segment does not keep
 NO_SPAN = -1e6
 
@@ -32,7 +31,7 @@ class ServableAnswerer(Servable, Protocol):
     null_threshold: float | None
 
 
-def question_signatures(task: ServableAnswerer) -> dict[str, Any]:
+def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[str, Any]:
     """The functions of a question answerer's SavedModel.
 
     - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, each `(batch,)`,
@@ -42,18 +41,21 @@ def question_signatures(task: ServableAnswerer) -> dict[str, Any]:
       `null_threshold` an answer may be empty, from 0 to 0. Bytes of a
       context that are no UTF-8 are left out before characters are counted.
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is known by its
-      id. Returns `start_logits` and `end_logits`, float32 `(batch, length)`.
+      id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, as many positions
+      as the model has, -1e6 at padding: a server can put together the parts of a large request
+      only if their outputs have one width.
 
     Args:
         task: A question answerer with a preprocessor, on the TensorFlow backend.
+        options: The longest text.
     """
 
     def serve_questions(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         preprocessor = task.preprocessor
-        question, context = checked_texts((question, context), "question and context")
+        question, context = checked_texts((question, context), "question and context", options)
         windows = preprocessor(question, context)
         features = preprocessor.padded(windows)
-        logits = logits_in_parts(task, features)
+        logits = windowed_outputs(task, features)
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
@@ -62,45 +64,26 @@ def question_signatures(task: ServableAnswerer) -> dict[str, Any]:
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
-        return dict(task(features_of_ids(ids, task), training=False))
+        features = features_of_ids(ids, task)
+        length = task.config.max_sequence_length
+        missing = [[0, 0], [0, length - tf.shape(token_ids)[1]]]
+        # (batch, length) -> (batch, positions)
+        return {
+            name: tf.ensure_shape(
+                tf.pad(
+                    tf.where(features["padding_mask"], logits, NO_SPAN),
+                    missing,
+                    constant_values=NO_SPAN,
+                ),
+                [None, length],
+            )
+            for name, logits in task(features, training=False).items()
+        }
 
     return {
         TEXT_SIGNATURE: signature(serve_questions, question=(tf.string, 1), context=(tf.string, 1)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2), segment_ids=(tf.int32, 2)),
     }
-
-
-def logits_in_parts(task: Servable, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The logits of windows, some at a time: a book as passage must not take a server's memory.
-
-    Args:
-        task: The question answerer.
-        features: Of any number of windows, `(windows, length)` each.
-
-    Returns:
-        `start_logits` and `end_logits`, float32 `(windows, length)`.
-    """
-    names = sorted(task.output)
-    # One part where there is no window: outputs have their shape from the model.
-    num_parts = tf.maximum(1, -(-tf.shape(features["token_ids"])[0] // PART))
-
-    def part(index: tf.Tensor, *outputs: tf.TensorArray) -> tuple[Any, ...]:
-        rows = {name: x[index * PART : (index + 1) * PART] for name, x in features.items()}
-        logits = task(rows, training=False)
-        written = (
-            array.write(index, logits[name]) for name, array in zip(names, outputs, strict=True)
-        )
-        return (index + 1, *written)
-
-    arrays = [
-        tf.TensorArray(tf.float32, num_parts, infer_shape=False, element_shape=[None, None])
-        for _ in names
-    ]
-    _, *outputs = tf.while_loop(
-        lambda index, *_: index < num_parts, part, (0, *arrays), parallel_iterations=1
-    )
-    # (parts, part's windows, length) -> (windows, length)
-    return {name: array.concat() for name, array in zip(names, outputs, strict=True)}
 
 
 def best_spans(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SavedModel that takes text, and what TensorFlow Serving reads beside it."""
+"""A SavedModel that takes text, of operations that servers know."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.export.options import ExportError, ExportOptions, Servable
-from keras_bert.export.signatures import TEXT_SIGNATURE
+from keras_bert.export.server_files import (
+    have_fixed_widths,
+    write_batching_parameters,
+    write_warm_up_requests,
+)
 
-BATCHING_FILE = "batching_params.pbtxt"
-WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
 
 # Operations that TensorFlow 2.12.0 and TensorFlow Text 2.12.1 register, and that a text model may
@@ -98,15 +100,9 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     save_signatures(signatures, folder, task.preprocessor.tokenizer.resources)
     check_serving_ops(folder)
-    write_batching_parameters(folder, options.max_batch_size)
+    write_batching_parameters(folder, options.max_batch_size, splits=have_fixed_widths(signatures))
     if options.warm_up:
-        write_warm_up_requests(
-            folder,
-            signature=TEXT_SIGNATURE,
-            inputs=functions[TEXT_SIGNATURE].input_signature,
-            max_batch_size=options.max_batch_size,
-            sequence_length=task.preprocessor.sequence_length,
-        )
+        write_warm_up_requests(folder, functions, task, options)
 
 
 def save_signatures(
@@ -126,72 +122,6 @@ def save_signatures(
     root.weights = list(variables.values())
     root.resources = list(resources)
     tf.saved_model.save(root, str(folder), signatures=signatures)
-
-
-def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
-    """Powers of two, and the largest size itself as the last.
-
-    Example:
-
-    >>> batch_sizes(24)
-    (1, 2, 4, 8, 16, 24)
-    """
-    powers = [1 << power for power in range((max_batch_size - 1).bit_length())]
-    return (*powers, max_batch_size)
-
-
-def write_batching_parameters(folder: Path, max_batch_size: int) -> None:
-    """Writes the file for the server's `--batching_parameters_file`.
-
-    Args:
-        folder: Of the SavedModel.
-        max_batch_size: The largest batch that the server forms of waiting requests.
-    """
-    sizes = "".join(f"allowed_batch_sizes: {size}\n" for size in batch_sizes(max_batch_size))
-    (folder / BATCHING_FILE).write_text(
-        f"max_batch_size {{ value: {max_batch_size} }}\n"
-        "batch_timeout_micros { value: 1000 }\n"
-        "max_enqueued_batches { value: 1000 }\n"
-        # Lets requests of ids share a batch; those of text have nothing to pad.
-        "pad_variable_length_inputs: true\n"
-        f"{sizes}"
-    )
-
-
-def write_warm_up_requests(
-    folder: Path,
-    *,
-    signature: str,
-    inputs: Sequence[tf.TensorSpec],
-    max_batch_size: int,
-    sequence_length: int,
-) -> None:
-    """Writes requests that the server runs before it reports the model as available.
-
-    One short text in every batch size, and one text that is as long as the model takes.
-
-    Args:
-        folder: Of the SavedModel.
-        signature: The text signature's name.
-        inputs: Its inputs: strings `(batch,)`, or `(batch, several)`.
-        max_batch_size: As in `write_batching_parameters`.
-        sequence_length: The longest row in tokens.
-    """
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    batches = [["a short text"] * size for size in batch_sizes(max_batch_size)]
-    batches.append(["text " * sequence_length])
-    path = folder / WARM_UP_FILE
-    path.parent.mkdir()
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for batch in batches:
-            log = prediction_log_pb2.PredictionLog()
-            request = log.predict_log.request
-            request.model_spec.signature_name = signature
-            for spec in inputs:
-                values = batch if spec.shape.rank == 1 else [[text, "another"] for text in batch]
-                request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(values, tf.string))
-            writer.write(log.SerializeToString())
 
 
 def check_serving_ops(folder: Path) -> None:

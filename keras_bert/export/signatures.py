@@ -4,6 +4,11 @@
 `serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
 length)`, in which padding is known by its id. Every function is checked and traced with its input
 signature, and returns a dict of tensors.
+
+A server that batches requests of unequal lengths repeats the first element of each request's
+tensor, in all of the request's rows, until it is as long as the longest request's. Strings
+`(batch,)` are not padded; of the other inputs, either the filler can be told from what was sent, or
+a signature takes the number of elements of each row, or rows that may hold filler are refused.
 """
 
 from __future__ import annotations
@@ -17,6 +22,11 @@ from keras_bert.export.options import ExportOptions, Servable
 
 TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
+EXAMPLES_SIGNATURE = "serve_examples"
+COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
+
+# Windows of long texts that the model reads at a time
+PART = 32
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
@@ -37,6 +47,10 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
       `(batch, classes)`. A regression returns `score` alone.
     - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, and `logits`.
+    - `serve_examples`, for the server's `:classify` and `:regress`: `inputs`, string `(batch,)`,
+      each a serialized `tf.train.Example` with the bytes feature `text`, and with `pair` also
+      `text_pair`. Returns `classes`, string, and `scores`, the probabilities, float32, both
+      `(batch, classes)`; of a regression `outputs`, float32 `(batch,)`.
 
     Args:
         task: A text classifier with a preprocessor, on the TensorFlow backend.
@@ -56,9 +70,26 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
             "probabilities": probabilities,
         }
 
+    def logits_of(texts: Sequence[tf.Tensor]) -> tf.Tensor:
+        checked = checked_texts(texts, " and ".join(names), options)
+        return task(task.preprocessor(*checked), training=False)
+
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        checked = checked_texts(texts, " and ".join(names))
-        return answers(task(task.preprocessor(*checked), training=False))
+        return answers(logits_of(texts))
+
+    def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        inputs = tf.ensure_shape(inputs, [None])
+        parsed = tf.io.parse_example(
+            inputs, dict.fromkeys(names, tf.io.FixedLenFeature([], tf.string))
+        )
+        logits = logits_of([parsed[name] for name in names])
+        if options.class_names is None:
+            return {"outputs": logits[:, 0]}
+        classes = tf.constant([options.class_names], tf.string)
+        return {
+            "classes": tf.tile(classes, [tf.size(inputs), 1]),
+            "scores": tf.nn.softmax(logits),
+        }
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features = features_of_ids(dict(zip(id_names, ids, strict=True)), task)
@@ -68,10 +99,11 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     return {
         TEXT_SIGNATURE: signature(serve_text, **dict.fromkeys(names, (tf.string, 1))),
         IDS_SIGNATURE: signature(serve_ids, **dict.fromkeys(id_names, (tf.int32, 2))),
+        EXAMPLES_SIGNATURE: signature(serve_examples, inputs=(tf.string, 1)),
     }
 
 
-def embedding_signatures(task: Servable) -> dict[str, Any]:
+def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     """The functions of an embedder's SavedModel.
 
     - `serving_default`: `text`. Returns `embedding`, float32 `(batch, hidden)`.
@@ -79,10 +111,11 @@ def embedding_signatures(task: Servable) -> dict[str, Any]:
 
     Args:
         task: An embedder with a preprocessor, on the TensorFlow backend.
+        options: The longest text.
     """
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        (text,) = checked_texts((text,), "text")
+        (text,) = checked_texts((text,), "text", options)
         return {"embedding": task(task.preprocessor(text), training=False)}
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -94,22 +127,27 @@ def embedding_signatures(task: Servable) -> dict[str, Any]:
     }
 
 
-def choice_signatures(task: Servable) -> dict[str, Any]:
+def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     """The functions of a multiple-choice SavedModel.
 
-    - `serving_default`: `text`, string `(batch,)`, and `choices`, string `(batch, choices)`, rows
-      with fewer filled up with empty strings. Returns `choice`, the position of the best, int32
-      `(batch,)`; `score`, its probability, float32 `(batch,)`; `probabilities`, float32 `(batch,
-      choices)`, in the order of the choices; and, from the best to the worst, `ranking`, their
-      positions, int32, `ranked_choices`, string, and `ranked_scores`, float32, `(batch, choices)`.
-      Choices that are empty, or say what the first one of their row says, have probability 0: a
-      server that batches requests fills shorter ones up with their first element.
+    - `serve_counted_choices`: `text`, string `(batch,)`; `choices`, string `(batch, choices)`; and
+      `num_choices`, int32 `(batch,)`: how many of each row's are choices, those in front. Returns
+      `choice`, the position of the best, int32 `(batch,)`; `score`, its probability, float32
+      `(batch,)`; `probabilities`, float32 `(batch, choices)`, in the order of the choices; and,
+      from the best to the worst, `ranking`, their positions, int32, `ranked_choices`, string, and
+      `ranked_scores`, float32, `(batch, choices)`. What is behind a row's last choice has
+      probability 0.
+    - `serving_default`: `text` and `choices` alone, rows with fewer filled up with empty strings.
+      Returns the same. Choices that are empty, or say what the first one of their row says, have
+      probability 0. A batch of several rows in which one may hold what the server has filled
+      another row up with is refused.
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is known
       by its id, and a choice of padding alone has probability 0. Returns the same but for
       `ranked_choices`, and `logits`, float32 `(batch, choices)`.
 
     Args:
         task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
+        options: The longest text.
     """
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -124,20 +162,37 @@ def choice_signatures(task: Servable) -> dict[str, Any]:
             "ranked_scores": ranked_scores,
         }
 
-    def serve_text(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+    def ranked(text: tf.Tensor, choices: tf.Tensor, is_choice: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = task.preprocessor(limited(text, options), limited(choices, options))
+        features["padding_mask"] &= is_choice[:, :, tf.newaxis]
+        answer = answers(task(features, training=False))
+        texts = tf.gather(choices, answer["ranking"], batch_dims=1)
+        return {**answer, "ranked_choices": texts}
+
+    def checked(text: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The inputs, checked, and the positions of the choices."""
         text, choices = tf.ensure_shape(text, [None]), tf.ensure_shape(choices, [None, None])
         same = tf.debugging.assert_equal(
             tf.size(text), tf.shape(choices)[0], "text and choices differ in their rows"
         )
-        with tf.control_dependencies([same]):
-            text = tf.identity(text)
-        features = task.preprocessor(text, choices)
-        is_first = tf.range(tf.shape(choices)[1]) == 0
-        is_choice = is_first | ((choices != "") & (choices != choices[:, :1]))
-        features["padding_mask"] &= is_choice[:, :, tf.newaxis]
-        ranked = answers(task(features, training=False))
-        texts = tf.gather(choices, ranked["ranking"], batch_dims=1)
-        return {**ranked, "ranked_choices": texts}
+        with tf.control_dependencies([same, *not_empty("choices", choices)]):
+            return tf.identity(text), tf.identity(choices), tf.range(tf.shape(choices)[1])
+
+    def serve_counted(
+        text: tf.Tensor, choices: tf.Tensor, num_choices: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        text, choices, positions = checked(text, choices)
+        num_choices = checked_counts("num_choices", num_choices, choices, lowest=1)
+        return ranked(text, choices, positions < num_choices[:, tf.newaxis])
+
+    def serve_text(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+        text, choices, positions = checked(text, choices)
+        is_other = choices != choices[:, :1]
+        # A row that ends in its own first choice is right, filled up by the server or not.
+        ambiguous = may_hold_filler(choices) & is_other[:, -1]
+        refused = refuse_rows(ambiguous, "choices", COUNTED_CHOICES_SIGNATURE, "num_choices")
+        with tf.control_dependencies([refused]):
+            return ranked(text, choices, (positions == 0) | ((choices != "") & is_other))
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features = features_of_ids({"token_ids": token_ids, "segment_ids": segment_ids}, task)
@@ -147,21 +202,37 @@ def choice_signatures(task: Servable) -> dict[str, Any]:
         logits = task(features, training=False)
         return {**answers(logits), "logits": logits}
 
+    texts = {"text": (tf.string, 1), "choices": (tf.string, 2)}
     return {
-        TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1), choices=(tf.string, 2)),
+        TEXT_SIGNATURE: signature(serve_text, **texts),
+        COUNTED_CHOICES_SIGNATURE: signature(serve_counted, **texts, num_choices=(tf.int32, 1)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 3), segment_ids=(tf.int32, 3)),
     }
 
 
-def checked_texts(texts: Sequence[tf.Tensor], names: str) -> list[tf.Tensor]:
-    """Strings `(batch,)`, as many of one input as of another.
+def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
+    """Texts without what is behind `max_text_bytes`, cut between two characters."""
+    limit = options.max_text_bytes
+    if limit is None:
+        return text
+    cut = tf.strings.substr(text, 0, limit)
+    # What is left of a character that was cut in two is no UTF-8.
+    whole = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")
+    return tf.where(tf.strings.length(text) > limit, whole, text)
+
+
+def checked_texts(
+    texts: Sequence[tf.Tensor], names: str, options: ExportOptions
+) -> list[tf.Tensor]:
+    """Strings `(batch,)`, as many of one input as of another, no longer than allowed.
 
     Args:
         texts: The inputs of a signature.
         names: What they are called, for the message.
+        options: The longest text.
     """
     # A server hands scalars through; without this check one of them ended the process.
-    texts = [tf.ensure_shape(text, [None]) for text in texts]
+    texts = [limited(tf.ensure_shape(text, [None]), options) for text in texts]
     if len(texts) == 1:
         return texts
     same = tf.debugging.assert_equal(
@@ -169,6 +240,113 @@ def checked_texts(texts: Sequence[tf.Tensor], names: str) -> list[tf.Tensor]:
     )
     with tf.control_dependencies([same]):
         return [tf.identity(text) for text in texts]
+
+
+def checked_counts(
+    name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
+) -> tf.Tensor:
+    """How many elements of each row of `values` are meant, int32 `(batch,)`."""
+    counts = tf.ensure_shape(counts, [None])
+    rows, width = tf.unstack(tf.shape(values))
+    checks = [
+        tf.debugging.assert_equal(tf.size(counts), rows, f"{name}: expected one for each row"),
+        tf.debugging.assert_greater_equal(counts, lowest, f"{name} must be at least {lowest}"),
+        tf.debugging.assert_less_equal(counts, width, f"{name}: more than the row has elements"),
+    ]
+    with tf.control_dependencies(checks):
+        return tf.identity(counts)
+
+
+def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
+    """A check that rows, if there are any, have elements."""
+    shape = tf.shape(values)
+    has_elements = (shape[0] == 0) | (tf.reduce_prod(shape[1:]) > 0)
+    message = f"{name}: a row is empty; each needs one element at least"
+    return [tf.debugging.assert_equal(has_elements, True, message)]
+
+
+def may_hold_filler(values: tf.Tensor) -> tf.Tensor:
+    """Which rows a server may have filled up: boolean `(batch,)`.
+
+    The filler of a request is its first row's first element. A row may hold it if its last element,
+    and those of the rows before it back to one, are that row's first element. Rows of one element,
+    and a batch of one row, which no other request can have been longer than, are not filled up.
+
+    Args:
+        values: `(batch, several)`, or of a higher rank.
+    """
+    values = _flat_rows(values)
+    first, last = values[:, :1], values[:, -1:]
+    # (batch, 1) or, where rows are empty, (batch, 0) -> (batch,)
+    begins = tf.reduce_any(first == last, axis=1)
+    changes = tf.concat([[False], tf.reduce_any(last[1:] != last[:-1], axis=1)], axis=0)
+    run = tf.cumsum(tf.cast(changes[: tf.shape(values)[0]], tf.int32))
+    count = tf.cumsum(tf.cast(begins, tf.int32))
+    before = tf.math.unsorted_segment_min(
+        count - tf.cast(begins, tf.int32), run, tf.shape(values)[0]
+    )
+    is_wide = (tf.shape(values)[0] > 1) & (tf.shape(values)[1] > 1)
+    return (count > tf.gather(before, run)) & is_wide
+
+
+def _flat_rows(values: tf.Tensor) -> tf.Tensor:
+    """`(batch, …)` to `(batch, elements)`, which may be none."""
+    shape = tf.shape(values)
+    return tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])])
+
+
+def refuse_rows(ambiguous: tf.Tensor, name: str, signature: str, counts: str) -> tf.Operation:
+    """A check that no row may hold what a server filled it up with."""
+    return tf.debugging.assert_equal(
+        ambiguous,
+        False,
+        f"{name}: a row ends in what it or a row before it begins with, as a server's batching "
+        f"fills shorter requests up; it cannot be told what was sent. Call {signature} with "
+        f"{counts}",
+    )
+
+
+def windowed_outputs(task: Servable, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The outputs for windows, some at a time: a book must not take a server's memory.
+
+    Args:
+        task: A task that reads long texts in windows.
+        features: Of any number of windows, `(windows, length)` each.
+
+    Returns:
+        The task's outputs by name, float32 `(windows, length, …)`.
+    """
+    outputs = _by_name(task, task.output)
+    names = sorted(outputs)
+    # One part where there is no window: outputs have their shape from the model.
+    num_parts = tf.maximum(1, -(-tf.shape(features["token_ids"])[0] // PART))
+
+    def part(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        rows = {name: x[index * PART : (index + 1) * PART] for name, x in features.items()}
+        values = _by_name(task, task(rows, training=False))
+        written = (
+            array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
+        )
+        return (index + 1, *written)
+
+    arrays = [
+        tf.TensorArray(
+            tf.float32,
+            num_parts,
+            infer_shape=False,
+            element_shape=[None, None, *outputs[name].shape[2:]],
+        )
+        for name in names
+    ]
+    _, *arrays = tf.while_loop(
+        lambda index, *_: index < num_parts, part, (0, *arrays), parallel_iterations=1
+    )
+    # (parts, part's windows, length, …) -> (windows, length, …)
+    return {name: array.concat() for name, array in zip(names, arrays, strict=True)}
+
+
+def _by_name(task: Servable, outputs: Any) -> dict[str, Any]:
+    return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
 
 def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]:
@@ -190,7 +368,8 @@ def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]
             tf.shape(token_ids)[-1],
             config.max_sequence_length,
             f"token_ids are longer than the {config.max_sequence_length} positions of the model",
-        )
+        ),
+        *not_empty("token_ids", token_ids),
     ]
     for name, value in ids.items():
         checks.append(
@@ -204,12 +383,22 @@ def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]
                 tf.debugging.assert_non_negative(value, message),
                 tf.debugging.assert_less(value, limits[name], message),
             ]
-    with tf.control_dependencies(checks):
-        ids = {name: tf.identity(value) for name, value in ids.items()}
     # A server that pads requests to a common length repeats their first element, so that [CLS]
     # behind column 0 is padding too.
     is_first = tf.range(tf.shape(token_ids)[-1]) == 0
     is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
+    ends_in_token = tf.reduce_any(_flat_rows(~is_padding)[:, -1:], axis=1)
+    checks.append(
+        tf.debugging.assert_equal(
+            may_hold_filler(token_ids) & ends_in_token,
+            False,
+            "token_ids: a row ends in the id that it or a row before it begins with, as a server's "
+            "batching fills shorter requests up; rows must begin with the id of [CLS], "
+            f"{tokenizer.cls_token_id}",
+        )
+    )
+    with tf.control_dependencies(checks):
+        ids = {name: tf.identity(value) for name, value in ids.items()}
     return {
         "token_ids": ids["token_ids"],
         "segment_ids": ids.get("segment_ids"),

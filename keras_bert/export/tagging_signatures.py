@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,12 +13,18 @@ from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
+    checked_counts,
     checked_texts,
     features_of_ids,
+    may_hold_filler,
+    refuse_rows,
     signature,
+    windowed_outputs,
 )
 
 WORDS_SIGNATURE = "serve_words"
+COUNTED_WORDS_SIGNATURE = "serve_counted_words"
+TAGS_SIGNATURE = "serve_tags"
 
 
 def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
@@ -27,67 +35,111 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       most, `words`, string, in UTF-8; `labels`, string; `scores`, the labels' probabilities,
       float32; `starts` and `ends`, the characters (Unicode code points) between which a word
       lies, int32. What is behind a text's last word is empty or 0. Texts are split into words
-      as in `TokenClassifier.tag`; those of any length are read in windows inside the graph.
-      Bytes that are no UTF-8 are left out before characters are counted.
-    - `serve_words`: `words`, string `(batch, words)`, shorter rows filled up with empty strings:
-      for text that is split into words already. Returns `labels` and `scores`, of that shape.
+      as in `TokenClassifier.tag`; those of any length are read in windows inside the graph, 32 at a
+      time. Bytes that are no UTF-8 are left out before characters are counted.
+    - `serve_tags`: `text`. Returns `tags`, string `(batch,)`: of each text a JSON array of its own
+      words' `label`, `score`, `start` and `end`, and of no other's.
+    - `serve_counted_words`: `words`, string `(batch, words)`, and `num_words`, int32 `(batch,)`:
+      how many of each row's are words, those in front. For text that is split into words already.
+      Returns `labels` and `scores`, of the shape of `words`.
+    - `serve_words`: `words` alone, shorter rows filled up with empty strings. Returns the same. A
+      batch of several rows in which one may hold what a server has filled it up with is refused.
     - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is known by its id. Returns
       `labels`, `scores` and `logits` of every token.
 
     Args:
         task: A token classifier with a preprocessor, on the TensorFlow backend.
-        options: Labels.
+        options: Labels, and the longest text.
     """
 
+    def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        (text,) = checked_texts((text,), "text", options)
+        return task.preprocessor.split(text)
+
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        (text,) = checked_texts((text,), "text")
-        words, starts, ends = task.preprocessor.split(text)
-        found = {"words": words, "starts": starts, "ends": ends}
+        words, starts, ends = split(text)
+        found = {"words": words, "starts": starts, "ends": ends, **_tags(task, words, options)}
         return {
             **{name: values.to_tensor() for name, values in found.items()},
-            **_tags(task, words, options),
             "num_words": tf.cast(words.row_lengths(), tf.int32),
         }
 
+    def serve_tags(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        words, starts, ends = split(text)
+        found = _tags(
+            task, words, options, [json.dumps(name) for name in options.class_names or ()]
+        )
+        scores = tf.strings.as_string(found["scores"].flat_values, precision=6)
+        start, end = (tf.strings.as_string(values.flat_values) for values in (starts, ends))
+        fields = ['{"label": ', found["labels"].flat_values, ', "score": ', scores]
+        fields += [', "start": ', start, ', "end": ', end, "}"]
+        tags = tf.strings.reduce_join(
+            words.with_values(tf.strings.join(fields)), axis=1, separator=", "
+        )
+        return {"tags": tf.strings.join(["[", tags, "]"])}
+
+    def tags_of(words: tf.Tensor, lengths: tf.Tensor) -> dict[str, tf.Tensor]:
+        tags = _tags(task, tf.RaggedTensor.from_tensor(words, lengths=lengths), options)
+        shape = tf.shape(words, tf.int64)
+        return {name: values.to_tensor(shape=shape) for name, values in tags.items()}
+
+    def serve_counted_words(words: tf.Tensor, num_words: tf.Tensor) -> dict[str, tf.Tensor]:
+        words = tf.ensure_shape(words, [None, None])
+        num_words = checked_counts("num_words", num_words, words)
+        return tags_of(words, tf.cast(num_words, tf.int64))
+
     def serve_words(words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
-        # A row ends behind its last word that is not empty.
-        numbers = tf.range(1, tf.shape(words, tf.int64)[1] + 1)
+        ends_in_word = tf.reduce_any(words[:, -1:] != "", axis=1)
+        refused = refuse_rows(
+            may_hold_filler(words) & ends_in_word, "words", COUNTED_WORDS_SIGNATURE, "num_words"
+        )
+        with tf.control_dependencies([refused]):
+            # A row ends behind its last word that is not empty.
+            numbers = tf.range(1, tf.shape(words, tf.int64)[1] + 1)
         lengths = tf.reduce_max(tf.where(words == "", tf.zeros([], tf.int64), numbers), axis=1)
         # The maximum of no columns is the lowest number there is.
-        lengths = tf.maximum(lengths, 0)
-        tags = _tags(task, tf.RaggedTensor.from_tensor(words, lengths=lengths), options)
-        missing = tf.shape(words)[1] - tf.shape(tags["labels"])[1]
-        return {name: tf.pad(values, [[0, 0], [0, missing]]) for name, values in tags.items()}
+        return tags_of(words, tf.maximum(lengths, 0))
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = task(features_of_ids({"token_ids": token_ids}, task), training=False)
-        return {**_answers(logits, options), "logits": logits}
+        return {**_answers(logits, options.class_names), "logits": logits}
 
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
+        TAGS_SIGNATURE: signature(serve_tags, text=(tf.string, 1)),
+        COUNTED_WORDS_SIGNATURE: signature(
+            serve_counted_words, words=(tf.string, 2), num_words=(tf.int32, 1)
+        ),
         WORDS_SIGNATURE: signature(serve_words, words=(tf.string, 2)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2)),
     }
 
 
-def _tags(task: Servable, words: tf.RaggedTensor, options: ExportOptions) -> dict[str, tf.Tensor]:
-    """The label and the score of each word, padded with empty labels of score 0."""
+def _tags(
+    task: Servable,
+    words: tf.RaggedTensor,
+    options: ExportOptions,
+    class_names: Sequence[str] | None = None,
+) -> dict[str, tf.RaggedTensor]:
+    """The label and the score of each word, ragged `(batch, None)`.
+
+    Args:
+        class_names: What to call the labels; `None` takes those of the options.
+    """
     preprocessor = task.preprocessor
     windows = preprocessor.windows(words)
-    logits = task(preprocessor.padded(windows), training=False)
+    (logits,) = windowed_outputs(task, preprocessor.padded(windows)).values()
     # (windows, length, classes) -> (words, classes)
     first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
-    answers = _answers(tf.gather_nd(logits, first_pieces), options)
-    return {name: words.with_values(values).to_tensor() for name, values in answers.items()}
+    answers = _answers(tf.gather_nd(logits, first_pieces), class_names or options.class_names)
+    return {name: words.with_values(values) for name, values in answers.items()}
 
 
-def _answers(logits: tf.Tensor, options: ExportOptions) -> dict[str, tf.Tensor]:
+def _answers(logits: tf.Tensor, class_names: Sequence[str] | None) -> dict[str, tf.Tensor]:
     """From logits `(..., classes)` to what a signature returns, `(...,)`."""
     probabilities = tf.nn.softmax(logits)
     return {
-        "labels": tf.gather(
-            tf.constant(options.class_names, tf.string), tf.argmax(probabilities, axis=-1)
-        ),
+        "labels": tf.gather(tf.constant(class_names, tf.string), tf.argmax(probabilities, axis=-1)),
         "scores": tf.reduce_max(probabilities, axis=-1),
     }

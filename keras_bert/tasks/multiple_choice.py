@@ -236,7 +236,7 @@ class MultipleChoice(Task):
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import choice_signatures
 
-        return choice_signatures(self)
+        return choice_signatures(self, options)
 
 
 def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, Any]]:

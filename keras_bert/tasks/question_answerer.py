@@ -331,7 +331,7 @@ class QuestionAnswerer(Task):
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.question_signatures import question_signatures
 
-        return question_signatures(self)
+        return question_signatures(self, options)
 
 
 def logits_of_tokens(

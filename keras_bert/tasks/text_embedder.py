@@ -160,4 +160,4 @@ class TextEmbedder(Task):
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import embedding_signatures
 
-        return embedding_signatures(self)
+        return embedding_signatures(self, options)

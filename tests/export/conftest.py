@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.export import served_tasks
 from tests.export.small_classifier import make_classifier
 
 
@@ -27,3 +28,21 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     classifier.export(home / "model" / "1")
     vocabulary_file.unlink()
     return Exported(classifier, home / "model" / "1")
+
+
+@pytest.fixture(scope="session", params=served_tasks.KINDS)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Each kind of task with the signatures of its export, on the TensorFlow backend."""
+    return served_tasks.make(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="session")
+def served_tagger(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The tagger by itself."""
+    return served_tasks.make("tagger", tmp_path_factory.mktemp("tagger"))
+
+
+@pytest.fixture(scope="session")
+def served_chooser(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The multiple-choice task by itself."""
+    return served_tasks.make("chooser", tmp_path_factory.mktemp("chooser"))

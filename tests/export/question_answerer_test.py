@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.export.served_tasks import OPTIONS
 from tests.export.small_classifier import make_classifier
 
 tf = pytest.importorskip("tensorflow")
@@ -126,7 +127,7 @@ def test_without_a_threshold_there_always_is_an_answer(tmp_path):
     from keras_bert.export.question_signatures import question_signatures
 
     answerer = make_answerer(tmp_path)
-    signatures = question_signatures(answerer)
+    signatures = question_signatures(answerer, OPTIONS)
     received = serve(signatures, QUESTIONS, CONTEXTS)
     received["answer"] = [answer.decode() for answer in received["answer"]]
     assert list(map(bool, received["answer"])) == list(map(bool, CONTEXTS))
@@ -168,14 +169,3 @@ def test_ids_give_the_logits_of_predict(answerer, signatures):
     expected = answerer.predict({**features, "padding_mask": mask}, verbose=0)
     for name in ("start_logits", "end_logits"):
         np.testing.assert_allclose(received[name].numpy()[mask], expected[name][mask], atol=1e-4)
-
-
-@pytest.mark.backend_independent
-def test_warm_up_requests_replay(folder, signatures):
-    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    path = folder / "assets.extra" / "tf_serving_warmup_requests"
-    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
-        assert inputs.keys() == {"question", "context"}
-        serve(signatures, **{f"{name}s": value for name, value in inputs.items()})

@@ -188,24 +188,3 @@ def test_loads_twice_in_one_process(exported, serve_text):
     again = tf.saved_model.load(str(exported.folder)).signatures["serving_default"]
     answers = again(text=tf.constant(["the cat"]))
     np.testing.assert_array_equal(answers["score"], serve_text("the cat")["score"])
-
-
-def test_warm_up_requests_are_real_and_replay(exported, loaded):
-    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    path = exported.folder / "assets.extra" / "tf_serving_warmup_requests"
-    sizes = []
-    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-        log = prediction_log_pb2.PredictionLog.FromString(record)
-        request = log.predict_log.request
-        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
-        signature = loaded.signatures[request.model_spec.signature_name]
-        answers = signature(**{name: tf.constant(value) for name, value in inputs.items()})
-        sizes.append(int(answers["score"].shape[0]))
-    assert sizes == [1, 2, 4, 8, 16, 32, 1]
-
-
-def test_batching_parameters_end_in_the_largest_batch(exported):
-    lines = (exported.folder / "batching_params.pbtxt").read_text().splitlines()
-    assert "max_batch_size { value: 32 }" in lines
-    allowed = [int(line.split(": ")[1]) for line in lines if line.startswith("allowed_")]
-    assert allowed == [1, 2, 4, 8, 16, 32]

@@ -138,16 +138,6 @@ def test_ids_give_the_logits_of_predict(tagger, signatures):
 
 
 @pytest.mark.backend_independent
-def test_warm_up_requests_replay(folder, signatures):
-    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    path = folder / "assets.extra" / "tf_serving_warmup_requests"
-    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        (text,) = (tf.make_ndarray(proto) for proto in request.inputs.values())
-        serve(signatures, text)
-
-
-@pytest.mark.backend_independent
 def test_wrong_class_names_are_refused(tagger, tmp_path):
     with pytest.raises(ValueError, match="class_names has 1 names; the task has 3 classes"):
         tagger.export(tmp_path / "1", class_names=["one"])

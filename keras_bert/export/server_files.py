@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TensorFlow Serving reads beside a SavedModel: how to batch, and what to warm up with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.export.signatures import TEXT_SIGNATURE
+
+BATCHING_FILE = "batching_params.pbtxt"
+WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
+
+# Rows of the largest request that a server is to answer in parts
+LARGEST_REQUEST = 1024
+# Tokens of the shortest text to warm up with, but for the shortest of all
+_SHORTEST = 16
+
+
+def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
+    """Powers of two, and the largest size itself as the last.
+
+    Example:
+
+    >>> batch_sizes(24)
+    (1, 2, 4, 8, 16, 24)
+    """
+    powers = [1 << power for power in range((max_batch_size - 1).bit_length())]
+    return (*powers, max_batch_size)
+
+
+def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
+    """Whether all dimensions of the outputs but the first are known, whatever the request.
+
+    Then, and only then, a server can put the answer to a large request together from parts: at
+    parts of different widths TensorFlow Serving's process ends.
+
+    Args:
+        signatures: Concrete functions by their names.
+    """
+    outputs = [out for function in signatures.values() for out in function.outputs]
+    return all(out.shape[1:].is_fully_defined() for out in outputs)
+
+
+def write_batching_parameters(folder: Path, max_batch_size: int, *, splits: bool) -> None:
+    """Writes the file for the server's `--batching_parameters_file`.
+
+    Args:
+        folder: Of the SavedModel.
+        max_batch_size: The largest batch that the server forms of waiting requests.
+        splits: Whether it answers requests of more rows, up to `LARGEST_REQUEST`, in parts; without
+            it they are refused.
+    """
+    if splits:
+        largest = max(LARGEST_REQUEST, max_batch_size)
+        # The server refuses allowed_batch_sizes whose last is not max_batch_size.
+        sizes = (
+            f"max_batch_size {{ value: {largest} }}\n"
+            f"max_execution_batch_size {{ value: {max_batch_size} }}\n"
+            "enable_large_batch_splitting { value: true }\n"
+        )
+    else:
+        sizes = f"max_batch_size {{ value: {max_batch_size} }}\n" + "".join(
+            f"allowed_batch_sizes: {size}\n" for size in batch_sizes(max_batch_size)
+        )
+    (folder / BATCHING_FILE).write_text(
+        f"{sizes}"
+        "batch_timeout_micros { value: 1000 }\n"
+        "max_enqueued_batches { value: 1000 }\n"
+        # Lets requests of ids share a batch; those of text have nothing to pad.
+        "pad_variable_length_inputs: true\n"
+    )
+
+
+def write_warm_up_requests(
+    folder: Path, functions: Mapping[str, Any], task: Servable, options: ExportOptions
+) -> None:
+    """Writes requests that the server runs before it reports the model as available.
+
+    To every signature a row of each length, up to the longest that the model takes, and a short one
+    in the largest batch; to the text signature in every batch size.
+
+    Args:
+        folder: Of the SavedModel.
+        functions: The signatures by their names.
+        task: Whose tokens and lengths they have.
+        options: The largest batch.
+    """
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    path = folder / WARM_UP_FILE
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for name, function in functions.items():
+            for rows, length in _shapes(name, task, options):
+                log = prediction_log_pb2.PredictionLog()
+                request = log.predict_log.request
+                request.model_spec.signature_name = name
+                for spec in function.input_signature:
+                    values = _values(spec, rows, length, task, options)
+                    request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(values, spec.dtype))
+                writer.write(log.SerializeToString())
+
+
+def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[tuple[int, int]]:
+    """The rows and the tokens of each request to a signature."""
+    sizes = batch_sizes(options.max_batch_size)
+    for rows in sizes if signature == TEXT_SIGNATURE else {1, sizes[-1]}:
+        yield rows, 3
+    longest = task.preprocessor.sequence_length
+    for length in batch_sizes(longest):
+        if length >= min(_SHORTEST, longest):
+            yield 1, length
+
+
+def _values(
+    spec: tf.TensorSpec, rows: int, length: int, task: Servable, options: ExportOptions
+) -> list[Any]:
+    """An input of a request: every row of about as many tokens."""
+    tokenizer = task.preprocessor.tokenizer
+    # No two elements alike in front and at the end, as in rows that a server has filled up
+    words = ["a", *["text"] * (length - 1)]
+    text = " ".join(words)
+    if spec.name == "token_ids":
+        row: Any = [
+            tokenizer.cls_token_id,
+            *[tokenizer.unk_token_id] * (length - 2),
+            tokenizer.sep_token_id,
+        ]
+    elif spec.name == "segment_ids":
+        row = [0] * length
+    elif spec.name == "inputs":
+        row = _example(dict.fromkeys(("text", "text_pair") if options.pair else ("text",), text))
+    else:
+        row = {
+            "words": words,
+            "num_words": len(words),
+            "choices": [text, "another"],
+            "num_choices": 2,
+        }.get(spec.name, text)
+    return [[row, row] if spec.shape.rank == 3 else row] * rows
+
+
+def _example(features: Mapping[str, str]) -> bytes:
+    """A serialized `tf.train.Example` of texts."""
+    return tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+                for name, text in features.items()
+            }
+        )
+    ).SerializeToString()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TensorFlow Serving's batching session does with requests: see `batching_session.cc`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Tensors = dict[str, np.ndarray]
+Signature = Callable[..., Mapping[str, Any]]
+
+
+def run_alone(signature: Signature, request: Tensors) -> Tensors:
+    """The answer to a request that shares its batch with no other."""
+    import tensorflow as tf
+
+    answer = signature(**{name: tf.constant(value) for name, value in request.items()})
+    return {name: value.numpy() for name, value in answer.items()}
+
+
+def run_together(
+    signature: Signature, requests: Sequence[Tensors], allowed_batch_sizes: Sequence[int] = ()
+) -> list[Tensors]:
+    """The answers to requests that the server puts into one batch.
+
+    As with `pad_variable_length_inputs`: each tensor of a request is filled up with its own first
+    element, strings too, in all dimensions but the first.
+
+    Args:
+        signature: Of a SavedModel.
+        requests: Arrays of the inputs by their names, whose first dimensions are the same.
+        allowed_batch_sizes: The batch is filled up with copies of its first row to the next of
+            these sizes, if there are any.
+
+    Returns:
+        The rows of the outputs that belong to each request.
+    """
+    sizes = [len(next(iter(request.values()))) for request in requests]
+    assert all(len(x) == n for r, n in zip(requests, sizes, strict=True) for x in r.values())
+    total = sum(sizes)
+    rows = min((size for size in allowed_batch_sizes if size >= total), default=total)
+    batch = {}
+    for name in requests[0]:
+        tensors = [request[name] for request in requests]
+        shape = np.max([x.shape[1:] for x in tensors], axis=0).astype(int)
+        filled = [_filled(x, shape) for x in tensors]
+        batch[name] = np.concatenate([*filled, *[filled[0][:1]] * (rows - total)])
+    outputs = run_alone(signature, batch)
+    ends = np.cumsum(sizes)
+    for name, value in outputs.items():
+        assert len(value) == rows, f"{name} has {len(value)} rows, of a batch of {rows}"
+    return [
+        {name: value[end - size : end] for name, value in outputs.items()}
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+def run_in_parts(
+    signature: Signature,
+    request: Tensors,
+    max_execution_batch_size: int,
+    neighbours: Sequence[Tensors] = (),
+) -> Tensors:
+    """The answer to a request that the server splits (`enable_large_batch_splitting`).
+
+    Args:
+        signature: Of a SavedModel.
+        request: Of any number of rows.
+        max_execution_batch_size: Rows of a part.
+        neighbours: Requests of others; the first shares its batch with the first part, and so on.
+
+    Raises:
+        AssertionError: If the parts' outputs differ in width: the server's process then ends.
+    """
+    count = len(next(iter(request.values())))
+    answers = []
+    for index, start in enumerate(range(0, count, max_execution_batch_size)):
+        part = {
+            name: value[start : start + max_execution_batch_size] for name, value in request.items()
+        }
+        answers.append(run_together(signature, [part, *neighbours[index : index + 1]])[0])
+    for name in answers[0]:
+        widths = {answer[name].shape[1:] for answer in answers}
+        assert len(widths) == 1, f"{name} has parts of the shapes {sorted(widths)}"
+    return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+
+
+def _filled(tensor: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    missing = [(0, 0), *((0, int(n - m)) for n, m in zip(shape, tensor.shape[1:], strict=True))]
+    if not any(after for _, after in missing):
+        return tensor
+    result = np.empty((len(tensor), *shape), tensor.dtype)
+    result[...] = tensor.reshape(-1)[0]
+    result[tuple(slice(size) for size in tensor.shape)] = tensor
+    return result

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of served task at miniature size, and requests to each of its signatures."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import keras_bert
+from keras_bert.export import ExportOptions
+from tests.export.batching_session import Tensors
+from tests.export.small_classifier import make_classifier
+
+OPTIONS = ExportOptions(
+    name="1",
+    format="tf_saved_model",
+    class_names=None,
+    dtype="float32",
+    pair=False,
+    max_batch_size=32,
+    warm_up=False,
+    sequence_length=64,
+)
+CLASS_NAMES = ("bad", "fair", "größer")
+TEXTS = (["the cat", "", "a mat?"], ["unbelievable " * 9], ["a", "many words " * 30])
+PAIRS = (["sat on", "a", ""], ["b"], ["the mat " * 4, "?"])
+WORDS = (
+    [["the", "cat", ""], ["a", "mat", "?"]],
+    [["unbelievable", "words", "7", "b", "the"] * 6],
+    [["a"], [""]],
+)
+CHOICES = (
+    [["on the mat", "cat"], ["able", "on the mat"]],
+    [["a", "b", "c", "the cat"]],
+    [["mat"], ["中"]],
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """A task and the functions that an export of it has.
+
+    Args:
+        task: On the TensorFlow backend.
+        options: Of the export.
+        functions: What an export traces and writes down, by signature.
+        requests: To each signature, requests of unequal lengths and of several rows.
+        splits: Whether a request of any number of rows can be answered in parts.
+    """
+
+    task: Any
+    options: ExportOptions
+    functions: dict[str, Any]
+    requests: dict[str, list[Tensors]]
+    splits: bool
+
+    @property
+    def signatures(self) -> dict[str, Any]:
+        """The functions, called by the names of their inputs."""
+
+        def by_name(function: Any) -> Any:
+            specs = function.input_signature
+            return lambda **inputs: function(*(inputs[spec.name] for spec in specs))
+
+        return {name: by_name(function) for name, function in self.functions.items()}
+
+
+def strings(rows: Any) -> np.ndarray:
+    """Lists of strings of one length as TensorFlow takes them."""
+    encoded = np.char.encode(np.array(rows), "utf-8")
+    return encoded.astype(object)
+
+
+def counted(name: str, rows: list[list[str]]) -> Tensors:
+    """Rows of strings, filled up with empty ones, and how many each has."""
+    width = max(map(len, rows))
+    filled = [[*row, *[""] * (width - len(row))] for row in rows]
+    counts = [sum(map(bool, row)) for row in rows]
+    return {name: strings(filled), f"num_{name}": np.array(counts, "int32")}
+
+
+def ids(features: Any, *names: str) -> Tensors:
+    return {name: np.asarray(features[name]) for name in names}
+
+
+def make(kind: str, folder: Path) -> Served:
+    """A served task of one of the kinds of `KINDS`."""
+    return KINDS[kind](folder)
+
+
+def _texts(*columns: str) -> list[Tensors]:
+    return [
+        {name: strings(texts) for name, texts in zip(columns, both, strict=False)}
+        for both in zip(TEXTS, PAIRS, strict=True)
+    ]
+
+
+def _examples(requests: list[Tensors]) -> list[Tensors]:
+    columns = [zip(*request.values(), strict=True) for request in requests]
+    return [
+        {
+            "inputs": np.array(
+                [_example(dict(zip(request, row, strict=True))) for row in rows], object
+            )
+        }
+        for request, rows in zip(requests, columns, strict=True)
+    ]
+
+
+def _example(features: dict[str, bytes]) -> bytes:
+    import tensorflow as tf
+
+    return tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+                for name, value in features.items()
+            }
+        )
+    ).SerializeToString()
+
+
+def _classifier(folder: Path, pair: bool, num_classes: int) -> Served:
+    names = CLASS_NAMES if num_classes > 1 else None
+    task = make_classifier(folder / "vocab.txt", num_classes=num_classes)
+    options = dataclasses.replace(OPTIONS, pair=pair, class_names=names)
+    texts = _texts("text", "text_pair") if pair else _texts("text")
+    features = [
+        task.preprocessor(*([x.decode() for x in column] for column in r.values())) for r in texts
+    ]
+    id_names = ("token_ids", "segment_ids") if pair else ("token_ids",)
+    requests = {
+        "serving_default": texts,
+        "serve_examples": _examples(texts),
+        "serve_ids": [ids(f, *id_names) for f in features],
+    }
+    return Served(task, options, task.serving_signatures(options), requests, splits=True)
+
+
+def _embedder(folder: Path) -> Served:
+    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+    task = keras_bert.TextEmbedder(classifier.backbone, preprocessor=classifier.preprocessor)
+    features = [task.preprocessor(texts) for texts in TEXTS]
+    requests = {
+        "serving_default": _texts("text"),
+        "serve_ids": [ids(f, "token_ids") for f in features],
+    }
+    return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=True)
+
+
+def _tagger(folder: Path) -> Served:
+    from keras_bert.data import TokenClassifierPreprocessor
+
+    classifier = make_classifier(folder / "vocab.txt", num_classes=3)
+    tokenizer = classifier.preprocessor.tokenizer
+    task = keras_bert.TokenClassifier(
+        classifier.backbone,
+        preprocessor=TokenClassifierPreprocessor(tokenizer, 20),
+        class_names=list(CLASS_NAMES),
+    )
+    kernel = task.head.dense.kernel
+    kernel.assign(np.random.default_rng(1).normal(0, 0.5, kernel.shape))
+    words = [counted("words", rows) for rows in WORDS]
+    requests = {
+        "serving_default": _texts("text"),
+        "serve_tags": _texts("text"),
+        "serve_counted_words": words,
+        # Of one width, for nothing else can be told apart
+        "serve_words": [
+            {"words": strings(rows)}
+            for rows in ([["the", "cat", ""], ["a", "mat", "?"]], [["b", "7", "cat"]])
+        ],
+        "serve_ids": [ids(classifier.preprocessor(texts), "token_ids") for texts in TEXTS],
+    }
+    options = dataclasses.replace(OPTIONS, class_names=CLASS_NAMES)
+    return Served(task, options, task.serving_signatures(options), requests, splits=False)
+
+
+def _answerer(folder: Path) -> Served:
+    from keras_bert.data import QuestionAnswererPreprocessor
+
+    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+    preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
+    task = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor)
+    kernel = task.head.dense.kernel
+    kernel.assign(np.random.default_rng(1).normal(0, 0.5, kernel.shape))
+    texts = [
+        {"question": r["text_pair"], "context": r["text"]} for r in _texts("text", "text_pair")
+    ]
+    features = [
+        preprocessor.padded(preprocessor(*([x.decode() for x in column] for column in r.values())))
+        for r in texts
+    ]
+    requests = {
+        "serving_default": texts,
+        "serve_ids": [ids(f, "token_ids", "segment_ids") for f in features],
+    }
+    return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=True)
+
+
+def _chooser(folder: Path) -> Served:
+    from keras_bert.data import MultipleChoicePreprocessor
+
+    classifier = make_classifier(folder / "vocab.txt", num_classes=1)
+    preprocessor = MultipleChoicePreprocessor(classifier.preprocessor.tokenizer, 24)
+    task = keras_bert.MultipleChoice(classifier.backbone, preprocessor)
+    task.head.dense.kernel.assign(classifier.head.dense.kernel)
+    texts = [["the cat sat", "a"], ["unbelievable"], ["", "the " * 5]]
+    rows = list(zip(texts, CHOICES, strict=True))
+    choices = [counted("choices", own) for own in CHOICES]
+    requests = {
+        "serve_counted_choices": [
+            {"text": strings(text), **own} for text, own in zip(texts, choices, strict=True)
+        ],
+        # Of one row each, for what fills the second up cannot be told
+        "serving_default": [
+            {"text": strings(text[:1]), "choices": own["choices"][:1]}
+            for text, own in zip(texts, choices, strict=True)
+        ],
+        "serve_ids": [ids(preprocessor(*row), "token_ids", "segment_ids") for row in rows],
+    }
+    return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=False)
+
+
+KINDS = {
+    "classifier": lambda folder: _classifier(folder, pair=False, num_classes=3),
+    "pairs": lambda folder: _classifier(folder, pair=True, num_classes=3),
+    "regression": lambda folder: _classifier(folder, pair=False, num_classes=1),
+    "embedder": _embedder,
+    "tagger": _tagger,
+    "answerer": _answerer,
+    "chooser": _chooser,
+}

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that TensorFlow Serving reads beside a SavedModel."""
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+
+from keras_bert.export.server_files import (  # noqa: E402
+    WARM_UP_FILE,
+    have_fixed_widths,
+    write_batching_parameters,
+    write_warm_up_requests,
+)
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+
+def test_warm_up_requests_are_answered_in_every_length_by_every_signature(served, tmp_path):
+    prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    write_warm_up_requests(tmp_path, served.functions, served.task, served.options)
+    rows = {name: [] for name in served.functions}
+    widths = {name: [] for name in served.functions}
+    for record in tf.data.TFRecordDataset(str(tmp_path / WARM_UP_FILE)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        name = request.model_spec.signature_name
+        first = next(iter(inputs.values()))
+        rows[name].append(len(first))
+        widths[name].append(first.shape[-1] if first.ndim > 1 else len(first[0].split()))
+        if first.shape[0] < 32:  # the rest takes long, and is alike
+            outputs = served.signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
+            assert {len(value) for value in outputs.values()} == {len(first)}
+    longest = served.task.preprocessor.sequence_length
+    for name in served.functions:
+        sizes = [1, 2, 4, 8, 16, 32] if name == "serving_default" else [1, 32]
+        assert sorted(set(rows[name])) == sizes
+        if name.endswith(("_ids", "_words", "_default", "_tags")) and "choices" not in name:
+            assert longest in widths[name]
+            assert 16 in widths[name]
+
+
+def test_only_outputs_of_one_width_let_the_server_split_requests(served):
+    functions = {n: function.get_concrete_function() for n, function in served.functions.items()}
+    assert have_fixed_widths(functions) == served.splits
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_batching_parameters(tmp_path, splits):
+    write_batching_parameters(tmp_path, 24, splits=splits)
+    text = (tmp_path / "batching_params.pbtxt").read_text()
+    lines = text.splitlines()
+    assert "pad_variable_length_inputs: true" in lines
+    if splits:
+        assert "enable_large_batch_splitting { value: true }" in lines
+        assert "max_execution_batch_size { value: 24 }" in lines
+        assert "max_batch_size { value: 1024 }" in lines
+        assert "allowed_batch_sizes" not in text
+    else:
+        assert "max_batch_size { value: 24 }" in lines
+        assert "splitting" not in text
+        allowed = [int(line.split(": ")[1]) for line in lines if line.startswith("allowed_")]
+        assert allowed == [1, 2, 4, 8, 16, 24]
+
+
+def test_an_export_has_both_files(exported):
+    lines = (exported.folder / "batching_params.pbtxt").read_text().splitlines()
+    assert "max_execution_batch_size { value: 32 }" in lines
+    assert (exported.folder / WARM_UP_FILE).stat().st_size > 0

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a server takes, by how much it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_bert import atomic
+from training.benchmarks.serving_load import Result
+
+
+def plot_serving_latency(path: Path, results: Sequence[Result]) -> None:
+    """Draws the median and the 99th percentile of the times over the answered requests a second.
+
+    Args:
+        path: The PNG file.
+        results: Of closed loops, of open ones, or of both; those without an answer are left out.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 3.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for loop, colour in (("closed", "#0b5394"), ("open", "#d1570c")):
+        points = sorted(
+            (result.qps, result.p50, result.p99, result.load)
+            for result in results
+            if result.loop == loop and result.qps
+        )
+        if not points:
+            continue
+        qps, p50, p99, loads = zip(*points, strict=True)
+        axes.plot(qps, p50, "o-", color=colour, label=f"{loop} loop, p50")
+        axes.plot(qps, p99, "s--", color=colour, label=f"{loop} loop, p99")
+        for x, y, load in zip(qps, p99, loads, strict=True):
+            axes.annotate(
+                f"{load:g}", (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7
+            )
+    axes.set_xlabel("answered requests a second (clients, or requests a second, beside p99)")
+    axes.set_ylabel("milliseconds")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.lines:
+        axes.legend(frameon=False, fontsize=8)
+    with atomic.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many requests a server answers, how fast, and whether rightly.
+
+It sends texts to a server that speaks TensorFlow Serving's REST, and nothing anywhere else: first
+with each number of clients that wait for their answers (a closed loop), then at each rate of
+requests, answered or not (an open loop).
+
+    python -m training.serving_benchmark --url=http://localhost:8501 --model=sst2
+    python -m training.serving_benchmark --url=http://localhost:8501 --model=sst2 --input=dev.txt \
+        --expected=answers.jsonl --clients=1,8,32 --rates=20,40,80 --json=load.json --plot=load.png
+
+The input is a file with a text a line, or JSON Lines whose objects are the instances of requests as
+they stand: {"question": …, "context": …}. Without one, sentences of the docstrings of Python's own
+library are sent. --expected is what `python -m training.predict` writes for the same file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from keras_bert import atomic
+from training.benchmarks.serving_load import Endpoint, Load, Result, format_row, measure
+from training.engine import program
+from training.engine.config_flags import define_flags, read_flags
+from training.engine.options import check_at_least
+from training.readers.docstrings import raw_sentences
+from training.readers.text_rows import row_error
+
+# Packages with docstrings that every Python has
+_PACKAGES = ("asyncio", "email", "http", "json", "logging", "unittest")
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingBenchmarkConfig:
+    """Which server, what to send, and how much of it.
+
+    Args:
+        url: The server, as http://localhost:8501.
+        model: The model's name there.
+        version: The model's version; empty for the newest.
+        signature: The signature.
+        input: A file with a text a line, or of JSON Lines; empty for docstrings.
+        max_rows: The most rows that are read of it.
+        expected: A file of JSON Lines with the prediction for each row of the input; empty to check
+            nothing.
+        tolerance: By how much a number may differ from the expected one.
+        clients: Of closed loops, one after the other: how many clients.
+        rates: Of open loops: how many requests a second.
+        rows: Instances in a request.
+        seconds: How long each of them sends.
+        max_requests: The most requests that each of them sends.
+        timeout: Seconds that an answer may take.
+        seed: Of the order of the texts and of the times in open loops.
+        json: A file for the results; empty for none.
+        plot: A PNG file for a picture of them; empty for none.
+    """
+
+    url: str = "http://localhost:8501"
+    model: str = ""
+    version: str = ""
+    signature: str = "serving_default"
+    input: str = ""
+    max_rows: int = 2000
+    expected: str = ""
+    tolerance: float = 1e-3
+    clients: tuple[str, ...] = ("1", "4", "16")
+    rates: tuple[str, ...] = ()
+    rows: int = 1
+    seconds: float = 10.0
+    max_requests: int = 100_000
+    timeout: float = 30.0
+    seed: int = 0
+    json: str = ""
+    plot: str = ""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "max_rows", "rows", "max_requests")
+        check_at_least(self, 0, "tolerance", "seconds", "timeout")
+        if not self.model:
+            raise ValueError("--model is missing: the name of the model on the server")
+        if self.expected and not self.input:
+            raise ValueError("--expected is given without --input, whose rows it is about")
+
+    @property
+    def client_numbers(self) -> list[int]:
+        """`clients` as numbers."""
+        return [int(number) for number in _positive("clients", self.clients)]
+
+    @property
+    def rate_numbers(self) -> list[float]:
+        """`rates` as numbers."""
+        return _positive("rates", self.rates)
+
+
+def _positive(name: str, values: Sequence[str]) -> list[float]:
+    try:
+        numbers = [int(value) if name == "clients" else float(value) for value in values]
+    except ValueError:
+        numbers = [0]
+    if any(number <= 0 for number in numbers):
+        raise ValueError(f"--{name} is {','.join(values)!r}, expected numbers above 0")
+    return list(numbers)
+
+
+def read_instances(config: ServingBenchmarkConfig) -> list[Any]:
+    """What is sent: strings, or the objects of JSON Lines.
+
+    Raises:
+        ValueError: If a line is no JSON, or there is none.
+    """
+    if not config.input:
+        sentences = itertools.chain(*raw_sentences(_PACKAGES, max_characters=400_000))
+        return list(itertools.islice(sentences, config.max_rows))
+    path = Path(config.input)
+    lines = _lines(path, config.max_rows)
+    if not lines:
+        raise ValueError(f"{path} has no lines")
+    return _json_rows(path, lines) if lines[0].lstrip().startswith("{") else lines
+
+
+def read_expected(config: ServingBenchmarkConfig, count: int) -> list[Any] | None:
+    """The predictions of the file `expected`, as many as there are instances.
+
+    Raises:
+        ValueError: If there are fewer, or a line is no JSON.
+    """
+    if not config.expected:
+        return None
+    path = Path(config.expected)
+    lines = _lines(path, count)
+    if len(lines) != count:
+        raise ValueError(f"{path} has {len(lines)} lines, the input has {count}")
+    rows = _json_rows(path, lines)
+    return [_without_id(row) for row in rows]
+
+
+def _without_id(row: Any) -> Any:
+    return {k: v for k, v in row.items() if k != "id"} if isinstance(row, dict) else row
+
+
+def _lines(path: Path, count: int) -> list[str]:
+    with open(path, encoding="utf-8") as file:
+        return [line.rstrip("\n") for line in itertools.islice(file, count)]
+
+
+def _json_rows(path: Path, lines: Sequence[str]) -> list[Any]:
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise row_error(path, number, f"is no JSON: {error}") from None
+    return rows
+
+
+def run(config: ServingBenchmarkConfig) -> list[Result]:
+    """Measures, and prints each result as it comes.
+
+    Raises:
+        ValueError: If the server does not answer, or a file is malformed.
+    """
+    clients, rates = config.client_numbers, config.rate_numbers
+    instances = read_instances(config)
+    load = Load(
+        Endpoint(config.url, config.model, config.version, config.signature, config.timeout),
+        instances,
+        read_expected(config, len(instances)),
+        config.tolerance,
+        config.rows,
+        config.seconds,
+        config.max_requests,
+        config.seed,
+    )
+    characters = sum(len(json.dumps(x, ensure_ascii=False)) for x in instances) / len(instances)
+    print(
+        f"{config.model} at {config.url}: {len(instances)} rows of {characters:.0f} characters on "
+        f"average, {config.rows} in a request, {config.seconds:g} seconds each",
+        format_row(None),
+        sep="\n",
+        flush=True,
+    )
+    return measure(load, clients, rates, lambda result: print(format_row(result), flush=True))
+
+
+def main(arguments: list[str]) -> None:
+    program.refuse_arguments(arguments)
+    config = read_flags(ServingBenchmarkConfig)
+    if config.plot:
+        program.require(("matplotlib",), "training")
+    results = run(config)
+    if config.json:
+        written = {
+            "config": dataclasses.asdict(config),
+            "client": f"{platform.machine()}, {os.cpu_count()} CPUs",
+            "results": [dataclasses.asdict(result) for result in results],
+        }
+        atomic.write_json(config.json, written)
+    if config.plot:
+        from training.plots.serving_latency import plot_serving_latency
+
+        plot_serving_latency(Path(config.plot), results)
+
+
+if __name__ == "__main__":
+    define_flags(ServingBenchmarkConfig, flags.FLAGS)
+    program.run(main)
