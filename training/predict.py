@@ -319,11 +319,16 @@ def _exported(path: Path) -> Predictor:
     import tensorflow_text  # noqa: F401
 
     loaded = tf.saved_model.load(os.fspath(path))
-    signature = loaded.signatures["serving_default"]
+    # Of choices, the signature that is told how many each row has
+    counted = "serve_counted_choices"
+    signature = loaded.signatures[counted if counted in loaded.signatures else "serving_default"]
     specs = signature.structured_input_signature[1]
+    fields = tuple(name for name in specs if name != "num_choices")
 
     def answer(rows: list[Row]) -> list[Any]:
-        inputs = {name: tf.constant(_padded(_column(rows, name))) for name in specs}
+        inputs = {name: tf.constant(_padded(_column(rows, name))) for name in fields}
+        if "num_choices" in specs:
+            inputs["num_choices"] = tf.constant([len(row["choices"]) for row in rows], tf.int32)
         outputs = {name: value.numpy() for name, value in signature(**inputs).items()}
         return [
             {name: _plain(values[index]) for name, values in outputs.items()}
@@ -331,7 +336,7 @@ def _exported(path: Path) -> Predictor:
         ]
 
     answer.loaded = loaded  # type: ignore[attr-defined]  # its variables live as long as it does
-    return Predictor(tuple(specs), answer, ("choices",))
+    return Predictor(fields, answer, ("choices",))
 
 
 def _texts(rows: list[Row]) -> list[Any]:

@@ -46,6 +46,7 @@ def test_every_signature_in_batches_of_unequal_lengths(served):
     assert served.requests.keys() == served.signatures.keys()
     for name, requests in served.requests.items():
         alone = [run_alone(served.signatures[name], request) for request in requests]
+        assert (len(alone[0]) == 1) == (name in served.bare)
         for order in itertools.permutations(range(len(requests))):
             received = run_together(
                 served.signatures[name], [requests[i] for i in order], (1, 2, 4, 8, 16)

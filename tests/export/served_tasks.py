@@ -23,7 +23,7 @@ OPTIONS = ExportOptions(
     sequence_length=64,
 )
 CLASS_NAMES = ("bad", "fair", "größer")
-TEXTS = (["the cat", "", "a mat?"], ["unbelievable " * 9], ["a", "many words " * 30])
+TEXTS = (["the cat sat", "", "a mat?"], ["unbelievable " * 9], ["a", "many words " * 30])
 PAIRS = (["sat on", "a", ""], ["b"], ["the mat " * 4, "?"])
 WORDS = (
     [["the", "cat", ""], ["a", "mat", "?"]],
@@ -47,6 +47,7 @@ class Served:
         functions: What an export traces and writes down, by signature.
         requests: To each signature, requests of unequal lengths and of several rows.
         splits: Whether a request of any number of rows can be answered in parts.
+        bare: The signatures of one output, whose predictions are bare values in REST.
     """
 
     task: Any
@@ -54,6 +55,7 @@ class Served:
     functions: dict[str, Any]
     requests: dict[str, list[Tensors]]
     splits: bool
+    bare: tuple[str, ...] = ()
 
     @property
     def signatures(self) -> dict[str, Any]:
@@ -135,7 +137,9 @@ def _classifier(folder: Path, pair: bool, num_classes: int) -> Served:
         "serve_examples": _examples(texts),
         "serve_ids": [ids(f, *id_names) for f in features],
     }
-    return Served(task, options, task.serving_signatures(options), requests, splits=True)
+    bare = () if names else ("serving_default", "serve_examples")
+    functions = task.serving_signatures(options)
+    return Served(task, options, functions, requests, splits=True, bare=bare)
 
 
 def _embedder(folder: Path) -> Served:
@@ -146,7 +150,8 @@ def _embedder(folder: Path) -> Served:
         "serving_default": _texts("text"),
         "serve_ids": [ids(f, "token_ids") for f in features],
     }
-    return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=True)
+    functions = task.serving_signatures(OPTIONS)
+    return Served(task, OPTIONS, functions, requests, splits=True, bare=tuple(requests))
 
 
 def _tagger(folder: Path) -> Served:
@@ -174,7 +179,8 @@ def _tagger(folder: Path) -> Served:
         "serve_ids": [ids(classifier.preprocessor(texts), "token_ids") for texts in TEXTS],
     }
     options = dataclasses.replace(OPTIONS, class_names=CLASS_NAMES)
-    return Served(task, options, task.serving_signatures(options), requests, splits=False)
+    functions = task.serving_signatures(options)
+    return Served(task, options, functions, requests, splits=False, bare=("serve_tags",))
 
 
 def _answerer(folder: Path) -> Served:

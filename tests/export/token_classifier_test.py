@@ -114,7 +114,7 @@ def test_an_empty_batch_gives_empty_outputs(signatures):
 
 @pytest.mark.backend_independent
 def test_words_that_are_split_already(tagger, signatures):
-    words = [["the cat", "", "?", "", ""], ["a"] * 5, [""] * 5]
+    words = [["the cat", "", "?", "", ""], ["a", "b", "a", "a", "mat"], [""] * 5]
     outputs = signatures["serve_words"](words=tf.constant(words))
     tags = tagger.tag([words[0][:3], words[1], []])
     for row, labels, scores in zip(

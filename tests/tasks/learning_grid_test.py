@@ -334,7 +334,7 @@ def questions(family):
         received = of_ids(**{name: features[name] for name in ("token_ids", "segment_ids")})
         mask = features["padding_mask"].numpy()
         for name, values in logits.items():
-            yield received[name][mask], values[mask]
+            yield received[name][:, : mask.shape[1]][mask], values[mask]
 
     def answers(task):
         found = task.answer(texts["question"], texts["context"])

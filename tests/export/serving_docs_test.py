@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC example of docs/serving.md, against a gRPC server that runs an exported model."""
+
+import concurrent.futures
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+grpc = pytest.importorskip("grpc")
+pytest.importorskip("tensorflow_serving.apis.prediction_service_pb2_grpc")
+
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+
+
+class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """Answers as TensorFlow Serving does, from a SavedModel."""
+
+    def __init__(self, folder):
+        self.loaded = tf.saved_model.load(str(folder))
+        self.models = []
+
+    def Predict(self, request, context):
+        self.models.append(request.model_spec.name)
+        signature = self.loaded.signatures[request.model_spec.signature_name]
+        inputs = {n: tf.constant(tf.make_ndarray(proto)) for n, proto in request.inputs.items()}
+        response = predict_pb2.PredictResponse()
+        for name, value in signature(**inputs).items():
+            response.outputs[name].CopyFrom(tf.make_tensor_proto(value))
+        return response
+
+
+def test_the_example_gets_the_answers_of_the_model(exported):
+    text = PAGE.read_text(encoding="utf-8")
+    example = re.search(r"<!-- gRPC example -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+    predictor = Predictor(exported.folder)
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(predictor, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    found = {}
+    try:
+        exec(example.replace("localhost:8500", f"127.0.0.1:{port}"), found)
+        found["channel"].close()
+    finally:
+        server.stop(None).wait()
+    assert predictor.models == ["sst2"]
+    expected = exported.classifier.classify(found["texts"])
+    assert found["labels"] == [answer["label"] for answer in expected]
+    best = found["probabilities"].max(axis=-1)
+    np.testing.assert_allclose(best, [answer["score"] for answer in expected], atol=1e-5)
