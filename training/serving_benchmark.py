@@ -28,12 +28,13 @@ from typing import Any
 from absl import flags
 
 from keras_bert import atomic
-from training.benchmarks.serving_load import Endpoint, Load, Result, format_row, measure
-from training.engine import program
-from training.engine.config_flags import define_flags, read_flags
-from training.engine.options import check_at_least
-from training.readers.docstrings import raw_sentences
-from training.readers.text_rows import row_error
+
+from .benchmarks.serving_load import Endpoint, Load, Result, format_row, measure
+from .engine import program
+from .engine.config_flags import define_flags, read_flags
+from .engine.options import check_at_least
+from .readers.docstrings import raw_sentences
+from .readers.text_rows import row_error
 
 # Packages with docstrings that every Python has
 _PACKAGES = ("asyncio", "email", "http", "json", "logging", "unittest")
@@ -205,7 +206,7 @@ def main(arguments: list[str]) -> None:
         }
         atomic.write_json(config.json, written)
     if config.plot:
-        from training.plots.serving_latency import plot_serving_latency
+        from .plots.serving_latency import plot_serving_latency
 
         plot_serving_latency(Path(config.plot), results)
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_bert import atomic
-from training.benchmarks.serving_load import Result
+
+from ..benchmarks.serving_load import Result
 
 
 def plot_serving_latency(path: Path, results: Sequence[Result]) -> None:
