@@ -35,7 +35,13 @@ COMMANDS = {
     ),
     "Use and evaluate": ("predict", "evaluate"),
     "Pre-train": ("train-tokenizer", "create-pretraining-data", "pretrain"),
-    "Measure": ("benchmark", "defaults-sweep", "pretraining-ablation", "ngram-baselines"),
+    "Measure": (
+        "benchmark",
+        "serving-benchmark",
+        "defaults-sweep",
+        "pretraining-ablation",
+        "ngram-baselines",
+    ),
 }
 _HELP = ("--help", "-h", "help")
 _WRONG_COMMAND = 2

@@ -10,10 +10,11 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
-grpc = pytest.importorskip("grpc")
 pytest.importorskip("tensorflow_serving.apis.prediction_service_pb2_grpc")
 
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # noqa: E402
+
+grpc = prediction_service_pb2_grpc.grpc  # it comes with the stubs
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
