@@ -3,8 +3,8 @@
 
 Each backend is a process of its own, for Keras picks its backend at import. JAX has two: all that
 can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite.
-TensorFlow has two as well, of which `programs` tests what starts programs, and is free to wait for
-them. Two legs run at a time where there are two processors; each line begins with the leg that it
+TensorFlow has three: it keeps the graphs of all functions that there were, and a pipeline takes
+longer to set up the more of them there are, twice as long at the end of an hour. Two legs run at a time where there are two processors; each line begins with the leg that it
 is of. The exit status is 1 if any failed.
 
     python -m tests.run                # everything
@@ -43,6 +43,8 @@ class Leg:
 
 # Tests of programs, most of which start some
 PROGRAMS = ("tests/training", "tests/parallel_test.py", "tests/without_tensorflow_test.py")
+TASKS = "tests/tasks"
+GRID = "tests/tasks/learning_grid_test.py"
 # Tests whose numbers depend on how XLA compiles
 COMPILED = (
     *(f"tests/{room}" for room in ("layers", "ops", "optimizers")),
@@ -61,8 +63,16 @@ def without(paths: tuple[str, ...]) -> tuple[str, ...]:
 # The longest first: two at a time, they end together.
 LEGS = {
     "tensorflow": Leg(
-        ((*PYTEST, "tests", "keras_bert", "training", "--doctest-modules", *without(PROGRAMS)),),
+        (
+            (
+                *(*PYTEST, "tests", "keras_bert", "training", "--doctest-modules"),
+                *without((*PROGRAMS, TASKS)),
+            ),
+        ),
         {"KERAS_BACKEND": "tensorflow"},
+    ),
+    "tasks": Leg(
+        ((*PYTEST, TASKS, *without((GRID,))), (*PYTEST, GRID)), {"KERAS_BACKEND": "tensorflow"}
     ),
     "programs": Leg(((*PYTEST, *PROGRAMS),), {"KERAS_BACKEND": "tensorflow"}),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
