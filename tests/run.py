@@ -2,10 +2,11 @@
 """Runs the whole suite, or the legs that are named.
 
 Each backend is a process of its own, for Keras picks its backend at import. JAX has two: all that
-can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite.
-TensorFlow has three: it keeps the graphs of all functions that there were, and a pipeline takes
-longer to set up the more of them there are, twice as long at the end of an hour. Two legs run at a time where there are two processors; each line begins with the leg that it
-is of. The exit status is 1 if any failed.
+can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite. The
+TensorFlow backend has several: TensorFlow keeps the graph of every function that there was, and the
+more there are, the longer each pipeline takes to set up, at the end of an hour twice as long. Two
+legs run at a time where there are two processors; each line begins with the leg that it is of. The
+exit status is 1 if any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = ("-m", "pytest", "-q", "--durations=15")
+DOCTESTED = (*PYTEST, "--doctest-modules", "keras_bert", "training")
 # What most changes break first
 CORE = (
     *(f"tests/{room}" for room in ("layers", "vocabularies", "optimizers")),
@@ -63,12 +65,7 @@ def without(paths: tuple[str, ...]) -> tuple[str, ...]:
 # The longest first: two at a time, they end together.
 LEGS = {
     "tensorflow": Leg(
-        (
-            (
-                *(*PYTEST, "tests", "keras_bert", "training", "--doctest-modules"),
-                *without((*PROGRAMS, TASKS)),
-            ),
-        ),
+        ((*DOCTESTED, "tests", *without((*PROGRAMS, TASKS))),),
         {"KERAS_BACKEND": "tensorflow"},
     ),
     "tasks": Leg(

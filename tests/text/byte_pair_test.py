@@ -160,7 +160,7 @@ def test_training_is_that_of_the_library(tmp_path):
 
 
 def test_training_refuses():
-    with pytest.raises(ValueError, match=r"vocabulary_size is 200; .* take 261"):
+    with pytest.raises(ValueError, match=r"vocabulary_size is 200; .* need 261"):
         train_byte_pair_vocabulary(["a"], 200, progress=False)
     with pytest.raises(ValueError, match="has no words"):
         train_byte_pair_vocabulary(["", "\n"], 300, progress=False)

@@ -153,7 +153,7 @@ def test_rare_words_are_forgotten_where_there_are_too_many():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="has no words"):
         train_vocabulary(["", " \n"], 100, progress=False)
-    with pytest.raises(ValueError, match=r"vocabulary_size is 9.* the 3 characters.* take 11"):
+    with pytest.raises(ValueError, match=r"vocabulary_size is 9.* the 3 characters.* need 11"):
         train_vocabulary(["abc"], 9, alphabet_size=3, progress=False)
 
 
