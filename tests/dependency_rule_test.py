@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the project to who may know whom, by reading the imports of every file."""
+"""Checks the dependency rules of the packages, by reading the imports of every file."""
 
 import re
 import sys

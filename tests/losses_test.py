@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses against statements of them in NumPy."""
+"""Losses against NumPy implementations."""
 
 import keras
 import numpy as np
@@ -56,7 +56,7 @@ def test_it_comes_back_from_its_config():
 
 def test_soft_targets_lose_nothing_where_they_are_met():
     loss = SoftTargetDivergence(temperature=3.0)
-    # Logits stand for the same distribution whatever is added to all of them.
+    # Adding a constant to all logits does not change the distribution.
     assert value(loss, VECTORS, VECTORS + 1) == pytest.approx(0, abs=1e-5)
     teacher, student = (np.exp(part / 3) for part in (VECTORS, VECTORS[::-1]))
     teacher, student = (part / part.sum(-1, keepdims=True) for part in (teacher, student))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perplexity over tokens, and not over batches."""
+"""Perplexity is over tokens, independent of batches."""
 
 import keras
 import numpy as np

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two devices gives what one device gives.
+"""Training on two devices gives the result of one device.
 
-A process has its number of devices from the start, so they are trained in one of their own: two
+The number of devices is fixed when a process starts, so they are trained in a separate process: two
 virtual CPUs, on which the same tasks are trained twice, on one device and on both.
 """
 

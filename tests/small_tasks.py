@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every task at miniature size, and batches of ids to train it on."""
+"""Every task at miniature size, and batches of ids for training."""
 
 import keras
 import numpy as np
@@ -50,7 +50,7 @@ class Buckets(keras.utils.PyDataset):
             "padding_mask": mask,
         }
         if index == 3:
-            # Whatever stands in filler, even no token at all
+            # Any content of filler, even invalid token ids
             features["padding_mask"] = mask & (np.arange(BATCH_SIZE) < 2)[:, None]
             features["token_ids"][2:] = self.filler
             weights[2:] = 0

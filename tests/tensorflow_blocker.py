@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes TensorFlow look as if it were not installed, as on many GPU machines."""
+"""Makes TensorFlow appear not to be installed, as on many GPU machines."""
 
 import sys
 from importlib.machinery import ModuleSpec, PathFinder

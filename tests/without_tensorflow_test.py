@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works where TensorFlow is not installed: everything that takes ids."""
+"""Features that work without TensorFlow: everything that takes ids."""
 
 import os
 import re

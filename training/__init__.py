@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runnable programs and recipes; `keras_bert` knows nothing of them."""
+"""Command-line programs and recipes. `keras_bert` does not depend on this package."""
 
 import os
 
-# What TensorFlow's native code says of itself at start drowns what a program says, and its error
-# about a GPU that is not there (cuInit) frightens. What goes wrong later raises.
+# Hides the startup messages of TensorFlow's native code, among them an alarming but harmless error
+# on machines without a GPU (cuInit). Errors that matter are raised as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

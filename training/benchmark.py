@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed and memory of keras_bert beside KerasHub and `transformers`, in one run.
+"""Compares the speed and memory of keras_bert, KerasHub and `transformers` in one run.
 
-Each subject, a library on a backend, is a process of its own. All of them build, compile and warm
-up first; then each does one round in turn, again and again, so that whatever else the machine does
-falls on all alike. Reported are medians over the rounds.
+Each subject, a library on a backend, runs in its own process. All of them build, compile and warm
+up first. Then the subjects take turns, one round each, so that other load on the machine affects
+all of them alike. The medians over the rounds are reported.
 
     python -m training.benchmark
-    python -m training.benchmark --what=classify --model=minilm_l6_h384_uncased --batch_size=32 \
+    python -m training.benchmark --what=classify --model=minilm_l6_h384_uncased --batch_size=32 \\
         --sequence_length=24 --precision=mixed_bfloat16
-    python -m training.benchmark --subjects=keras_bert:jax,keras_hub:jax,transformers:torch \
+    python -m training.benchmark --subjects=keras_bert:jax,keras_hub:jax,transformers:torch \\
         --batch_size=64 --sequence_length=512 --padding=0.3 --precision=mixed_bfloat16
     python -m training.benchmark --subjects=keras_bert:jax,keras_bert:jax@albert_base_v2
 """
@@ -32,23 +32,24 @@ from .engine.config_flags import define_flags, read_flags
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkConfig:
-    """What to measure, on what, and how often.
+    """What to measure, on which workload, and how often.
 
     Args:
-        what: forward, classify (training steps of a classifier) or pretrain (of a masked LM).
-        subjects: Each library:backend[:precision][@model], with a precision and a model where they
-            differ; libraries are keras_bert, keras_hub, transformers. Times are compared with the
-            first one's.
+        what: What to measure: forward (inference), classify (training steps of a classifier) or
+            pretrain (training steps of a masked LM).
+        subjects: The subjects, each library:backend[:precision][@model], with a precision and a
+            model if they differ from --precision and --model; libraries are keras_bert, keras_hub
+            and transformers. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
-        precision: float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
+        precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
         batch_size: Rows in a batch.
         sequence_length: Tokens in a row.
         padding: Share of the tokens that are padding.
-        steps: Batches in one round.
+        steps: Batches in a round.
         rounds: Rounds of each subject.
-        clip_norm: Global norm that gradients are cut to; 0 for none.
-        device: cpu, or auto for an accelerator where there is one.
-        json: A file for the results; empty for none.
+        clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
+        device: Cpu, or auto for an accelerator if there is one.
+        json: File for the results as JSON; empty for none.
     """
 
     what: str = "forward"
@@ -74,16 +75,16 @@ class BenchmarkConfig:
 
     @property
     def workload(self) -> Workload:
-        """The part of it that a child process needs."""
+        """The fields that a child process needs."""
         fields = [field.name for field in dataclasses.fields(Workload)]
         return Workload(**{name: getattr(self, name) for name in fields})
 
 
 def run(config: BenchmarkConfig) -> list[Row]:
-    """Measures every subject of `config`, their rounds alternated.
+    """Measures every subject of `config`, in alternating rounds.
 
     Raises:
-        ValueError: If a subject or a field of the workload is not known.
+        ValueError: If a subject or a field of the workload is invalid.
     """
     with contextlib.ExitStack() as stack:
         subjects = [

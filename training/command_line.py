@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `keras-bert`: every program by its name.
+"""The command `keras-bert`, with a subcommand for each program.
 
-    keras-bert                                  # the commands, a line each
+    keras-bert                                  # lists the commands
     keras-bert finetune --train_file=reviews.csv
-    keras-bert finetune --help                  # a command's flags with their defaults
+    keras-bert finetune --help                  # lists a command's flags with their defaults
 
-A command is a module of this package, which `python -m` runs too: `keras-bert finetune` does what
-`python -m training.finetune` does in a checkout.
+Each command runs a module of this package: `keras-bert finetune` is equivalent to
+`python -m training.finetune` in a checkout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from .engine import child_programs
 
-# By what they are for, in the order in which a user needs them
+# The commands by purpose, in the order in which a user needs them
 COMMANDS = {
     "Begin": ("quickstart",),
     "Fine-tune": (
@@ -48,7 +48,7 @@ _WRONG_COMMAND = 2
 
 
 def main() -> None:
-    """Runs the command that the first argument names, with the other arguments."""
+    """Runs the command named by the first argument, with the other arguments."""
     names = [name for group in COMMANDS.values() for name in group]
     command = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if command in _HELP:
@@ -58,32 +58,32 @@ def main() -> None:
     elif command in names:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
         child_programs.is_command = True
-        # As `__main__`, so that flags and the help are those of the program
+        # Runs as `__main__`, so that flags and help are those of the program.
         runpy.run_module(module_of(command), run_name="__main__", alter_sys=True)
     else:
         near = difflib.get_close_matches(command.replace("_", "-"), names, n=1, cutoff=0.5)
         meant = f" Did you mean {near[0]}?" if near else ""
         print(
-            f"error: there is no command {command!r}.{meant} `keras-bert` lists the commands.",
+            f"error: unknown command {command!r}.{meant} `keras-bert` lists the commands.",
             file=sys.stderr,
         )
         sys.exit(_WRONG_COMMAND)
 
 
 def module_of(command: str) -> str:
-    """The module that a command runs."""
+    """Returns the module that a command runs."""
     return f"{__package__}.{command.replace('-', '_')}"
 
 
 def overview() -> str:
-    """Every command with the first line of its program's docstring; imports none of them."""
+    """Lists the commands with the first lines of their docstrings, without importing them."""
     width = max(len(name) for group in COMMANDS.values() for name in group) + 2
     lines = ["usage: keras-bert COMMAND [--flag=value ...]", ""]
     for group, names in COMMANDS.items():
         lines.append(group)
         lines += [f"  {name.ljust(width)}{_summary(name)}" for name in names]
         lines.append("")
-    lines.append("keras-bert COMMAND --help shows a command's flags with their defaults.")
+    lines.append("keras-bert COMMAND --help lists a command's flags with their defaults.")
     return "\n".join(lines)
 
 

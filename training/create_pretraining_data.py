@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes records to pre-train on from files of raw text.
+"""Creates pre-training records from files of raw text.
 
-    python -m training.create_pretraining_data --input_files=corpus --vocabulary=vocab.txt \
+    python -m training.create_pretraining_data --input_files=corpus --vocabulary=vocab.txt \\
         --output_dir=records
 
-The text is tokenized into a store on disk, from which rows are made shard by shard, so memory does
-not grow with the corpus. Records depend on the seed and not on the number of processes. Started
-again with the same command after it was stopped, it continues after the last whole shard.
+The text is tokenized into a token store on disk, from which the records are created shard by shard,
+so that memory use does not grow with the corpus. The records depend on the seed, not on the number
+of processes. If the program is interrupted, the same command resumes after the last complete shard.
 
-It writes into `output_dir`: the shards (`pretraining-*-of-*.tfrecord`), `summary.json`, and a
-histogram of the rows' lengths (`lengths.png`).
+Files written to `output_dir`: the shards (`pretraining-*-of-*.tfrecord`), `summary.json`, and a
+histogram of the lengths of the rows (`lengths.png`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from keras_bert import atomic
 from .engine import config_flags, output_folder, program
 from .pretraining.config import PretrainingDataConfig
 
-# What needs TensorFlow is imported where it is used: `--help` does without.
+# TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
     from keras_bert.data import TokenStore
 
@@ -45,19 +45,20 @@ def main(arguments: list[str]) -> None:
 
 
 def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
-    """Makes the records, or what is missing of them.
+    """Creates the records, or those that are missing.
 
     Args:
-        config: from what, how, and where to.
+        config: The input, the output and the settings.
 
     Returns:
-        What `summary.json` holds: documents, sentences and tokens of the corpus, files, instances,
-        their mean length in tokens, the share of padding were all padded to the sequence length,
-        and the share of pairs labelled 1 (`null` for rows without a second segment).
+        The content of `summary.json`: the numbers of documents, sentences and tokens in the corpus,
+        of files and of instances; the instances' mean length in tokens; the share of padding if all
+        were padded to the sequence length; and the share of pairs labeled 1 (`null` for rows
+        without a second segment).
 
     Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed, or the folder has records of other settings.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed, or the folder contains records of other settings.
     """
     from keras_bert.data import TokenStore
 
@@ -85,13 +86,13 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
 
 
 def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
-    """Whether all is there; what is there of other settings is an error."""
+    """Returns whether all records exist. Records of other settings raise a ValueError."""
     fingerprint = config.fingerprint()
     for path in (folder / "summary.json", folder / "work" / "settings.json"):
         if path.exists() and _read_json(path)["fingerprint"] != fingerprint:
             raise ValueError(
-                f"{folder} has records of other settings, another vocabulary or other files (see "
-                f"{path}); choose another --output_dir, or remove it"
+                f"{folder} contains records of other settings, another vocabulary or other files "
+                f"(see {path}); choose another --output_dir, or remove that folder"
             )
     if (folder / "summary.json").exists():
         return True
@@ -102,7 +103,7 @@ def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
 
 
 def _remove_partial(folder: Path) -> None:
-    """Removes what a process that was killed did not finish."""
+    """Removes the partial files of a process that was killed."""
     for path in (*folder.glob(".*.partial"), *(folder / "work").glob("*.partial")):
         if path.is_dir():
             shutil.rmtree(path)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures which learning rate and number of epochs suit a number of rows, on tasks of GLUE.
+"""Measures the best learning rate and number of epochs by the number of rows, on GLUE tasks.
 
     python -m training.defaults_sweep --data_dir=glue --tasks=sst2,cola --rows=100,800
-    python -m training.defaults_sweep --data_dir=glue --preset=hf://google-bert/bert-base-uncased \
+    python -m training.defaults_sweep --data_dir=glue --preset=hf://google-bert/bert-base-uncased \\
         --learning_rates=2e-5,3e-5,5e-5 --epochs=3,4 --results_file=runs/bert_base.jsonl
 
-Each task's training file is cut to samples of so many rows, and the encoder is fine-tuned on each
-of them with every learning rate, number of epochs and seed. The last epoch is scored on the
-development file. Each run is a line of `results_file`, and what is in it is not run again:
-stopped and started with the same command, the sweep continues, and another grid with the same file
-adds to it. A table of all that the file holds ends the program, baselines among it.
+Samples of the given sizes are drawn from each task's training file, and the encoder is fine-tuned
+on each of them with every learning rate, number of epochs and seed. The last epoch is scored on the
+development file. Each run appends a line to `results_file`, and runs that are in the file are not
+repeated: the same command resumes an interrupted sweep, and another grid with the same file adds to
+it. At the end a table of all results in the file, baselines included, is printed.
 
-`training.engine.finetuning_defaults` was chosen by it.
+The defaults in `training.engine.finetuning_defaults` were chosen with it.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
 
     from keras_bert.optimizers import AdamW
 
-# The first so many rows of a permutation with this seed, so that a smaller sample is a part of a
-# larger one.
+# A sample is the first rows of a permutation with this seed, so that a smaller sample is a subset
+# of a larger one.
 _SAMPLE_SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class DefaultsSweepConfig:
-    """What is measured: every combination of tasks, rows, learning rates, epochs and seeds.
+    """The grid: every combination of tasks, rows, learning rates, epochs and seeds.
 
     Args:
-        data_dir: the folder of the GLUE download.
-        tasks: tasks of GLUE.
-        rows: how many training rows to take; all, where a task has fewer.
-        learning_rates: the peaks of the learning rate.
-        epochs: passes over those rows; the learning rate's decay ends with the last.
-        seeds: of the new head's weights, dropout and the order of the rows.
-        dev_rows: the most development rows to score on, sampled likewise; 0 for all.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+        data_dir: Folder of the GLUE download.
+        tasks: GLUE tasks.
+        rows: Numbers of training rows; a task with fewer rows uses all of them.
+        learning_rates: Peak learning rates.
+        epochs: Numbers of epochs; the learning rate decays to 0 at the end of the last.
+        seeds: Seeds of the new head's weights, of dropout and of the order of the rows.
+        dev_rows: Maximum number of development rows to score on, sampled likewise; 0 for all.
+        preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
             takes the MiniLM of the extra `quickstart`.
-        precision: as for training.finetune.
-        results_file: JSON Lines, to which each run is appended.
+        precision: Precision, as for training.finetune.
+        results_file: JSON Lines file that each run is appended to.
     """
 
     data_dir: str = "glue"
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
 
 
 def sweep(config: DefaultsSweepConfig, path: Path) -> None:
-    """Appends to a file what it lacks of a grid."""
+    """Performs the runs of a grid that are missing in a file, and appends them to it."""
     from .scores.baselines import of_text
 
     done = {_key(record) for record in read_records(path)}
@@ -121,14 +121,14 @@ def sweep(config: DefaultsSweepConfig, path: Path) -> None:
 
 
 class Trainer:
-    """Fine-tunes one compiled model again and again, from the same weights.
+    """Fine-tunes one compiled model repeatedly, from the same initial weights.
 
-    Compiling it takes longer than training on a hundred rows.
+    The model is reused because compiling takes longer than training on a hundred rows.
 
     Args:
-        config: What is measured.
-        data: A file of the task, for its classes.
-        seed: Of the new head's weights, dropout and the order of the rows.
+        config: The grid.
+        data: The task's training text, which gives the classes.
+        seed: Seed of the new head's weights, of dropout and of the order of the rows.
     """
 
     def __init__(self, config: DefaultsSweepConfig, data: LabelledText, seed: int) -> None:
@@ -141,7 +141,7 @@ class Trainer:
         self.seed = seed
         self.config = FinetuneConfig(learning_rate=0, epochs=1, precision=config.precision)
         self.model = build_classifier(self.config, data, preset_or_minilm(config.preset))
-        # The rate is set before each update.
+        # A callback sets the learning rate before each update.
         optimizer = AdamW(0.0, weight_decay=self.config.weight_decay)
         self.model.compile(optimizer=optimizer)
         optimizer.build(self.model.trainable_variables)
@@ -156,7 +156,7 @@ class Trainer:
         learning_rate: float,
         epochs: int,
     ) -> dict[str, Any]:
-        """The scores after the last epoch, the last loss, and the seconds that both took."""
+        """Trains once; returns the final scores and loss, and the times of both in seconds."""
         import keras
 
         from .engine import finetuning
@@ -184,7 +184,7 @@ class Trainer:
 
 
 def _schedule(model: keras.Model, optimizer: AdamW) -> keras.callbacks.Callback:
-    """Gives a compiled model the learning rates that another optimizer would have."""
+    """Returns a callback that applies the learning rate schedule of another optimizer."""
     import keras
 
     def set_rate(batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -195,21 +195,21 @@ def _schedule(model: keras.Model, optimizer: AdamW) -> keras.callbacks.Callback:
 
 
 def sample(data: LabelledText, count: int) -> LabelledText:
-    """So many rows, drawn with a fixed seed; all of them if `count` is 0 or there are no more."""
+    """Samples `count` rows with a fixed seed; takes all if `count` is 0 or there are no more."""
     if not 0 < count < len(data):
         return data
     return data.rows(np.random.default_rng(_SAMPLE_SEED).permutation(len(data))[:count].tolist())
 
 
 def append(record: dict[str, Any], path: Path) -> None:
-    """Adds a line to a file of JSON Lines, and shows it."""
+    """Appends a record to a JSON Lines file, and logs it."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
     logging.info("%s", json.dumps(record))
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file; none if it is not there."""
+    """Reads the records of a JSON Lines file; none if it does not exist."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -221,9 +221,9 @@ def _key(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def format_table(records: list[dict[str, Any]]) -> str:
-    """A Markdown table, a row for each task, number of rows, and setting; means over the seeds.
+    """Formats means over seeds as a Markdown table, by task, number of rows and hyperparameters.
 
-    The score is the mean of a task's metrics, as `classifier_scores.selection_score` has it.
+    The score is the mean of a task's metrics, as in `classifier_scores.selection_score`.
     """
     from .scores import classifier_scores
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The official scores of a saved model, or of a file of answers, on any labelled file.
+"""Scores a saved model, or a file of predictions, on a labeled file with the official metrics.
 
-    python -m training.evaluate --data_file=dev.tsv --text=review --label=stars \
+    python -m training.evaluate --data_file=dev.tsv --text=review --label=stars \\
         --model=runs/finetune/seed_1/model.keras --plots_dir=plots
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
-What the file holds is told by its name, or by --kind: `text` (TSV, CSV, JSON Lines or an array of
-texts and labels), `squad` (SQuAD's JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's
-TSV).
-Answers are the files that the programs of this folder write: `answers.tsv` or the JSON Lines of
-`training.predict`, `predictions.json`, CoNLL columns with the answers last.
+The kind of data is inferred from the file's name, or given by --kind: `text` (texts and labels in
+TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's JSON), `tagging` (CoNLL columns), `choice`
+(SWAG's CSV, CODAH's TSV).
+
+Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
+`training.predict`, `predictions.json`, or CoNLL columns with the predictions last.
 """
 
 from __future__ import annotations
@@ -52,23 +53,24 @@ _SUFFIXES = {
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateConfig(TextColumns, WordColumns):
-    """What is scored against what.
+    """The labeled file, and the model or the predictions to score on it.
 
     Args:
-        data_file: the labelled file.
-        kind: what it holds: text, squad, tagging or choice; auto tells by its name.
-        model: a .keras file of the task; or answers.
-        answers: a file of answers; or a model.
-        null_odds: for SQuAD 2.0, the odds of no answer that belong to the answers.
-        null_threshold: the odds above which an answer is taken for none.
-        text: for text, the column of the text, by name or by number from 0.
-        format: of text tsv, csv or jsonl (JSON Lines, or an array), of choices swag, codah or
-            jsonl; auto tells by the suffix.
-        class_names: the classes in the order of their ids, where answers are scored whose model is
-            not there; empty takes the labels in alphabetical order.
-        word_column: for tagging, the words' column from 0, or from the end with a negative number.
-        plots_dir: a folder for confusion.png and calibration.png of a classifier's answers, or for
-            spans.html of a model's answers to questions; empty for none.
+        data_file: The labeled file.
+        kind: The kind of data: text, squad, tagging or choice; auto infers it from the file's name.
+        model: The .keras file of the task to score. Give either --model or --answers.
+        answers: The file of predictions to score. Give either --model or --answers.
+        null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
+        null_threshold: Null odds above which a question counts as unanswered.
+        text: For text, the column of the text, by name or by index from 0.
+        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
+            jsonl; auto infers it from the suffix.
+        class_names: With --answers, the class names in the order of their ids; empty takes the
+            labels in alphabetical order.
+        word_column: For tagging, the index of the words' column from 0, or a negative index from
+            the end.
+        plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
+            spans.html for a question answerer given by --model; empty for no plots.
     """
 
     data_file: str = ""
@@ -92,19 +94,19 @@ def main(arguments: list[str]) -> None:
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, float]:
-    """The scores.
+    """Returns the scores by metric.
 
     Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed, or answers and labels do not belong together.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed, or predictions and labels do not match.
     """
     if bool(config.model) == bool(config.answers):
-        raise ValueError("expected either --model or --answers")
+        raise ValueError("expected either --model or --answers, and not both")
     for path in (config.data_file, config.model, config.answers):
         if path and not Path(path).is_file():
-            raise FileNotFoundError(f"{path} is not there, expected a file")
+            raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
-        raise ValueError("expected --data_file, a labelled file")
+        raise ValueError("--data_file is empty, expected a labeled file")
     kinds: dict[str, Callable[[EvaluateConfig], dict[str, float]]] = {
         "text": _text,
         "squad": _squad,
@@ -114,8 +116,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
     kind = _kind(config)
     if config.plots_dir and not (kind == "text" or (kind == "squad" and config.model)):
         raise ValueError(
-            "--plots_dir: there are plots of a classifier's answers to text, and of a model's "
-            "answers to questions (--model)"
+            "--plots_dir: plots are available for text classification, and for question answering "
+            "with --model"
         )
     return kinds[kind](config)
 
@@ -126,8 +128,9 @@ def _kind(config: EvaluateConfig) -> str:
     suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
     if suffix not in _SUFFIXES:
         raise ValueError(
-            f"cannot tell from the name of {config.data_file} what it holds, expected an end of "
-            f"{', '.join(_SUFFIXES)} (.gz may follow), or --kind: {', '.join(_KINDS[1:])}"
+            f"cannot infer the kind of data from the name of {config.data_file}, expected one of "
+            f"the suffixes {', '.join(_SUFFIXES)} (optionally with .gz), or --kind, one of "
+            f"{', '.join(_KINDS[1:])}"
         )
     if suffix == ".json" and is_array(Path(config.data_file)):
         return "text"
@@ -146,7 +149,7 @@ def _text(config: EvaluateConfig) -> dict[str, float]:
     class_names = config.class_names or (model.class_names if model else None)
     regression = config.regression or (model is not None and model.is_regression)
     if regression and config.plots_dir:
-        raise ValueError("--plots_dir: the plots are of classes, and the labels are scores")
+        raise ValueError("--plots_dir: plots are available for classes, not for regression")
     data = config.read_text(config.data_file, None if regression else class_names, regression)
     rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config, len(data))
     metrics = classifier_scores.metrics_for(data.num_classes)
@@ -162,7 +165,7 @@ def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: Evaluat
     label = str(row.get("label"))
     if label not in class_names:
         raise ValueError(
-            f"{config.answers or config.model} answers {excerpt(label)}; the labels are "
+            f"{config.answers or config.model} predicts {excerpt(label)}, expected one of "
             f"{excerpt(list(class_names), 300)}"
         )
     return class_names.index(label)
@@ -182,7 +185,7 @@ def _plot(
 def _read_answers(
     config: EvaluateConfig, count: int, fields: Sequence[str] = ("label", "score")
 ) -> list[Any]:
-    """The rows of a file of answers, which has one of the fields and as many rows as the data."""
+    """Reads a file of predictions: `count` rows, each with at least one of `fields`."""
     path = Path(config.answers)
     rows = []
     for line, row in read_records(path):
@@ -194,7 +197,7 @@ def _read_answers(
             )
         rows.append(row)
     if len(rows) != count:
-        raise ValueError(f"{path} has {len(rows)} answers for {count} rows")
+        raise ValueError(f"{path} has {len(rows)} predictions, expected {count}, one for each row")
     return rows
 
 
@@ -243,7 +246,7 @@ def _tagging(config: EvaluateConfig) -> dict[str, float]:
     if config.answers:
         answered = read_conll(config.answers)
         if answered.words != gold.words:
-            raise ValueError(f"{config.answers} has other words than {config.data_file}")
+            raise ValueError(f"{config.answers} and {config.data_file} have different words")
         labels, scheme = answered.labels, detect_scheme(answered.labels)
     else:
         model = _load(config.model)
@@ -251,7 +254,7 @@ def _tagging(config: EvaluateConfig) -> dict[str, float]:
         labels = [[tag["label"] for tag in sentence] for sentence in tags]
         scheme = _scheme_of(model.class_names) or detect_scheme(labels)
     if scheme is not None:
-        # Labels in another scheme would count as wrong words, though they spell the same entities.
+        # In another scheme, labels of the same entities would count as errors in the word accuracy.
         gold = in_scheme(gold, scheme)
     if are_span_labels(label for sentence in gold.labels for label in sentence):
         print(entity_scores.table(entity_scores.entity_scores(labels, gold.labels)))
@@ -259,7 +262,7 @@ def _tagging(config: EvaluateConfig) -> dict[str, float]:
 
 
 def _scheme_of(class_names: Sequence[str]) -> Any:
-    """The scheme that a tagger was trained with, where its labels alone tell."""
+    """The scheme that a tagger was trained with, if its class names determine it."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
     if not are_span_labels(class_names):
@@ -270,7 +273,8 @@ def _scheme_of(class_names: Sequence[str]) -> Any:
         letters.setdefault(kind, set()).add(letter)
     if any(found & set("ESLUW") for found in letters.values()):
         return "BIOES"
-    # In IOB2 every type has a B-; in IOB1 every type has an I-, and B- only where spans adjoin.
+    # In IOB2 every type has a B- label. In IOB1 every type has an I- label, and a B- label only
+    # where two spans are adjacent.
     types = [found for found in letters.values() if found != {"O"}]
     if any("B" not in found for found in types):
         return "IOB1"

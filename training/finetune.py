@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a pretrained encoder on labelled text, reports its score, and exports it.
+"""Fine-tunes a pretrained encoder on labeled text, reports its scores, and exports it.
 
-On a file of your own:
+On your own file:
 
     python -m training.finetune --train_file=reviews.tsv --text=review --label=stars
 
-By a recipe, with any of its values changed by a flag:
+With a recipe, any value of which a flag can change:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
 
-Killed at any moment and started again with the same command, it continues from its last checkpoint,
-and ends with the same weights and scores; seeds that are finished are not trained again.
+If it is interrupted, the same command resumes from the last checkpoint and ends with the same
+weights and scores. Seeds that are finished are not trained again.
 
-It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
-loss and metric (`seed_N/curves.png`), `results.json`, the answers to the test file
-(`answers.tsv`), and a SavedModel that takes text (`export/1`).
+Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+loss and metrics (`seed_N/curves.png`); `results.json`; the predictions for the test file
+(`answers.tsv`); and a SavedModel that takes text (`export/1`).
 """
 
 from .engine import config_flags, program

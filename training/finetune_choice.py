@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a pretrained encoder to choose what goes with a text: SWAG, CODAH.
+"""Fine-tunes a pretrained encoder on multiple choice: SWAG, CODAH, or your own files.
 
-On files of your own:
+On your own files:
 
     python -m training.finetune_choice --train_file=train.jsonl --dev_file=dev.jsonl
 
-By a recipe, with any of its values changed by a flag:
+With a recipe, any value of which a flag can change:
 
     python -m training.finetune_choice --recipe=minilm_codah --data_dir=codah --epochs=1
 
-It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
-loss and accuracy (`seed_N/curves.png`); `results.json`; of the best seed the answers to the test
+Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+loss and accuracy (`seed_N/curves.png`); `results.json`; the best seed's predictions for the test
 file (`answers.tsv`); and a SavedModel that takes text (`export/1`).
 """
 

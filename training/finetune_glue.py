@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of GLUE: every task over a grid of rates and seeds, one table, and the files to submit.
+"""Fine-tunes on all GLUE tasks over a grid of hyperparameters, and writes the submission files.
 
     python -m training.finetune_glue --recipe=bert_glue --data_dir=glue
 
-Each task is fine-tuned with every rate, batch size and seed; the dev set decides which of these
-runs answers the test file, as in the paper, whose rates are the defaults. Each run is a program of
-its own, and what is finished is not run again: the same command continues where it was stopped.
+Each task is fine-tuned with every learning rate, batch size and seed. The run with the best
+development score predicts the test set, as in the paper, whose learning rates are the defaults.
+Each run is a child process. If the program is interrupted, the same command resumes it: finished
+runs are not repeated.
 
-It writes into `output_dir`: a folder for each run, `submission/*.tsv` in the official form where
-there are test files (MNLI answers the diagnostic set too), `glue.json`, `glue.md` and `glue.png`.
+Files written to `output_dir`: a folder for each run; `submission/*.tsv` in the official format,
+where there are test files (MNLI's model also predicts the diagnostic set); `glue.json`, `glue.md`
+and `glue.png`.
 """
 
 from .engine import config_flags, output_folder, program

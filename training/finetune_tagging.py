@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a pretrained encoder on tagged words: named entities, chunks, parts of speech.
+"""Fine-tunes a pretrained encoder on token classification: named entities, chunks, parts of speech.
 
-On files of your own, words and labels in columns:
+On your own files, with words and labels in columns:
 
     python -m training.finetune_tagging --train_file=train.conll --dev_file=dev.conll
 
-By a recipe, with any of its values changed by a flag:
+With a recipe, any value of which a flag can change:
 
     python -m training.finetune_tagging --recipe=minilm_wnut17 --data_dir=ner --epochs=1
 
-It writes into `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
-loss and score (`seed_N/curves.png`); `results.json`; of the best seed the tagged development and
-test sentences (`dev.conll`, `test.conll`: the last column is the prediction, the one before it the
-label), their scores by type (`dev_scores.json`, `test_scores.json`); and a SavedModel that takes
-text (`export/1`).
+Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
+loss and scores (`seed_N/curves.png`); `results.json`; the best seed's predictions on the
+development and test sets (`dev.conll`, `test.conll`: the last column is the prediction, the one
+before it the label) and their scores by entity type (`dev_scores.json`, `test_scores.json`); and a
+SavedModel that takes text (`export/1`).
 """
 
 from .engine import config_flags, program

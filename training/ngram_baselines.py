@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counting can do: masked tokens guessed by a unigram and a bigram model.
+"""N-gram baselines of pre-training: masked tokens predicted by a unigram and a bigram model.
 
     python -m training.ngram_baselines --run=runs/wikitext2_cpu
 
-It reads the records of a pre-training run, counts those to train on, and scores both models on the
-very tokens that the run's own scores on held-out text are for.
+It counts the n-grams in the training records of a pre-training run, and scores both models on the
+same masked tokens of the held-out text as the run itself.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from absl import app, flags
 from .engine import program
 from .pretraining.config import PretrainConfig
 
-RUN = flags.DEFINE_string("run", "", "the output_dir of a finished training.pretrain")
-# Seen so often, the bigram counts for half.
+RUN = flags.DEFINE_string("run", "", "The --output_dir of a finished training.pretrain.")
+# Count of the previous token at which bigram and unigram have equal weights.
 _COUNT_FOR_HALF = 5.0
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class NgramModel:
-    """Counts of tokens, and of tokens behind tokens.
+    """Unigram and bigram counts of tokens.
 
-    The bigram's probability is mixed with the unigram's, the more of it the oftener the token
-    before was seen (Jelinek and Mercer's interpolation); the unigram's has one added to each count.
+    The bigram probability is interpolated with the unigram probability (Jelinek-Mercer smoothing),
+    with a weight that grows with the count of the previous token. The unigram counts have add-one
+    smoothing.
 
     Args:
-        vocabulary_size: number of ids.
+        vocabulary_size: Number of token ids.
     """
 
     def __init__(self, vocabulary_size: int) -> None:
@@ -43,18 +44,18 @@ class NgramModel:
         self._pairs = np.zeros((vocabulary_size, vocabulary_size), np.int32)
 
     def add(self, token_ids: Integers, is_real: np.ndarray[Any, Any]) -> None:
-        """Counts the tokens of rows `(rows, length)`."""
+        """Counts the tokens of rows `(rows, length)`; `is_real` is False at padding."""
         self._counts += np.bincount(token_ids[is_real], minlength=len(self._counts))
         both = is_real[:, 1:] & is_real[:, :-1]
         np.add.at(self._pairs, (token_ids[:, :-1][both], token_ids[:, 1:][both]), 1)
 
     def unigram(self) -> np.ndarray[Any, Any]:
-        """Probabilities `(vocabulary,)`."""
+        """Returns the unigram probabilities `(vocabulary,)`."""
         smoothed = self._counts + 1.0
         return smoothed / smoothed.sum()
 
     def bigram(self, before: Integers) -> np.ndarray[Any, Any]:
-        """Probabilities `(tokens, vocabulary)` behind the tokens `before`, `(tokens,)`."""
+        """Returns probabilities `(tokens, vocabulary)`, given the previous tokens `(tokens,)`."""
         pairs = self._pairs[before].astype("float64")
         seen = pairs.sum(axis=1, keepdims=True)
         share = seen / (seen + _COUNT_FOR_HALF)
@@ -62,10 +63,10 @@ class NgramModel:
 
 
 def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Accuracy and perplexity on the masked tokens of batches, as `PretrainingStream` gives them.
+    """Returns the accuracy and the perplexity on the masked tokens of a `PretrainingStream`.
 
-    The bigram looks at the token before, which may be masked or replaced itself: then it sees what
-    the network sees.
+    The bigram model is given the previous token of the masked input, which may itself be masked or
+    replaced, as the network is.
     """
     totals = {"unigram": np.zeros(2), "bigram": np.zeros(2)}
     count = 0
@@ -87,11 +88,11 @@ def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dic
 
 
 def baselines(folder: Path) -> dict[str, dict[str, float]]:
-    """Both models' scores beside a finished run's.
+    """Returns the scores of both models and of a finished run.
 
     Raises:
-        FileNotFoundError: if the run is not finished.
-        ValueError: if it has no held-out text.
+        FileNotFoundError: If the run is not finished.
+        ValueError: If the run has no held-out text.
     """
     from keras_bert.data import PretrainingStream
 
@@ -111,9 +112,9 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     length = config.plan()[-1].sequence_length
     dev = dev_stream(config, length, vocabulary, tokenizer)
     if dev is None:
-        raise ValueError(f"{folder} is a run without held-out text (dev_files)")
+        raise ValueError(f"{folder} is a run without held-out text (--dev_files)")
     model = NgramModel(tokenizer.vocabulary_size)
-    # With no mask: rows as they were.
+    # Unmasked rows
     train = PretrainingStream(
         training_records(config, length, vocabulary),
         batch_size=config.micro_batch_size,

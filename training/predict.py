@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of any trained model to a file, or to standard input, as JSON Lines.
+"""Predicts with any trained model on a file or on standard input, and writes JSON Lines.
 
     python -m training.predict --model=runs/finetune/export/1 --input=reviews.txt
     python -m training.predict --model=runs/finetune/export/1 --input=reviews.csv --text=review
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
 
-The model is a folder that `export` wrote, or a `.keras` file of a task. The input is what the
-programs that train and score take: TSV, CSV, JSON Lines or an array with the task's fields (`text`,
-and for pairs `text_pair`; `question` and `context`; `text` and `choices`), SQuAD's JSON, CoNLL's
-columns, SWAG's CSV and CODAH's TSV, also with `.gz`; in any other file, and on standard input, a
-text a line or JSON Lines. Answers come in the order of the input, one line each; an `id` in the
-input is in the answer too.
+The model is a folder written by `export`, or the `.keras` file of a task. The input has the formats
+that the programs for training and evaluation read: TSV, CSV, JSON Lines or a JSON array with the
+task's fields (`text`, and for pairs `text_pair`; `question` and `context`; `text` and `choices`),
+SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV, all optionally with `.gz`. Any other file,
+and standard input, holds one text per line or JSON Lines. Predictions are written in the order of
+the input, one per line. An `id` field of the input is copied to the output.
 """
 
 from __future__ import annotations
@@ -55,17 +55,18 @@ _FORMATS = ("auto", "lines", "tsv", "csv", "jsonl", "squad", "conll", "swag", "c
 
 
 class RowError(ValueError):
-    """A row of the input is malformed."""
+    """Raised for a malformed row of the input."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictor:
-    """What answers rows.
+    """A model that predicts on rows of fields.
 
     Args:
-        fields: the fields that it reads of each row; of those of a classifier's pairs, the first.
-        answer: from rows to answers.
-        lists: those of the fields that hold, or may hold, a list of strings.
+        fields: The fields of a row that the model requires. For a classifier of pairs, `text`
+            only: `text_pair` is optional.
+        answer: Maps a list of rows to a list of predictions.
+        lists: Those of the fields that hold, or may hold, a list of strings.
     """
 
     fields: tuple[str, ...]
@@ -75,22 +76,24 @@ class Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class PredictConfig:
-    """Which model, and on what.
+    """The model, the input and the output.
 
     Args:
-        model: a folder that export wrote, or a .keras file.
-        input: a file; - for standard input.
-        output: where the answers go; - for standard output.
-        format: of the input: lines, tsv, csv, jsonl, squad, conll, swag or codah; auto tells by the
-            suffix, and takes lines for any other one, or JSON Lines if the first begins with {.
-        text: the column of the text, by name or by number from 0; in JSON also a nested field,
-            as in document.text.
-        text_pair: the column of the second text; empty takes text_pair where there is one.
-        header: whether the first row of TSV or CSV names the columns: auto, yes or no.
-        word_column: in CoNLL's columns the words', from 0, or from the end with a negative number.
-        separator: what stands between those columns: auto, tab or space.
-        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
-        batch_size: lines that are answered at once.
+        model: A folder written by export, or a .keras file.
+        input: The input file; - for standard input.
+        output: The file for the predictions; - for standard output.
+        format: Format of the input: lines, tsv, csv, jsonl, squad, conll, swag or codah; auto
+            infers it from the suffix. For an unknown suffix, auto reads JSON Lines if the first
+            line begins with {, and plain lines otherwise.
+        text: The column of the text, by name or by index from 0; in JSON also a nested field, such
+            as document.text.
+        text_pair: The column of the second text; empty takes text_pair if there is one.
+        header: Whether the first row of TSV or CSV is a header: auto, yes or no.
+        word_column: For CoNLL columns, the index of the words' column from 0, or a negative index
+            from the end.
+        separator: The separator of CoNLL columns: auto, tab or space.
+        comments: Whether lines that begin with # before a sentence are comments (CoNLL-U).
+        batch_size: Rows in a batch.
     """
 
     model: str = ""
@@ -116,19 +119,20 @@ def main(arguments: list[str]) -> None:
     try:
         predict(read_flags(PredictConfig))
     except BrokenPipeError:
-        # Whoever reads has read enough; Python would write to the pipe again when it ends.
+        # The reader, such as `head`, closed the pipe. Python would flush to it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def predict(config: PredictConfig) -> int:
-    """Answers line by line.
+    """Writes a prediction for each row of the input.
 
     Returns:
-        How many lines were answered.
+        The number of predictions.
 
     Raises:
-        FileNotFoundError: if the model or the input is not there.
-        RowError: if a line is malformed; the message names it. What was answered before it stays.
+        FileNotFoundError: If the model or the input does not exist.
+        RowError: If a row is malformed; the message names its line. On standard output, the
+            predictions for the batches before it have been written.
     """
     predictor = load_predictor(config.model)
     count = 0
@@ -145,15 +149,15 @@ def predict(config: PredictConfig) -> int:
 
 
 def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
-    """The rows of the input, with the fields that a model reads, and `id` where there is one.
+    """Yields the rows of the input, with the fields that the model reads, and `id` if present.
 
     Raises:
-        FileNotFoundError: if the input is not there.
-        RowError: if a row lacks a field, or holds no string there; the message names its line.
-        ValueError: if the file is malformed otherwise.
+        FileNotFoundError: If the input does not exist.
+        RowError: If a row lacks a field, or the field is not a string; the message names the line.
+        ValueError: If the file is malformed in another way.
     """
     if config.input != "-" and not Path(config.input).is_file():
-        raise FileNotFoundError(f"input {config.input!r} is not there, expected a file")
+        raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
     name = "standard input" if config.input == "-" else config.input
     for line, row in _numbered_rows(config, predictor):
         for field_name in predictor.fields:
@@ -166,7 +170,7 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
 def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
     if name not in row:
         fields = ", ".join(predictor.fields)
-        raise RowError(f"{where}: the model wants {fields}; {excerpt(row)} has no {name}")
+        raise RowError(f"{where}: the model expects {fields}, but {excerpt(row)} has no {name}")
     value = row[name]
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     if not isinstance(value, str) and not (is_list and name in predictor.lists):
@@ -175,7 +179,7 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
 
 
 def _numbered_rows(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[int, Row]]:
-    """The line and the fields of each row, in whatever format."""
+    """Yields the line number and the fields of each row, in any format."""
     format = _format(config, predictor)
     if format in ("auto", "lines", "jsonl"):
         yield from _line_rows(config, format)
@@ -245,7 +249,7 @@ def _table_rows(
 
 
 def _line_rows(config: PredictConfig, format: str) -> Iterator[tuple[int, Row]]:
-    """A text a line, or JSON; which of them, the first line tells where the format does not."""
+    """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
     lines = _standard_input() if config.input == "-" else read_lines(Path(config.input))
     first = next(lines, "")
     lines = itertools.chain([first], lines)
@@ -257,7 +261,7 @@ def _line_rows(config: PredictConfig, format: str) -> Iterator[tuple[int, Row]]:
     name = "standard input" if config.input == "-" else config.input
     for number, record in objects_of(lines, name):
         for role, column in columns.items():
-            with contextlib.suppress(KeyError):  # A missing field is an error only if it is wanted
+            with contextlib.suppress(KeyError):  # An error only if the model requires the field
                 record[role] = field(record, column)
         yield number, record
 
@@ -269,15 +273,18 @@ def _standard_input() -> Iterator[str]:
 
 
 def load_predictor(model: str) -> Predictor:
-    """What answers a list of rows.
+    """Loads a model for prediction.
 
     Raises:
-        FileNotFoundError: if there is no such model.
-        ValueError: if the path is neither an export nor a `.keras` file of a task with an answer.
+        FileNotFoundError: If the model does not exist.
+        ValueError: If the path is neither an export nor the `.keras` file of a task that predicts
+            on text.
     """
     path = Path(model)
     if not model or not path.exists():
-        raise FileNotFoundError(f"model {model!r} is not there, expected an export or .keras file")
+        raise FileNotFoundError(
+            f"--model={model} does not exist, expected an exported folder or a .keras file"
+        )
     if (path / "saved_model.pb").is_file():
         return _exported(path)
     if path.suffix == ".keras" and path.is_file():
@@ -310,11 +317,11 @@ def _saved(path: Path) -> Predictor:
     for kind, (fields, verb) in verbs.items():
         if isinstance(task, kind):
             return Predictor(fields, verb, lists.get(kind, ()))
-    raise ValueError(f"{path} is a {type(task).__name__}, which answers no text")
+    raise ValueError(f"{path} holds a {type(task).__name__}, which does not predict on text")
 
 
 def _exported(path: Path) -> Predictor:
-    # The operations of the exported tokenizer
+    # tensorflow_text registers the operations of the exported tokenizer.
     import tensorflow as tf
     import tensorflow_text  # noqa: F401
 
@@ -335,17 +342,17 @@ def _exported(path: Path) -> Predictor:
             for index in range(len(rows))
         ]
 
-    answer.loaded = loaded  # type: ignore[attr-defined]  # its variables live as long as it does
+    answer.loaded = loaded  # type: ignore[attr-defined]  # keeps the variables alive
     return Predictor(fields, answer, ("choices",))
 
 
 def _texts(rows: list[Row]) -> list[Any]:
-    """Texts, or pairs where there are any."""
+    """Returns texts, or pairs of texts if the rows have a `text_pair`."""
     if not any("text_pair" in row for row in rows):
         return _column(rows, "text")
     for row in rows:
         if "text_pair" not in row:
-            raise RowError(f"other rows have a text_pair, and {excerpt(row)} has none")
+            raise RowError(f"some rows have a text_pair, but {excerpt(row)} has none")
     return [(row["text"], row["text_pair"]) for row in rows]
 
 
@@ -354,7 +361,7 @@ def _column(rows: list[Row], name: str) -> list[Any]:
 
 
 def _padded(values: list[Any]) -> list[Any]:
-    """Lists of strings filled up to the longest with empty ones, as signatures want choices."""
+    """Pads lists of strings with empty strings, as the signature for choices expects them."""
     if not any(isinstance(value, list) for value in values):
         return values
     longest = max(len(value) for value in values)
@@ -362,7 +369,7 @@ def _padded(values: list[Any]) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, strings and lists of a tensor's row."""
+    """Converts a row of a tensor to numbers, strings and lists."""
     array = np.asarray(value)
     if array.dtype.kind in "SO":
         decoded = [str(item, "utf-8", "replace") for item in array.reshape(-1).tolist()]

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-trains an encoder on raw text, and continues where it was stopped.
+"""Pre-trains an encoder on raw text, and resumes where it was interrupted.
 
-On text of your own, in one command: a vocabulary, records, and the training itself:
+On your own text, in one command that makes a vocabulary and records, and trains on them:
 
-    python -m training.pretrain --input_files=corpus --format=paragraphs --output_dir=runs/mine \
+    python -m training.pretrain --input_files=corpus --format=paragraphs --output_dir=runs/mine \\
         --model=bert_small_uncased --num_steps=100000 --warmup_steps=1000
 
-By a recipe, with any of its values changed by a flag:
+With a recipe, any value of which a flag can change:
 
     python -m training.pretrain --recipe=wikitext2_cpu --data_dir=wikitext-2
 
-Killed at any moment and started again with the same command, it continues from its last
-checkpoint, and ends with the same weights, bit for bit, as one never killed (on a GPU: with
---deterministic).
+If it is interrupted, the same command resumes from the last checkpoint and ends with the same
+weights, bit for bit, as an uninterrupted run (on a GPU: with --deterministic).
 
-It writes into `output_dir`: the vocabulary and the records, if it made them; the last checkpoints;
-`log.jsonl`, a line for each interval; `curves.png`; in the end `results.json`, and `preset`, the
-model that `from_preset` of every task reads.
+Files written to `output_dir`: the vocabulary and the records, unless they were given; the latest
+checkpoints; `log.jsonl`, with a line for each interval; `curves.png`; and at the end `results.json`
+and `preset`, a preset that `from_preset` of every task loads.
 """
 
 import json
@@ -40,8 +39,8 @@ def main(arguments: list[str]) -> None:
             results = pretrain(config)
         except NotFiniteError as error:
             raise ValueError(
-                f"{error}; the last checkpoint is kept. A lower --learning_rate or more "
-                "--warmup_steps, in another --output_dir, may help"
+                f"{error}; the last checkpoint is kept. Try a lower --learning_rate or more "
+                "--warmup_steps, with another --output_dir"
             ) from error
     print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
     folder = Path(config.output_dir)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of pre-training helps: the paper's ablation (table 5), at a scale that a CPU can do.
+"""The paper's ablation of the pre-training tasks (table 5), at a scale for CPUs.
 
     python -m training.pretraining_ablation --data_dir=wikitext-2 --glue_dir=glue --squad_dir=squad
 
-Pre-trains a small encoder in three ways, fine-tunes each (the left-to-right one also under a
-BiLSTM, and one from random weights) on SST-2, MRPC and SQuAD with several seeds, and prints a table
-beside the paper's. Stopped and started again, it continues: each part is a program of its own, and
-what is finished is not run again.
+It pre-trains a small encoder in three ways, fine-tunes each on SST-2, MRPC and SQuAD with several
+seeds (the left-to-right one also with a BiLSTM on top, and one from random weights), and prints a
+table with the paper's scores beside its own. Each run is a child process. If the program is
+interrupted, the same command resumes it: finished runs are not repeated.
 
-It writes into `output_dir`: each pre-training run, each fine-tuning run, and `ablation.json`.
+Files written to `output_dir`: each pre-training run, each fine-tuning run, and `ablation.json`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .engine.config_flags import define_flags, read_flags
 
 @dataclasses.dataclass(frozen=True)
 class AblationConfig:
-    """How large the ablation is.
+    """The data and the size of the ablation.
 
     Args:
-        data_dir: the folder of WikiText-2's token files.
-        glue_dir: the folder of the GLUE download.
-        squad_dir: the folder of the files of the recipe minilm_squad_v1; empty leaves SQuAD out.
-        output_dir: where everything goes.
-        num_steps: updates of each pre-training.
-        sst2_rows: rows of SST-2 to fine-tune on; 0 for all.
-        squad_questions: questions to fine-tune on; 0 for all.
-        num_seeds: fine-tuning runs of each kind.
-        epochs: passes of each fine-tuning run.
-        learning_rate: of fine-tuning.
-        bilstm_units: width of each direction of the BiLSTM.
+        data_dir: Folder of WikiText-2's token files.
+        glue_dir: Folder of the GLUE download.
+        squad_dir: Folder of the files of the recipe minilm_squad_v1; empty leaves SQuAD out.
+        output_dir: Folder for all runs and the table.
+        num_steps: Training steps of each pre-training run.
+        sst2_rows: Number of rows of SST-2 to fine-tune on; 0 for all.
+        squad_questions: Number of SQuAD questions to fine-tune on; 0 for all.
+        num_seeds: Number of fine-tuning runs for each cell of the table.
+        epochs: Epochs of each fine-tuning run.
+        learning_rate: Peak learning rate of fine-tuning.
+        bilstm_units: Units of each direction of the BiLSTM.
     """
 
     data_dir: str = "wikitext-2"
@@ -62,9 +62,9 @@ class Variant:
     """A row of the table.
 
     Args:
-        run: the pre-training run it starts from.
-        finetune_flags: flags of its fine-tuning.
-        paper: the paper's scores, by task.
+        run: The pre-training run to start from.
+        finetune_flags: Additional flags of its fine-tuning.
+        paper: The paper's scores, by task.
     """
 
     run: str
@@ -77,9 +77,9 @@ class Task:
     """A column of the table.
 
     Args:
-        program: what fine-tunes on it.
-        flags: its flags.
-        metric: what is reported.
+        program: The fine-tuning program.
+        flags: Its flags.
+        metric: The metric to report.
     """
 
     program: str
@@ -87,7 +87,7 @@ class Task:
     metric: str
 
 
-# By recipe wikitext2_cpu, and what is changed of it
+# The pre-training runs: the flags of each that change the recipe wikitext2_cpu.
 PRETRAINING: Mapping[str, tuple[str, ...]] = {
     "bert": ("--kind=next_sentence",),
     "no_nsp": (),
@@ -97,9 +97,8 @@ EMPTY_SCORES: Mapping[str, float] = {}
 
 
 def tasks(config: AblationConfig) -> dict[str, Task]:
-    """The columns of the table."""
-    # The encoder of the recipe has been trained without dropout, and learns little by heart; and
-    # has seen no longer rows.
+    """Returns the columns of the table."""
+    # The recipe pre-trains without dropout, and on rows of at most 64 tokens.
     glue = (f"--data_dir={config.glue_dir}", "--dropout=0.1", "--sequence_length=64")
     rows = f"--train_rows={config.sst2_rows}"
     columns = {
@@ -115,7 +114,7 @@ def tasks(config: AblationConfig) -> dict[str, Task]:
 
 
 def variants(config: AblationConfig) -> dict[str, Variant]:
-    """The rows of the table, in the paper's order and with random weights last."""
+    """Returns the rows of the table, in the paper's order, with random weights last."""
     bilstm = (f"--bilstm_units={config.bilstm_units}",)
     return {
         "BERT": Variant("bert", (), {"mrpc": 86.7, "sst2": 92.7, "squad": 88.5}),
@@ -136,13 +135,13 @@ def main(arguments: list[str]) -> None:
 
 
 def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
-    """Runs what is missing.
+    """Performs the runs that are missing.
 
     Returns:
         For each row and task, the score of each seed, in percent.
 
     Raises:
-        subprocess.CalledProcessError: if a part fails.
+        subprocess.CalledProcessError: If a run fails.
     """
     folder = Path(config.output_dir)
     table: dict[str, dict[str, list[float]]] = {name: {} for name in variants(config)}
@@ -158,13 +157,13 @@ def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
 
 
 def pretraining_parts(config: AblationConfig) -> dict[str, list[str]]:
-    """The commands of the pre-training runs, by their folders."""
+    """Returns the commands of the pre-training runs, by folder."""
     flags = _pretraining_flags(config)
     return {name: ["training.pretrain", *flags, *own] for name, own in PRETRAINING.items()}
 
 
 def finetuning_parts(config: AblationConfig) -> dict[tuple[str, str], list[str]]:
-    """The commands of the fine-tuning runs, by row and column of the table."""
+    """Returns the commands of the fine-tuning runs, by row and column of the table."""
     return {
         (name, task_name): [task.program, *task.flags, *_finetuning_flags(config, variant)]
         for name, variant in variants(config).items()
@@ -193,7 +192,7 @@ def _finetuning_flags(config: AblationConfig, variant: Variant) -> list[str]:
 
 
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
-    """The scores as a Markdown table: mean, 95 % interval, and the paper's."""
+    """Formats the scores as a Markdown table: mean, 95 % interval, and the paper's scores."""
     from .scores import classifier_scores
 
     rows = variants(config)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From text to a served answer in minutes: which library does this docstring come from?
+"""From text to a served prediction in minutes: which package does a docstring come from?
 
     python -m training.quickstart
     python -m training.quickstart --from_scratch
 
 It fine-tunes a real pretrained encoder on real text that every machine has: the first sentences of
-docstrings, a hundred of each of fourteen packages. It prints the score beside those of the majority
-class and of a bag of words; exports a model that takes text; and lets a fresh process, which knows
-nothing of this project, answer a docstring that it has not seen.
+docstrings from fourteen packages. It prints the test score beside those of the majority class and
+of a bag of words, exports a model that takes text, and has a new process, which does not import
+this project, classify an unseen docstring.
 
-With --from_scratch it then pre-trains a tiny BERT of its own on the docstrings' text, lets it fill
-a mask, and fine-tunes it and the same network with random weights.
+With --from_scratch it then pre-trains a tiny BERT on the text of docstrings, fills masks with it,
+and fine-tunes it and the same network with random weights.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .jobs.classification import (
 from .plots import curves
 from .readers.docstrings import DocstringData, collect_docstrings
 
-# What a server does: TensorFlow and TF Text alone. The text goes in by standard input.
+# What a server does, with TensorFlow and TF Text only. The text is read from standard input.
 _ANSWER = """
 import sys
 import tensorflow as tf
@@ -48,15 +48,15 @@ print(answer["label"].numpy()[0].decode(), float(answer["score"].numpy()[0]))
 
 @dataclasses.dataclass(frozen=True)
 class QuickstartConfig:
-    """What the quickstart trains on.
+    """The settings of the quickstart.
 
     Args:
-        max_per_package: the most docstrings taken from one package.
-        epochs: passes over them.
-        seed: picks the docstrings, the head's first weights and the order.
-        from_scratch: whether a tiny BERT is pre-trained too, which takes some minutes more and the
-            extra `pretraining`.
-        output_dir: where the model, the plot and the export go.
+        max_per_package: Maximum number of docstrings from one package, over all three sets.
+        epochs: Passes over the training docstrings.
+        seed: Seed of the choice of docstrings, of the head's initial weights and of the order.
+        from_scratch: Whether to pre-train a tiny BERT too, which takes a few minutes more and
+            requires the extra `pretraining`.
+        output_dir: Folder for the model, the plot and the export.
     """
 
     max_per_package: int = 200
@@ -69,7 +69,7 @@ class QuickstartConfig:
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     started = time.perf_counter()
-    # TensorFlow tells of every file that it writes.
+    # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
     config = config_flags.read_flags(QuickstartConfig)
     preset = minilm_folder()
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
 
 
 def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData) -> None:
-    """Trains, scores, exports and asks the export, and tells of each step."""
+    """Trains, scores and exports a classifier, queries the export, and prints each step."""
     from keras_bert import load_model
 
     from .engine import finetuning
@@ -95,9 +95,9 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     train, test = docstrings.train, docstrings.test
     classes = ", ".join(train.class_names or ())
     print(
-        f"{len(train)} docstrings to learn from, {len(docstrings.dev)} to choose the epoch by, "
-        f"{len(test)} to score once; no file gives to two of them. The label is the package: "
-        f"{classes}."
+        f"{len(train)} docstrings for training, {len(docstrings.dev)} for development and "
+        f"{len(test)} for the test; docstrings of one file are all in the same set. The label is "
+        f"the package: {classes}."
     )
     data = FinetuneData(
         train, {"dev": docstrings.dev}, test, classifier_scores.metrics_for(train.num_classes)
@@ -127,14 +127,14 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     print(f"\nExported to {export}; curves in {plot}.")
     label, score = answer_in_fresh_process(export, docstrings.held_out_text)
     print(
-        f"\nA fresh process with TensorFlow alone read a docstring it had not seen:\n"
+        f"\nA new process with TensorFlow only classified an unseen docstring:\n"
         f"    {docstrings.held_out_text}\n"
-        f"It answered {label} ({score:.0%}); it is from {docstrings.held_out_label}."
+        f"Predicted: {label} ({score:.0%}). Correct: {docstrings.held_out_label}."
     )
 
 
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
-    """The test scores as a table, the baselines first."""
+    """Prints the test scores as a table, the baselines first."""
     from .engine import run_report
     from .scores import baselines
 
@@ -145,10 +145,13 @@ def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
 
 
 def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:
-    """Loads an exported classifier in a new Python and asks it, as a server would.
+    """Loads an exported classifier in a new Python process and classifies a text.
+
+    Returns:
+        The label and its probability.
 
     Raises:
-        RuntimeError: if the process fails; the message is what it wrote.
+        RuntimeError: If the process fails; the message includes its standard error.
     """
     finished = subprocess.run(
         [sys.executable, "-c", _ANSWER, os.fspath(export)],
@@ -159,7 +162,7 @@ def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     if finished.returncode:
-        raise RuntimeError(f"the exported model could not be asked:\n{finished.stderr}")
+        raise RuntimeError(f"the exported model failed in a new process:\n{finished.stderr}")
     label, score = finished.stdout.split()[-2:]
     return label, float(score)
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains an encoder to re-rank what BM25 finds, and scores it on queries that were held out.
+"""Trains an encoder to re-rank BM25's results, and scores it on held-out queries.
 
     python -m training.rerank --data_dir=cranfield --loss=pairwise
 
-The folder holds Cranfield's files, BEIR's, MS MARCO's, or those that `--documents`, `--queries` and
-`--judgements` name.
+The folder contains the files of Cranfield, of a BEIR collection or of MS MARCO, or those that
+`--documents`, `--queries` and `--judgements` name.
 
-By a recipe, with any of its values changed by a flag:
+With a recipe, any value of which a flag can change:
 
     python -m training.rerank --recipe=minilm_cranfield --data_dir=cranfield --epochs=1
 
-It writes into `output_dir`: the rankings of the held-out queries in TREC's format, by BM25
-(`bm25.run`), by the encoder (`reranked.run`) and by both (`combined.run`), the scores of the three
-(`scores.json`), and the model (`model.keras`).
+Files written to `output_dir`: the rankings of the held-out queries in TREC's run format, by BM25
+(`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); their scores
+(`scores.json`); and the model (`model.keras`).
 
-Needs the extra `ranking`, which brings the BM25 that it starts from.
+Requires the extra `ranking`, which installs a BM25 implementation.
 """
 
 import os

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a tokenizer's vocabulary from text files.
+"""Trains a tokenizer's vocabulary on text files.
 
-    python -m training.train_tokenizer --input_files=corpus --output_dir=tokenizer \
+    python -m training.train_tokenizer --input_files=corpus --output_dir=tokenizer \\
         --kind=byte_pair --vocabulary_size=50265
 
-The folder then holds `vocab.txt` (`wordpiece`), `vocab.json` and `merges.txt` (`byte_pair`), or
-`spiece.model` and `tokenizer.json` (`sentence_piece`), and `tokenizer_config.json`, as
-`keras_bert.checkpoints` and the transformers library read them.
+Files written to `output_dir`: `vocab.txt` (`wordpiece`), `vocab.json` and `merges.txt`
+(`byte_pair`), or `spiece.model` and `tokenizer.json` (`sentence_piece`); and
+`tokenizer_config.json`. `keras_bert.checkpoints` and the transformers library read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .pretraining.config import files_of
 
-# What needs TensorFlow is imported where it is used: `--help` does without.
+# TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
     from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
 
@@ -31,18 +31,18 @@ KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerConfig:
-    """What to make a vocabulary of, and how.
+    """The corpus, and the kind and size of the vocabulary.
 
     Args:
-        input_files: text files, folders of them, or patterns; UTF-8, read by the line.
-        output_dir: the folder to write; it is made if need be.
-        kind: `wordpiece` (BERT, DistilBERT, ELECTRA), `byte_pair` (RoBERTa) or `sentence_piece`
-            (ALBERT).
-        vocabulary_size: tokens, special ones counted.
-        lowercase: whether text is lower-cased and, by `wordpiece`, its accents are stripped (not
-            looked at by `byte_pair`); by default the text decides: scripts without case, and those
-            whose letters would be taken apart, as Hangul, are kept as they are.
-        max_sentences: lines that `sentence_piece` draws to learn from and holds in memory.
+        input_files: Text files, folders of text files, or glob patterns; UTF-8, read line by line.
+        output_dir: Folder for the files; it is created if it does not exist.
+        kind: Kind of tokenizer: `wordpiece` (BERT, DistilBERT, ELECTRA), `byte_pair` (RoBERTa) or
+            `sentence_piece` (ALBERT).
+        vocabulary_size: Size of the vocabulary, special tokens included.
+        lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; ignored by
+            `byte_pair`. By default it is chosen by the text: scripts without case, and those whose
+            characters would be decomposed, such as Hangul, are not changed.
+        max_sentences: Maximum number of lines that `sentence_piece` samples and holds in memory.
     """
 
     input_files: tuple[str, ...] = ()
@@ -57,11 +57,11 @@ class TokenizerConfig:
             raise ValueError(f"--kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
 
     def paths(self) -> list[Path]:
-        """The files to read, in the order of the arguments, those of a folder by name.
+        """Returns the files to read, in the order of `input_files`, those of a folder by name.
 
         Raises:
-            FileNotFoundError: if an argument stands for no file.
-            ValueError: if there is no argument.
+            FileNotFoundError: If an entry matches no file.
+            ValueError: If `input_files` is empty.
         """
         if not self.input_files:
             raise ValueError("--input_files is empty, expected files, patterns or folders of text")
@@ -69,14 +69,14 @@ class TokenizerConfig:
 
 
 def train_tokenizer(config: TokenizerConfig) -> list[Path]:
-    """Makes a vocabulary and writes its files.
+    """Trains a vocabulary and writes its files.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        FileNotFoundError: if an argument stands for no file.
-        ValueError: if there is no text, or `output_dir` is empty.
+        FileNotFoundError: If an entry of `input_files` matches no file.
+        ValueError: If there is no text, or `output_dir` is empty.
     """
     from keras_bert.checkpoints.folders import replaced_files
     from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
@@ -103,18 +103,18 @@ def make_tokenizer(
     lowercase: bool | None = None,
     max_sentences: int = 5_000_000,
 ) -> WordPieceTokenizer | BytePairTokenizer | SentencePieceTokenizer:
-    """A tokenizer whose vocabulary is made from text files.
+    """Returns a tokenizer whose vocabulary is trained on text files.
 
     Args:
         kind: `wordpiece`, `byte_pair` or `sentence_piece`.
-        paths: the files.
-        vocabulary_size: tokens, special ones counted.
-        lowercase: whether text is lower-cased (not looked at by `byte_pair`); None lets the text
-            decide, and logs what it decided and why.
-        max_sentences: lines that `sentence_piece` draws to learn from.
+        paths: The text files.
+        vocabulary_size: Size of the vocabulary, special tokens included.
+        lowercase: Whether to lower-case text; ignored by `byte_pair`. `None` chooses by the text,
+            and logs the choice and the reason.
+        max_sentences: Maximum number of lines that `sentence_piece` samples.
 
     Raises:
-        ValueError: if there is no text, or too little.
+        ValueError: If there is no text, or too little.
     """
     from keras_bert import text
 

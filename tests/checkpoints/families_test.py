@@ -156,7 +156,7 @@ def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, 
     ours = outputs_of(backbone, inputs)
     theirs = reference_outputs(model, inputs, output_hidden_states=True)
     assert len(theirs.hidden_states) == checkpoint.config.num_layers + 1
-    # Behind the embeddings ELECTRA's list begins before the projection, ours behind it.
+    # transformers' first hidden state of ELECTRA is before the projection, ours after it.
     for mine, other in zip(ours["hidden_states"][1:], theirs.hidden_states[1:], strict=True):
         np.testing.assert_allclose(mine, other, atol=1e-5)
     if backbone.config.pooler:

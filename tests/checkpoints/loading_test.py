@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a checkpoint is looked for, and what is said when nothing is found."""
+"""The resolution of checkpoints, and the error if none is found."""
 
 import os
 import subprocess
@@ -17,8 +17,8 @@ from tests.checkpoints.small_models import VOCABULARY, small_backbone
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
-# A process of its own, for the libraries read their environment when they are imported; and one
-# for all, for it takes long to start.
+# A separate process, because the libraries read their environment when they are imported; one
+# for all tests, because it takes long to start.
 LOAD = """
 import sys
 import keras_bert
@@ -39,7 +39,7 @@ def test_addresses_and_names_are_found_in_the_caches_of_those_who_download_them(
         "HF_HUB_CACHE": str(hub_cache),
         "HF_HUB_OFFLINE": "1",
         "KAGGLEHUB_CACHE": str(kaggle_cache),
-        "HTTPS_PROXY": "http://127.0.0.1:9",  # nobody listens: no file comes from elsewhere
+        "HTTPS_PROXY": "http://127.0.0.1:9",  # nothing listens there: no file is downloaded
     }
     sources = ("hf://org/tiny", f"hf://org/tiny@{COMMIT}", "hf://org/b", "bert_tiny_en_uncased")
     run = subprocess.run(

@@ -13,7 +13,7 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
 
-# As many as `small_config` has vectors for
+# As many as `small_config` has embeddings for
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##s", "a", "gripping", "."]
 VOCABULARY += [f"[unused{index}]" for index in range(10)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary and the casing, from each of the files that may say them."""
+"""Vocabulary and casing, from each of the files that may specify them."""
 
 import json
 import os

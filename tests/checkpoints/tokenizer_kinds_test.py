@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa's and ALBERT's tokenizers in files: ours, those of transformers and of KerasHub."""
+"""Tokenizer files of RoBERTa and ALBERT: our own, those of transformers and of KerasHub."""
 
 import base64
 import json
@@ -94,7 +94,7 @@ def test_transformers_reads_roberta_s_and_we_read_what_it_writes(add_prefix_spac
     assert (tmp_path / "saved" / "tokenizer.json").exists()
     found = read_tokenizer(tmp_path / "saved")
     assert found == config
-    # Without the settings, the file itself says whether there is a space before a text.
+    # Without the settings, the file itself specifies whether a space is added before a text.
     (tmp_path / "saved" / "tokenizer_config.json").unlink()
     assert read_tokenizer(tmp_path / "saved") == config
 
@@ -105,7 +105,7 @@ def test_transformers_reads_albert_s(lowercase, tmp_path):
     write_tokenizer(tmp_path, config, 12)
     theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
     expected = ids_of(config)
-    # Theirs has no rule for commas behind numbers.
+    # KerasHub's has no rule for commas after numbers.
     received = theirs(TEXTS, add_special_tokens=False)["input_ids"]
     assert received == expected
     special = ("pad", "unk", "cls", "sep", "mask")
@@ -141,7 +141,7 @@ def test_keras_hub_s(kind, tmp_path):
     theirs.save_to_preset(tmp_path)
     found = read_hub_tokenizer(tmp_path)
     assert found == config
-    # Outside of graphs KerasHub splits texts for byte pairs by another model's rules.
+    # Outside of graphs, KerasHub splits texts for BPE by another model's rules.
     texts = [text for text in TEXTS if text] if kind == "sentence_piece" else ["The test fails."]
     expected = [list(map(int, row)) for row in theirs(texts)]
     assert tokenizer_from_config(found)(texts).to_list() == expected

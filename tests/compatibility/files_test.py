@@ -110,7 +110,7 @@ def test_records_are_read_as_they_were(name, files, answers):
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.backend_independent  # A run goes on with the backend that began it, TensorFlow.
+@pytest.mark.backend_independent  # A run resumes on the backend that started it, TensorFlow.
 def test_a_run_goes_on_as_it_did(files, answers, tmp_path, monkeypatch):
     pytest.importorskip("tensorflow_text")
     from training.pretraining.config import PretrainConfig
@@ -122,5 +122,5 @@ def test_a_run_goes_on_as_it_did(files, answers, tmp_path, monkeypatch):
     config = {**of_run["config"], **{name: tuple(value) for name, value in lists.items()}}
     log = pretrain(PretrainConfig(**config))["log"]
     check_alike({str(record["step"]): record["loss"] for record in log}, of_run["losses"])
-    # The last steps are this code's.
+    # The last steps run with the current code.
     assert [record["step"] for record in log if "unigram_accuracy" in record] == [8]

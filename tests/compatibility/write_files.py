@@ -160,7 +160,7 @@ def replaced_token_detector():
         backbone("electra_small_discriminator"), preprocessor=options(), generator_size=0.5
     )
     train(task, TEXTS)
-    # The generator says one word, so that nothing is left to what is drawn.
+    # The generator always predicts one word, so that sampling has no effect.
     bias = np.full(len(VOCABULARY), -100.0, "float32")
     bias[VOCABULARY.index("dog")] = 100
     task.generator_heads["masked_lm"][1].set_weights([bias])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows over passages, held to a plain statement of the released code's algorithm."""
+"""Windows over passages, against a reference implementation of the released code's algorithm."""
 
 import json
 import os
@@ -167,7 +167,7 @@ def test_targets_are_the_tokens_that_have_a_part_of_the_answer():
         example("a 京 e", "京", 2),
         example("a bcd e"),
         QuestionExample("unlabelled", "a?", "a b"),
-        example("a \u200b b", "\u200b", 2),  # of which the tokenizer leaves nothing
+        example("a \u200b b", "\u200b", 2),  # which the tokenizer drops entirely
     ]
     rows = question_rows(examples, make(20))
     assert positions(rows) == [(5, 7), (6, 7), (6, 8), (5, 5), (0, 0), (0, 0), (0, 0)]

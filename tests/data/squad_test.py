@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading SQuAD's files, whole and malformed."""
+"""Reading valid and malformed SQuAD files."""
 
 import copy
 import gzip
@@ -92,7 +92,7 @@ def answer(value):
     return question(value)["answers"][0]
 
 
-# What is changed, and what the message says behind the file's name
+# The change, and the message after the file's name
 MALFORMED = {
     "no articles": (lambda v: v.pop("data"), "the field 'data' is missing"),
     "article": (lambda v: v["data"].append([1]), r"article \d is \[1\], expected an object"),

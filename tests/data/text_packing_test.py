@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as each tokenizer's family has them, in every preprocessor."""
+"""Packed inputs in the format of each tokenizer's family, in every preprocessor."""
 
 import itertools
 import json

@@ -97,7 +97,7 @@ def test_every_word_is_whole_in_its_window_whatever_the_lengths(nested):
         for word, is_long, (window, position) in zip(flat, long, places(windows), strict=True):
             pieces = ids(word[0], *(f"##{letter}" for letter in word[1:]))[: 4 if is_long else None]
             assert rows[window][position : position + len(pieces)] == pieces
-            # Not in the middle of another word, and followed by none of a cut one's pieces
+            # Not within another word, and not followed by tokens of a truncated one
             assert not TOKENS[rows[window][position + len(pieces)]].startswith("##")
         assert not any(TOKENS[row[1]].startswith("##") for row in rows)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An export that the tests share."""
+"""An export shared by the tests."""
 
 import dataclasses
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports appear whole or not at all."""
+"""Exports are written atomically."""
 
 import stat
 

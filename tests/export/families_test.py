@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every task on every family: both signatures answer as the task does in Python."""
+"""Every task on every family: both signatures return the predictions of the task in Python."""
 
 import keras
 import numpy as np
@@ -143,7 +143,7 @@ def test_multiple_choice(parts):
         assert by_ids["choice"][row] == ranked[0]["choice"]
         close(by_ids["ranked_scores"][row, : len(ranked)], [it["score"] for it in ranked])
         assert not np.any(by_ids["ranked_scores"][row, len(ranked) :])
-    # A choice that is empty is none, as text.
+    # As text, an empty choice is no choice.
     whole = [row for row, own in enumerate(CHOICES) if all(own)]
     close(served["score"].numpy()[whole], by_ids["score"].numpy()[whole])
 

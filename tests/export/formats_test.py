@@ -35,7 +35,7 @@ def test_onnx(classifier, tmp_path):
         np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
-# Seen once behind tests that had used JAX: a fork within this one, of which JAX then warns
+# Seen once after tests that had used JAX: this test forks, and JAX warns
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_openvino(classifier, tmp_path):
     openvino = pytest.importorskip("openvino")

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 def test_an_error_of_the_child_is_reported(tmp_path, monkeypatch):
-    # Flags for another backend's XLA, at which TensorFlow would end the process without a word
+    # Flags for another backend's XLA, with which TensorFlow would end the process silently
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
     with pytest.raises(ExportError, match=r"FileNotFoundError.*job\.json"):
         run_job_in_child_process(tmp_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served multiple-choice task ranks the choices as the task does."""
+"""A served multiple choice task ranks the choices as the task does."""
 
 import pytest
 

@@ -78,7 +78,7 @@ def test_a_process_with_tensorflow_alone_gives_the_numbers_of_predict(exported, 
     answers = json.loads(finished.stdout.splitlines()[-1])
 
     expected = probabilities_of(exported.classifier.predict(list(TEXTS), verbose=0))
-    assert np.ptp(expected, axis=0).max() > 0.25  # the texts are told apart
+    assert np.ptp(expected, axis=0).max() > 0.25  # the texts have different predictions
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
     np.testing.assert_allclose(answers["score"], expected.max(axis=-1), atol=1e-5)
     best = exported.classifier.classify(list(TEXTS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The export needs no Python: a C program gives the same numbers."""
+"""The export needs no Python: a C program computes the same numbers."""
 
 import shutil
 import subprocess

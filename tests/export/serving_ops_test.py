@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that a server would refuse are refused here."""
+"""Graphs that a server would refuse are errors at export."""
 
 import pytest
 

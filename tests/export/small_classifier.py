@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small classifier with weights that matter."""
+"""A small classifier whose weights affect its predictions."""
 
 import string
 from pathlib import Path
@@ -38,7 +38,7 @@ def make_classifier(vocabulary_file: Path, **arguments: Any) -> Any:
         preprocessor=TextClassifierPreprocessor(tokenizer, sequence_length=48),
         **arguments,
     )
-    # The same on every backend, whose initial weights are not
+    # The same on every backend, unlike initial weights
     generator = np.random.default_rng(0)
     for weight in classifier.trainable_weights:
         mean = 1.0 if weight.name == "gamma" else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the export refuses, and what it warns of."""
+"""Errors and warnings of the export of a classifier."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served tagger gives the tags of the task, from text alone."""
+"""A served tagger returns the tags of the task, from text alone."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs, regressions and other precisions. One backend will do: they share the export's road."""
+"""Exports of pairs, regressions and other precisions. One backend is enough."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-attention against a statement of it in NumPy, head by head."""
+"""Self-attention against a NumPy implementation, head by head."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every layer owes Keras: a true output spec, and a config it can be made from again."""
+"""Keras' contract for every layer: a correct output spec, and a round trip of its config."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token, segment and position vectors."""
+"""Token, segment and position embeddings."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transformer block against a statement of it in NumPy."""
+"""The transformer block against a NumPy implementation."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from tests.models.small_backbone import random_weights, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
 MASK = np.arange(5) < np.array([[5], [3], [1]])
-# So high that every value is dropped, and a value that is not would stand out
+# So high that every value is dropped, and a value that is not would be noticed
 ALL = 1 - 1e-7
 
 

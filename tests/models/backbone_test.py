@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder: what goes in, what comes out, and that padding never shows."""
+"""The encoder: inputs, outputs, and no influence of padding."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Left-to-right encoders: no token is influenced by a later one, whatever computes attention."""
+"""Left-to-right encoders: no token is influenced by a later one, in any implementation."""
 
 import keras
 import numpy as np
@@ -50,7 +50,7 @@ def test_a_changed_token_changes_what_follows_it_alone(inputs, training, scores)
 
 
 def test_the_loss_of_a_token_has_no_gradient_at_later_ones():
-    # Every id stands once, so a row of the table is a token.
+    # Every id occurs once, so that a row of the table is one token.
     ids = np.arange(1, LENGTH + 1)[None]
     backbone = causal_backbone()
     backbone.compile(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the descendants changed in the encoder: blocks, embeddings, positions, pooler."""
+"""Differences of the families in the encoder: blocks, embeddings, positions, pooler."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Keras' own loops take: arrays, dicts with and without the optional inputs, datasets."""
+"""Inputs of Keras' own loops: arrays, dicts with and without the optional inputs, datasets."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ EXPLICIT = {
     "padding_mask": np.ones_like(IDS, dtype="bool"),
 }
 TARGETS = {"pooled_output": np.ones((4, 16), "float32")}
-# The same input said in different ways
+# The same input in different forms
 FORMS = {
     "array": IDS,
     "ids": {"token_ids": IDS},

@@ -14,7 +14,7 @@ from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random
 POSITIONS = np.array([[0, 6, 3], [1, 2, 0], [1, 0, 0]], "int32")
 INPUTS = {**features(), "mask_positions": POSITIONS}
 # The loss is a fixed random combination of all logits' squares: none is without influence. Of
-# squares, for where gradients do not depend on values TensorFlow's graph optimiser lets the update
+# squares, for where gradients do not depend on values TensorFlow's graph optimizer lets the update
 # of a weight overtake the forward pass that reads it.
 COMBINATION = {
     "masked_lm_logits": np.random.default_rng(1).normal(size=(3, 3, 50)).astype("float32") / 50,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a task's layers (LoRA, int8, freezing) is there again after a reload."""
+"""Changes to a task's layers (LoRA, int8, freezing) survive saving and loading."""
 
 import keras
 import numpy as np

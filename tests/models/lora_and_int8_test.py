@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Low-rank updates and eight-bit kernels."""
+"""LoRA and int8 quantization."""
 
 import operator
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT stated once more in plain NumPy and float64, from the paper and the released weights' names.
+"""BERT in plain NumPy and float64, from the paper and the released weights' names.
 
 Weights are a dict from the variables' paths to arrays.
 """
@@ -63,7 +63,7 @@ def attention(x, weights: Weights, path: str, num_heads: int, mask=None):
 
 
 def block(x, weights: Weights, path: str, config: BertConfig, mask=None):
-    """Post-LayerNorm: each sublayer's output is added to its input, then normalised."""
+    """Post-LayerNorm: each sublayer's output is added to its input, then normalized."""
     context, scores = attention(x, weights, f"{path}/attention", config.num_heads, mask)
     x = sublayer_end(
         context @ weights[f"{path}/attention_output/kernel"], x, weights, path, "attention"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed rows: what comes out is what each sequence gives alone, and no sequence sees another."""
+"""Packed rows give the outputs of each sequence alone, without attention between sequences."""
 
 import warnings
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many parameters every named size has, without a byte of them allocated.
+"""Parameter counts of every named size, computed without allocating memory.
 
 The counts of the released models.
 """
@@ -125,7 +125,7 @@ def test_distilbert_with_its_masked_lm_head():
     assert count(task) == 66_985_530
 
 
-# Encoder and the head that tells replaced tokens
+# Encoder and the head that detects replaced tokens
 REPLACED_TOKEN = {"small": 13_549_057, "base": 109_483_009, "large": 335_142_913}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outputs of some tokens alone: as among all tokens, and not computed for the others."""
+"""The outputs of selected tokens equal those among all tokens, and no others are computed."""
 
 import keras
 import numpy as np

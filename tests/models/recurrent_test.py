@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bidirectional LSTMs against a statement of them in NumPy, row by row and step by step."""
+"""Bidirectional LSTMs against a NumPy implementation, row by row and step by step."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An encoder that comes back as it was."""
+"""Round trips of a saved encoder."""
 
 import json
 import resource
@@ -89,7 +89,7 @@ def test_a_full_disk_leaves_what_was_there(save, tmp_path):
     save(backbone, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A file may grow to half of the weights: writing beyond that fails, as on a full disk.
+    # A file may grow to half the size of the weights; writing more fails, as on a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * backbone.count_params(), limits[1]))
     try:
         with pytest.raises((OSError, SafetensorError, RuntimeError)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network small enough to test with, and input for it."""
+"""A small network for tests, and inputs for it."""
 
 from typing import Any
 

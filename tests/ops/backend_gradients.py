@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values and gradients of a function of arrays, by whatever backend runs."""
+"""Values and gradients of a function of arrays, on the current backend."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

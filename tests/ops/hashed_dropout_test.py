@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The masks of the hash: their rate, and that nothing in them depends on anything else."""
+"""Dropout masks from a hash: their rate, and their independence."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each backend's fast update, held to the portable one."""
+"""Each backend's fast update, compared with the portable one."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_the_fast_update_is_the_portable_one(rule, dtype, changes):
     fast, portable = updates(rule, dtype, **changes), updates(rule, dtype, **changes)
     optimizer_updates.update_variables(fast)
     optimizer_rules.portable_update_variables(portable)
-    # A rounding more or less can move a bfloat16 to its neighbour.
+    # A rounding more or less can move a bfloat16 to its neighbor.
     tolerance = 1e-6 if dtype == "float32" else 2**-7
     for a, b in zip(values_of(fast), values_of(portable), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=1e-6)

@@ -24,7 +24,7 @@ def tensors_of(dtype):
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
 def test_layer_norm_agrees_with_numpy(scale):
-    # A mean far from zero is where a sloppy variance shows
+    # A mean far from zero reveals an inaccurate variance
     x = X * scale + 30 * scale
     y = layer_norm(*as_tensors((x, GAMMA, BETA), "float32"), EPSILON)
     np.testing.assert_allclose(to_numpy(y), numpy_layer_norm(x, GAMMA, BETA), atol=1e-4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the compiled functions of TensorFlow on a CPU are, and where they must not be."""
+"""Where TensorFlow's compiled functions for CPUs are used, and where they must not be."""
 
 import keras
 import numpy as np

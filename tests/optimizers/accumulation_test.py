@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several micro-batches to an update are one large batch to an update."""
+"""Several micro-batches per update are equivalent to one large batch."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled steps, and two devices that together are one."""
+"""Compiled steps, and two devices that are equivalent to one."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ from tests.source_imports import ROOT
 
 BACKEND = keras.backend.backend()
 
-# The devices must be set up before anything runs, so these are processes of their own. Clipping
-# works hard in them: it would show a norm taken on each device's share.
+# The devices must be configured before anything runs, so these are separate processes. Clipping
+# is strong in them, to detect a norm computed on each device's share.
 TENSORFLOW = """
 import tensorflow as tf
 cpu, two = tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-wise learning rates: which depth a path has, and what an update then does."""
+"""Layer-wise learning rates: the depth of each path, and the resulting updates."""
 
 import keras
 import numpy as np

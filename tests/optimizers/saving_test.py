@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A saved and reloaded model trains on as if it had never been away."""
+"""A saved and reloaded model continues training with the same result."""
 
 import keras
 import numpy as np

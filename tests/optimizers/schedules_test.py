@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learning rates, against the formulas of the three codes."""
+"""Learning rate schedules, against the formulas of the three reference codes."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model with every kind of variable an optimizer tells apart, and data to train it on."""
+"""A model with every kind of variable that optimizers treat differently, and training data."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers from logits, held to a plain statement of the released code's search."""
+"""Answers from logits, against a reference implementation of the released code's search."""
 
 import math
 from typing import NamedTuple
@@ -72,7 +72,7 @@ def random_questions(count=40, seed=0):
 def random_logits(rows, seed=1, scale=3.0):
     generator = np.random.default_rng(seed)
     shape = (2, len(rows.token_ids))
-    # Of few values, so that many are equal
+    # Few distinct values, so that many are equal
     return (generator.integers(-4, 5, shape) * scale / 4).astype("float32")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `fit` and `evaluate` report is that of all rows and tokens, whatever the batches."""
+"""`fit` and `evaluate` report losses and metrics over all rows and tokens, not over batches."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from keras_bert import MultipleChoice, TextClassifier, TextEmbedder, TokenClassifier
 from tests.small_tasks import CONFIG, TASKS, make_task
 
-# Few shapes, for JAX compiles each
+# Few shapes, because JAX compiles each
 LENGTHS = (8, 3) * 4
 
 
@@ -32,7 +32,7 @@ def rows_of(task):
     rows = []
     for number, length in enumerate(LENGTHS):
         features, targets, weights = TASKS[task]()[1]
-        # Of a masked LM, so many slots; of a tagger, a label for each token
+        # For a masked LM the number of slots; for a tagger a label for each token
         width = 1 + number % 2 if "mask_positions" in features else length
 
         def cut(value, width=width, number=number):
@@ -70,7 +70,7 @@ def _joined(rows):
     return tuple(keras.tree.map_structure(joined, *part) for part in zip(*rows, strict=True))
 
 
-# The loss of pairs in a batch is one of the batch, and choices have one length of a row.
+# The loss of pairs depends on the batch, and choices have one length in a row.
 FIXED = [task for task in TASKS if task not in (TextEmbedder, MultipleChoice)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distillation against its statement in NumPy, and what a student begins with."""
+"""Distillation against its NumPy implementation, and the initialization of students."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from tests.models.small_backbone import SMALL, features, random_weights, to_nump
 POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0]], "int32")
 WEIGHTS = np.array([[1, 1, 1], [1, 1, 0], [2, 0, 0]], "float32")
 IDS = np.random.default_rng(1).integers(1, 50, POSITIONS.shape).astype("int32")
-# The teacher would drop a lot, if it did.
+# A high rate, to detect dropout in the teacher
 TEACHER = SMALL.replace(num_layers=4, dropout=0.5, attention_dropout=0.5)
 STUDENT = SMALL.replace(num_layers=1, dropout=0.0, attention_dropout=0.0)
 
@@ -35,7 +35,7 @@ def classifier_pair(num_classes=3):
     student = made(TextClassifier(Backbone(STUDENT), num_classes, dropout=0.0), 1)
     teacher = made(TextClassifier(Backbone(TEACHER), num_classes))
     for head in (student.head, teacher.head):
-        # A divergence between near answers would be the rounding errors of its terms
+        # A divergence between close distributions would consist of rounding errors
         head.dense.kernel.assign(5 * head.dense.kernel)
     return student, teacher
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Students on text; that they learn, the grid tests."""
+"""Distillation on text; the grid tests check that students learn."""
 
 import keras
 import numpy as np

@@ -16,7 +16,7 @@ import keras_bert
 from keras_bert import Backbone, BertConfig
 from keras_bert.named_sizes import SIZES
 
-# A released size of each, made small in what does not tell the families apart
+# A released size of each family, reduced in the fields in which families do not differ
 RELEASED = {
     "roberta": "roberta_base",
     "albert": "albert_base_v2",
@@ -83,7 +83,7 @@ def pretrainer(config):
 
 
 def embedder(config):
-    # Which loss pairs of texts have is the embedder's own test's matter.
+    # The loss for pairs of texts is covered by the embedder's own test.
     task = keras_bert.TextEmbedder(Backbone(config))
     targets = np.random.default_rng(2).normal(size=(BATCH, config.hidden_dim))
     return task, features(config, BATCH), targets
@@ -135,7 +135,7 @@ def test_a_training_step(name, family):
     loss = task.train_on_batch(x, y, return_dict=True)["loss"]
     assert np.isfinite(loss)
     stuck = [path for path, value in values_of(task).items() if np.array_equal(value, before[path])]
-    # What is added to all choices alike changes no probability.
+    # Adding a constant to all choices changes no probability.
     assert set(stuck) <= ({"classifier/dense/bias"} if name == "multiple_choice" else set())
 
 

@@ -29,7 +29,7 @@ from tests.text import small_tokenizers
 
 pytestmark = pytest.mark.needs_tensorflow
 
-# A released size of each, made small in what does not tell the families apart
+# A released size of each family, reduced in the fields in which families do not differ
 RELEASED = {
     "bert": "bert_base_uncased",
     "roberta": "roberta_base",
@@ -44,7 +44,7 @@ SMALL = {
     "hidden_dim": 16,
     "intermediate_dim": 32,
     "max_sequence_length": LENGTH,
-    # Dozens of steps have to do, and not thousands.
+    # Dozens of steps must be enough, not thousands.
     "initializer_range": 0.1,
     **dict.fromkeys(
         (
@@ -63,7 +63,7 @@ NUM_ROWS, BATCH = 22, 7
 # take more than labels do.
 ROUNDS, MANY_ROUNDS = 40, 120
 
-# Each one token in all three vocabularies, and what goes with it
+# Words that are one token in all three vocabularies, and their counterparts
 PARTNERS = {
     "test": "failure",
     "class": "method",
@@ -393,7 +393,7 @@ def choices(_family):
         outputs=lambda task: task.predict(x, verbose=0),
         scores=lambda logits, _: class_scores(logits, labels),
         served=served,
-        # What is added to all choices alike changes no probability.
+        # Adding a constant to all choices changes no probability.
         idle=("classifier/dense/bias",),
     )
 
@@ -442,7 +442,7 @@ def embedding(_family):
     )
 
 
-# Of two lengths; every word says which of the two it is.
+# Two lengths; every word identifies which of the two it is.
 SENTENCES = ["the class method result", "a test failure message with exception"]
 # One word of a sentence, which is one token in all vocabularies
 MASKED = [(0, "method"), (0, "class"), (1, "failure"), (1, "test"), (1, "message")]
@@ -494,7 +494,7 @@ def pretraining(family):
     """Pairs of texts as ids: the second one's words say whether it comes next."""
     tokenizer = tokenizer_of(family)
     is_next = np.array(picked([0, 1], 1))
-    # Any of their words tells, for some are masked.
+    # Each of their words is sufficient, because some are masked.
     seconds = [("it fails", "he passes")[label] for label in is_next]
     features, ids, weights = masked_rows(tokenizer, picked(SENTENCES, 0), seconds)
     labels = {"masked_lm_logits": ids, "next_sentence_logits": is_next}
@@ -539,7 +539,7 @@ def detection(family):
         for sentence, word in zip(sentences, picked(strange, 1), strict=True)
     ]
     behind = [text.rindex(" ") for text in asked]
-    # Each one token behind a blank
+    # Each is one token after a space
     tokens = [row[-1] for row in tokenizer([f"the {word}" for word in strange]).to_list()]
 
     def make(backbone, preprocessor):
@@ -840,7 +840,7 @@ def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_p
     task = made(family, lesson)
     teach(task, lesson)
     answers, outputs = check_answers(task, lesson, tmp_path)
-    # The other backends export by way of this one.
+    # The other backends export with this one.
     if lesson.served is not None and keras.backend.backend() == "tensorflow":
         check_export(task, lesson, answers, outputs, tmp_path)
 

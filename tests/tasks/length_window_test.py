@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far `fit` of each task sorts its rows by length."""
+"""The window in which `fit` of each task sorts rows by length."""
 
 import keras
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filling masks, and what a masked LM keeps when it is saved."""
+"""Filling masks, and saving and loading a masked LM."""
 
 import keras
 import numpy as np

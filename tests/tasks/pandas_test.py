@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data frames and series in, data frames out."""
+"""Pandas data frames and series as inputs, data frames as outputs."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A preprocessor must fit the encoder that it feeds; a head's outputs keep their names."""
+"""A preprocessor must fit its encoder; the outputs of a head keep their names."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ ROBERTA = {"position_offset": 2, "pad_token_id": 1}
         (wordpiece(VOCABULARY), {}),
         (wordpiece(VOCABULARY[:6]), {}),
         (byte_pair(BYTE_PAIRS), ROBERTA),
-        # Where positions do not follow padding, a mask alone says what it is.
+        # If positions do not depend on padding, only the mask determines padding.
         (byte_pair(BYTE_PAIRS), {"pad_token_id": 3}),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masked-LM and next-sentence logits, and the table that input and output share."""
+"""Masked LM and next sentence logits, and the shared embedding table."""
 
 import keras
 import numpy as np

@@ -26,7 +26,7 @@ def reference(tmp_path_factory):
         intermediate_size=64, max_position_embeddings=32, initializer_range=0.3,
     )  # fmt: skip
     model = transformers.BertForPreTraining(config).eval()
-    with torch.no_grad():  # zero at the start, a bias left out would not be noticed
+    with torch.no_grad():  # with a zero bias, a missing bias would not be noticed
         model.cls.predictions.bias.normal_()
     folder = tmp_path_factory.mktemp("reference")
     model.save_pretrained(folder)

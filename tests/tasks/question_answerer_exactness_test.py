@@ -47,7 +47,7 @@ def random_batch(seed: int, num_rows: int = 8, length: int = 14) -> Batch:
     mask = np.arange(length) < generator.integers(6, length + 1, (num_rows, 1))
     positions = generator.integers(0, 6, (2, num_rows))
     token_ids = generator.integers(5, 50, (num_rows, length)) * mask
-    # What can be learnt: answers begin at one token, and end at another.
+    # A learnable task: answers begin at one token, and end at another.
     token_ids[np.arange(num_rows), positions.max(axis=0)] = 6
     token_ids[np.arange(num_rows), positions.min(axis=0)] = 5
     features = {
@@ -83,7 +83,7 @@ def test_logits_and_loss(folder):
         np.testing.assert_allclose(logits[name], theirs[name].numpy(), atol=1e-5)
     ours.compile()
     results = ours.evaluate(features, targets, verbose=0, return_dict=True)
-    # Theirs has padding among the tokens that an answer may begin with, as ours has in training.
+    # In transformers an answer may begin at padding, as in our training loss.
     y_pred = {name: ops.convert_to_tensor(value) for name, value in logits.items()}
     in_training = ours.compute_loss(features, targets, y_pred)
     assert float(in_training) == pytest.approx(float(theirs.loss), rel=1e-5)
@@ -106,7 +106,7 @@ def test_the_losses_of_training(folder):
     ours.compile(AdamW(PEAK, STEPS, WARMUP, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
     received = []
     for features, targets in batches:
-        # Keras reports running means, of which each step here is the first.
+        # Keras reports running means; each step here is the first of an epoch.
         ours.reset_metrics()
         received.append(ours.train_on_batch(features, targets, return_dict=True)["loss"])
     assert expected[-1] < expected[0] - 0.1
@@ -115,7 +115,7 @@ def test_the_losses_of_training(folder):
 
 def losses_in_transformers(folder: Path, batches: list[Batch]) -> np.ndarray:
     model = transformers.BertForQuestionAnswering.from_pretrained(folder).train()
-    # There [PAD] gets no gradient. In the released code it does: its logits are in the loss too.
+    # [PAD] gets no gradient in transformers. In the released code its logits are in the loss.
     model.bert.embeddings.word_embeddings.padding_idx = None
     decayed, others = [], []
     for name, parameter in model.named_parameters():

@@ -25,7 +25,7 @@ def make_answerer(**arguments):
         hidden_dim=16,
         intermediate_dim=32,
         max_sequence_length=24,
-        # So large that a few steps are enough to learn
+        # So high that a few steps are enough
         initializer_range=0.3,
     )
     tokenizer = WordPieceTokenizer(TOKENS, lowercase=False)
@@ -55,11 +55,11 @@ def trained():
     answerer = make_answerer(null_threshold=0.0)
     answerer.compile(AdamW(2e-2))
     pooler = [np.array(weight) for weight in answerer.backbone.pooler.get_weights()]
-    # One epoch of rows that come again and again: each epoch has a pipeline to set up.
+    # One epoch of repeated rows, because each epoch sets up a pipeline.
     rows = questions(48) * 12 + questions(60)[48:]
     share = 12 / len(rows)
     history = answerer.fit(rows, batch_size=16, validation_split=share, verbose=0)
-    # Nothing depends on it, and it must not decay.
+    # Nothing depends on it, and weight decay must not change it.
     for weight, value in zip(answerer.backbone.pooler.get_weights(), pooler, strict=True):
         np.testing.assert_array_equal(weight, value)
     return answerer, history.history

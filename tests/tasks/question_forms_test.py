@@ -66,7 +66,7 @@ def test_every_form_is_known_and_read(x):
         ["text"],
         "text",
         None,
-        # Of unknown length, and not to be begun with
+        # Of unknown length, and not to be iterated first
         tf.data.Dataset.from_tensors({"question": "?"}).repeat(),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA's objective against its statement in NumPy, and what of it is kept."""
+"""ELECTRA's objective against its NumPy implementation, and saving."""
 
 import keras
 import numpy as np
@@ -57,7 +57,7 @@ def losses_in_numpy(outputs, x):
 
 def test_losses_and_metrics_are_those_of_numpy():
     model, x = detector(), inputs()
-    # A sample that is right counts as the original.
+    # A sampled token that equals the original counts as original.
     right = outputs_of(model, x)["sampled_ids"]
     IDS[0, :2] = right[0, :2]
     masked, detection, replaced, weights = losses_in_numpy(outputs_of(model, x), x)
@@ -132,7 +132,7 @@ def test_training_draws_anew_and_evaluation_again():
     np.testing.assert_array_equal(to_numpy(twin(*inputs, training=True)), drawn[0])
     evaluated = to_numpy(layer(*inputs))
     np.testing.assert_array_equal(evaluated, to_numpy(twin(*inputs)))
-    # A row alone, and with padding and slots left over behind it
+    # A row alone, and with padding and unused slots
     logits = np.zeros((1, 6, 50), "float32")
     longer = np.pad(rows[2:3], ((0, 0), (0, 3))), np.pad(slots[2:3], ((0, 0), (0, 1)))
     np.testing.assert_array_equal(to_numpy(layer(logits, *longer))[:, :5], evaluated[2:3])

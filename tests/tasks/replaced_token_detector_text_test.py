@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning from text which tokens were replaced, answers, and checkpoints."""
+"""Replaced token detection on text: training, predictions and checkpoints."""
 
 import keras
 import numpy as np

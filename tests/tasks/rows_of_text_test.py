@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else comes with rows of text: iterators, class weights, sizes of batches."""
+"""Options beside rows of text: iterators, class weights, batch sizes."""
 
 import itertools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hundred steps on real questions and real entities give the losses of transformers."""
+"""Two hundred steps on real questions and entities give the losses of transformers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_losses_of_minilm_on_questions():
     batches = list(with_targets(batches.take(STEPS), rows).as_numpy_iterator())
     task = without_dropout(task, lambda backbone: QuestionAnswerer(backbone))
     model = their_model(transformers.BertForQuestionAnswering)
-    # There [PAD] gets no gradient. In the released code it does: its logits are in the loss too.
+    # [PAD] gets no gradient in transformers. In the released code its logits are in the loss.
     model.bert.embeddings.word_embeddings.padding_idx = None
     same_head(task.head.dense, model.qa_outputs)
 
@@ -150,7 +150,7 @@ def train_ours(task: keras.Model, batches: list[Any]) -> np.ndarray:
     task.compile(AdamW(PEAK, STEPS, WARMUP, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
     losses = []
     for batch in batches:
-        # Keras reports running means, of which each step here is the first.
+        # Keras reports running means; each step here is the first of an epoch.
         task.reset_metrics()
         losses.append(float(task.train_on_batch(*batch, return_dict=True)["loss"]))
     return np.array(losses)

@@ -24,7 +24,7 @@ def make_classifier(**arguments):
         hidden_dim=16,
         intermediate_dim=32,
         max_sequence_length=32,
-        # So large that a few steps are enough to learn
+        # So high that a few steps are enough
         initializer_range=0.3,
     )
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=32)
@@ -55,7 +55,7 @@ def trained():
     classifier = make_classifier()
     classifier.compile(AdamW(1e-2))
     texts, labels = reviews()
-    # One epoch of rows that come again and again: each epoch has a pipeline to set up.
+    # One epoch of repeated rows, because each epoch sets up a pipeline.
     history = classifier.fit(
         texts * 25, np.tile(labels, 25), batch_size=16, validation_split=0.2, verbose=0
     )
@@ -255,5 +255,5 @@ def test_one_trace_for_each_bucket_with_jit_compile():
     classifier.fit(texts, np.arange(45) % 2, batch_size=8, epochs=2, verbose=0)
     static = [shape for shape in traced if None not in shape]
     assert set(static) <= {(8, 16), (8, 32)}
-    # Keras on JAX traces the first batch once more, to learn the shapes; it compiles it once.
+    # On JAX, Keras traces the first batch twice, to determine the shapes; it compiles it once.
     assert len(static) <= len(set(static)) + (keras.backend.backend() == "jax")

@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 def random_batch(generator, rows=6, length=11):
     mask = np.arange(length) < generator.integers(3, length + 1, rows)[:, None]
     ids = generator.integers(5, 50, (rows, length)) * mask
-    # A label that can be learnt, of half of the tokens
+    # A learnable label, for half of the tokens
     labels = np.where(generator.random(ids.shape) < 0.5, ids % len(NAMES), -100)
     return {"token_ids": ids.astype("int32"), "padding_mask": mask}, np.where(mask, labels, -100)
 

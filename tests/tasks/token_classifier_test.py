@@ -26,7 +26,7 @@ def make_tagger(**arguments):
         hidden_dim=16,
         intermediate_dim=32,
         max_sequence_length=24,
-        # So large that a few steps are enough to learn
+        # So high that a few steps are enough
         initializer_range=0.3,
     )
     preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16, overlap=4)
@@ -51,7 +51,7 @@ def trained():
     tagger = make_tagger()
     tagger.compile(AdamW(1e-2))
     words, labels = sentences()
-    # One epoch of rows that come again and again: each epoch has a pipeline to set up.
+    # One epoch of repeated rows, because each epoch sets up a pipeline.
     history = tagger.fit(words * 12, labels * 12, batch_size=8, validation_split=0.1, verbose=0)
     return tagger, history.history
 
@@ -159,7 +159,7 @@ def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
     same = TokenClassifier.from_preset(tmp_path / "preset")
     assert (same.class_names, same.preprocessor.overlap) == (tuple(NAMES), 4)
     (found,), (expected,) = same.tag([["ann", "in"]]), tagger.tag([["ann", "in"]])
-    # Threads may add in another order: the last digit of a score is free.
+    # Threads may sum in another order: the last digit of a score may differ.
     assert [{**word, "score": pytest.approx(word["score"])} for word in expected] == found
     with pytest.warns(CheckpointWarning, match="for 3 classes and 2 are wanted"):
         TokenClassifier.from_preset(tmp_path / "preset", num_classes=2)

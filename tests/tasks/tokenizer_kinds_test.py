@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks on the tokenizers of RoBERTa and ALBERT: masks in text, places in it, presets."""
+"""Tasks with the tokenizers of RoBERTa and ALBERT: masks in text, offsets, presets."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import keras_bert
 from keras_bert import checkpoints
 from tests.text import small_tokenizers
 
-# What differs is the text, which is the same on all backends.
+# Only the text differs, which does not depend on the backend.
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 TEXTS = ["The test fails.", "it's  the\tcase\n", "Größe «été» 1991, 中国", ""]

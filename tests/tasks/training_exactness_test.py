@@ -46,7 +46,7 @@ def test_losses_of_minilm_on_mrpc():
         first = [data.texts[index] for index in indices]
         second = [data.text_pairs[index] for index in indices]
         features = classifier.preprocessor(first, second)
-        # Of few lengths: compilers need seconds for each
+        # Few lengths: compilers need seconds for each
         padded = {k: np.pad(v, ((0, 0), (0, -v.shape[1] % 32))) for k, v in features.items()}
         batches.append((padded, data.labels[indices]))
     expected = losses_in_transformers(folder, batches, peak=1.5e-4)
@@ -78,7 +78,7 @@ def random_batch(rng: np.random.Generator, num_rows: int, length: int) -> Batch:
     lengths = rng.integers(3, length + 1, num_rows)
     mask = np.arange(length) < lengths[:, None]
     segments = (np.arange(length) >= length // 2) & mask
-    # A label that can be learnt: is the first token in the vocabulary's upper half?
+    # A learnable label: whether the first token is in the vocabulary's upper half
     labels = (token_ids[:, 0] > 27).astype("int32")
     features = {
         "token_ids": token_ids * mask,
@@ -100,7 +100,7 @@ def losses_here(folder: Path, batches: list[Batch], peak: float) -> np.ndarray:
     )
     losses = []
     for features, labels in batches:
-        # Keras reports running means, of which each step here is the first.
+        # Keras reports running means; each step here is the first of an epoch.
         classifier.reset_metrics()
         losses.append(float(classifier.train_on_batch(features, labels, return_dict=True)["loss"]))
     return np.array(losses)

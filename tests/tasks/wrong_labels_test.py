@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels that no loss can take: one error on every backend, which names the row."""
+"""Invalid labels: one error on every backend, which names the row."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level BPE beside the tokenizers library on real text: ids and places of many lines."""
+"""Byte-level BPE against the tokenizers library on real text: ids and offsets of many lines."""
 
 import itertools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level BPE beside the tokenizers library: ids, places, special tokens, files, errors."""
+"""Byte-level BPE against the tokenizers library: ids, offsets, special tokens, files, errors."""
 
 import json
 import random

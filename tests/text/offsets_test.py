@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets where normalization drops characters: words and answers are cut out of the text whole."""
+"""Offsets where normalization drops characters: words and answers are whole spans of the text."""
 
 import itertools
 import unicodedata

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public data sets, where `KERAS_BERT_DATA` names a folder with them."""
+"""Public data sets, if `KERAS_BERT_DATA` names a folder with them."""
 
 import itertools
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa's tokenizer as the tokenizers library makes it."""
+"""RoBERTa's tokenizer, built with the tokenizers library."""
 
 import tokenizers
 

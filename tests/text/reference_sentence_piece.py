@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's clean-up and pieces in plain Python, around the sentencepiece library."""
+"""ALBERT's normalization in plain Python, around the sentencepiece library."""
 
 import unicodedata
 

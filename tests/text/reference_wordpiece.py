@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's tokenizer as its released code does it, in plain Python, with where each piece comes from.
+"""BERT's tokenizer in plain Python, as in its released code, with the offsets of each token.
 
-Written to be compared with, on the Unicode tables of the Python that runs it.
+A reference for tests, with the Unicode tables of the running Python.
 """
 
 import functools
@@ -79,7 +79,7 @@ def lower(word: Word) -> Word:
     lowered = "".join([character for character, _ in word]).lower()
     placed, position = [], 0
     for character, source in word:
-        # The small letters depend on the neighbours (a final sigma), their number does not.
+        # The small letters depend on the neighbors (a final sigma), their number does not.
         width = len(character.lower())
         placed += [(part, source) for part in lowered[position : position + width]]
         position += width

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece beside the library on real text: the ids of many lines."""
+"""SentencePiece against the library on real text: the ids of many lines."""
 
 import itertools
 
@@ -28,5 +28,5 @@ def test_every_fourth_batch_of_real_text():
                 (ties if reference.is_best(line, ids) else wrong).append(line)
     assert count > 50_000
     assert wrong == []
-    # Of pieces with the same scores in sum, versions of the library take one or the other.
+    # Of segmentations with equal scores, versions of the library choose different ones.
     assert len(ties) < count / 300

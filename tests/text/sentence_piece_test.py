@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece beside the library and ALBERT's clean-up in plain Python."""
+"""SentencePiece against the library and ALBERT's normalization in plain Python."""
 
 import random
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small tokenizers of every kind, made of the same text, that several tests share."""
+"""Small tokenizers of every kind, trained on the same text, shared by several tests."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ from keras_bert.text import (
     train_vocabulary,
 )
 
-# What gets words of its own, or letters, in the vocabularies
+# Texts whose words or letters are in the vocabularies
 OTHER_TEXT = (
     "Größe «été» naïve 中国 漢字 ガギ Ελλάδα, in 1990, and 2,000; it's, they'll 1990, 1991,"
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind of tokenizer does alike."""
+"""The common behavior of every kind of tokenizer."""
 
 import copy
 import json

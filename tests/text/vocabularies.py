@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies and texts that several tests of the tokenizer share."""
+"""Vocabularies and texts shared by several tests of tokenizers."""
 
 import functools
 import importlib.resources

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies made from small corpora."""
+"""Training of vocabularies on small corpora."""
 
 import inspect
 import sys
@@ -101,7 +101,7 @@ def test_a_chinese_corpus():
     vocabulary = train_vocabulary(texts, 400, progress=False)
     ideographs = {letter for letter in CHINESE if letter >= "\u4e00"}
     assert ideographs <= set(vocabulary)
-    # Ideographs and punctuation are words of their own and need no token for inside a word.
+    # Ideographs and punctuation are separate words, and need no continuation token.
     inside = {token.removeprefix("##") for token in vocabulary if token.startswith("##")}
     assert not any(
         letter in ideographs or letter in ",。、" for token in inside for letter in token
@@ -115,7 +115,7 @@ def test_the_alphabet_is_cut_at_its_rarest():
     vocabulary = train_vocabulary(texts, 100, alphabet_size=3, progress=False)
     assert vocabulary[5:10] == ("a", "b", "中", "##a", "##b")
     assert unknown_words(vocabulary, texts) == 2
-    # A word with one of the others is not learned from.
+    # Words with one of the other characters are skipped.
     assert not any("c" in token for token in vocabulary[5:])
     assert train_vocabulary(texts, 16, progress=False)[5:10] == ("a", "b", "中", "##a", "##b")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids and places beside those of the original algorithm: every character, and real text."""
+"""Ids and offsets against those of the original algorithm: every character, and real text."""
 
 import itertools
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tokenizer takes, gives, stores and refuses."""
+"""The tokenizer's inputs, outputs, files and errors."""
 
 import copy
 import json

@@ -11,7 +11,7 @@ from training.benchmarks.subject import Subject
 from training.benchmarks.workload import Workload
 
 TINY = benchmark.BenchmarkConfig(
-    # Each is a process of its own, whatever this one's backend is; one fails.
+    # Each runs in its own process, independent of this one's backend; one fails.
     subjects=("keras_bert:jax", "keras_hub:tensorflow", "keras_bert:torch:float7"),
     model="bert_tiny_uncased",
     batch_size=2,

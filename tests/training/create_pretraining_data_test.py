@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that makes pre-training data, from text to records, at miniature size."""
+"""The program that creates pre-training data, from text to records, at miniature size."""
 
 import dataclasses
 import hashlib
@@ -188,7 +188,7 @@ def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path, monk
     ("changes", "message"),
     [
         ({"input_files": ()}, "input_files is empty"),
-        ({"input_files": ("nowhere*",)}, "nowhere\\* is not there"),
+        ({"input_files": ("nowhere*",)}, "nowhere\\* does not exist"),
         ({"vocabulary": "nowhere.txt"}, "nowhere.txt"),
     ],
 )

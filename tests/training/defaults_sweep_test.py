@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweep over learning rates and epochs at miniature size."""
+"""The sweep over learning rates and epochs, at miniature size."""
 
 import dataclasses
 

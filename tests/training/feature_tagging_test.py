@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature-based program at miniature size, and the features it keeps."""
+"""The feature-based program at miniature size, and its cache of features."""
 
 import dataclasses
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multiple-choice program, from files to answers, at miniature size."""
+"""The multiple choice program, from files to predictions, at miniature size."""
 
 import csv
 import dataclasses
@@ -134,7 +134,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
     [
         ("a.csv", "sent1,ending0\n", "a.csv, line 1: no column sent2; the first row is"),
         ("a.csv", "sent1,sent2\n", "line 1: no column ending0"),
-        ("a.csv", "sent1,sent2,ending0,sent1\n", "line 1: two columns are called 'sent1'"),
+        ("a.csv", "sent1,sent2,ending0,sent1\n", "line 1: two columns have the name 'sent1'"),
         ("a.csv", SWAG + "a,b,c,d\n", "a.csv, line 2: 4 columns, expected 5"),
         (
             "a.csv",
@@ -155,7 +155,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
             "a.jsonl",
             '{"text": "a", "choices": ["b", "c"], "label": 0}\n'
             '{"text": "a", "choices": ["b", "c"]}\n',
-            "line 2: label is missing",
+            "line 2: the label is missing",
         ),
     ],
 )
@@ -182,16 +182,16 @@ def test_a_wrong_value_is_named(changes, message):
 
 @pytest.mark.backend_independent
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(ValueError, match="expected --train_file"):
+    with pytest.raises(ValueError, match="--train_file is empty"):
         read_data(ChoiceConfig())
-    with pytest.raises(FileNotFoundError, match=r"train\.csv is not there"):
+    with pytest.raises(FileNotFoundError, match=r"train\.csv does not exist"):
         read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
     write_swag(tmp_path / "train.csv", label=False)
     with pytest.raises(ValueError, match="has no labels"):
         read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
     write_swag(tmp_path / "train.csv", rows=40)
     data = read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
-    assert data.counts()["dev"] == {"rows": 4} | {f"choice {n} is right": 1 for n in range(4)}
+    assert data.counts()["dev"] == {"rows": 4} | {f"choice {n} is correct": 1 for n in range(4)}
     write_swag(tmp_path / "train.csv", rows=8)
-    with pytest.raises(ValueError, match="8 rows are too few to hold a tenth out"):
+    with pytest.raises(ValueError, match="8 rows are too few to hold out a tenth"):
         read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE over a grid at miniature size, with a network of random weights."""
+"""GLUE over a grid, at miniature size, with a network of random weights."""
 
 import dataclasses
 import json
@@ -76,7 +76,9 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset):
     assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
     assert saved["rte"]["best_setting"] in [["1e-3", "32"], ["1e-4", "32"]]
-    with pytest.raises(ValueError, match=r"rte_1e-3_32 has a run of other settings \(--epochs=1\)"):
+    with pytest.raises(
+        ValueError, match=r"1e-3_32 contains a run of other settings \(--epochs=1\)"
+    ):
         finetune_glue(dataclasses.replace(config, epochs=2))
     (Path(preset) / "vocab.txt").write_text("other\n")
     with pytest.raises(ValueError, match=r"rte_1e-3_32 .* \(other files in .*preset\)"):
@@ -114,7 +116,9 @@ def test_all_is_another_program():
 def test_a_task_may_have_epochs_of_its_own():
     config = FinetuneGlueConfig(epochs=3, epochs_of=("rte=10",))
     assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == (10, 3)
-    with pytest.raises(ValueError, match=r"epochs_of has 'rte=0', expected a task and a number"):
+    with pytest.raises(
+        ValueError, match=r"epochs_of has 'rte=0', expected a task and a positive number"
+    ):
         FinetuneGlueConfig(epochs_of=("rte=0",))
     with pytest.raises(ValueError, match="'squad'"):
         FinetuneGlueConfig(epochs_of=("squad=2",))

@@ -60,7 +60,7 @@ def write_squad(folder, name, *titles, is_version_2=False, **changes):
     (folder / name).write_text(json.dumps({"data": articles}))
 
 
-# Of the values of a recipe, those that make a run take seconds
+# Values of a config with which a run takes seconds
 MINIATURE = {
     "epochs": 1,
     "batch_size": 4,
@@ -118,7 +118,7 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     assert {name: official[name] for name in scores} == {
         name: pytest.approx(score["seeds"][0]) for name, score in scores.items()
     }
-    # The threshold that the model keeps is the one behind the predictions.
+    # The model's threshold is the one used for the predictions.
     model = keras.models.load_model(folder / "seed_1" / "model.keras")
     # An optimizer step for every four training windows
     assert int(model.optimizer.iterations) == -(-num_windows(model, tmp_path) // 4)
@@ -192,11 +192,11 @@ def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "expected --train_file"),
+        ({}, "--train_file is empty"),
         ({"train_file": "t.json"}, "either --dev_file or --train_articles"),
-        ({"train_file": "t.json", "dev_file": "d.json"}, r"t\.json is not there"),
+        ({"train_file": "t.json", "dev_file": "d.json"}, r"t\.json does not exist"),
         ({"epochs": 0}, "epochs is 0"),
-        ({"accumulation": 5}, "divisor of the batch size, 32"),
+        ({"accumulation": 5}, "divisor of --batch_size, 32"),
         ({"warmup": 1.0}, "warmup is 1.0"),
         ({"unanswerable": "maybe"}, "unanswerable is 'maybe'"),
     ],

@@ -130,7 +130,7 @@ def test_labels_of_no_scheme_and_of_two_are_told(tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         data = read_data(config)
     assert (
-        "1 of 6 labels are not as IOB2 has them, the first 'I-LOC' of the word 'Rome'"
+        "1 of 6 labels deviate from the scheme IOB2, the first is 'I-LOC' of the word 'Rome'"
         in caplog.text
     )
     assert data.train.labels[1] == ["B-LOC", "O", "B-LOC"]
@@ -154,12 +154,12 @@ def test_a_tenth_is_held_out(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "expected --train_file"),
-        ({"train_file": "nowhere"}, "nowhere is not there"),
+        ({}, "--train_file is empty"),
+        ({"train_file": "nowhere"}, "nowhere does not exist"),
         ({"separator": ","}, "separator is ','"),
         ({"scheme": "IOB"}, "scheme is 'IOB', expected one of keep, IOB1"),
         ({"epochs": 0}, "epochs is 0"),
-        ({"accumulation": 5}, "divisor of the batch size, 32"),
+        ({"accumulation": 5}, "divisor of --batch_size, 32"),
         ({"warmup": 1.0}, "warmup is 1.0"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
     finished = run(f"--preset={preset}", f"--output_dir={folder}", "--epochs=1")
     assert finished.returncode == 0, finished.stderr
     assert all(line.isprintable() for line in finished.stdout.splitlines())
-    assert "Kept: epoch 1 of 1, the best on dev" in finished.stdout
+    assert "Best model: epoch 1 of 1, selected on dev" in finished.stdout
     assert f"Next: python -m training.predict --model={folder / 'seed_1' / 'model.keras'}" in (
         finished.stdout
     )
@@ -171,7 +171,7 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
         ({}, "either --task, a GLUE task, or --train_file"),
         ({"task": "sst2"}, "needs --data_dir"),
         ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
-        ({"train_file": "nowhere.tsv"}, "nowhere.tsv is not there"),
+        ({"train_file": "nowhere.tsv"}, "nowhere.tsv does not exist"),
     ],
 )
 def test_bad_input_is_found_before_training(changes, message):
@@ -184,7 +184,7 @@ def test_bad_input_is_found_before_training(changes, message):
     ("changes", "message"),
     [
         ({"epochs": 0}, "epochs is 0"),
-        ({"accumulation": 5}, "divisor of the batch size, 32"),
+        ({"accumulation": 5}, "divisor of --batch_size, 32"),
         ({"warmup": 1.0}, "warmup is 1.0"),
         ({"header": "maybe"}, "header is 'maybe', expected one of auto, yes, no"),
         ({"format": "xml"}, "format is 'xml', expected one of auto, csv, jsonl, tsv"),
@@ -239,7 +239,7 @@ def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
 @pytest.mark.backend_independent
 def test_too_few_rows_to_hold_out(reviews):
     reviews.write_text("".join(reviews.read_text().splitlines(keepends=True)[:15]))
-    with pytest.raises(ValueError, match=r"14 rows are too few to hold a tenth .* --dev_file"):
+    with pytest.raises(ValueError, match=r"14 rows are too few to hold out a tenth .* --dev_file"):
         read_data(FinetuneConfig(train_file=str(reviews), text="review", label="stars"))
 
 

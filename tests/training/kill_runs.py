@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills training programs at random moments, and compares what they end with.
+"""Kills training programs at random moments, and compares their final results.
 
     KERAS_BACKEND=tensorflow python -m tests.training.kill_runs --run=finetune --kills=20
 
-A run that is never killed says what is to come out: the hash of its weights and scores. Then the
-same command is started, killed with SIGKILL at a random moment, and started again, until it has
-been killed so many times; each run that comes to its end must have the same hash.
+An uninterrupted run gives the expected result: the hash of its weights and scores. Then the same
+command is started, killed with SIGKILL at a random moment and started again, until it has been
+killed the given number of times; each run that finishes must have the same hash.
 
 The programs are children of a process that has imported what they need, and has used none of it.
 """
@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
-# What a run measures, or where it was.
+# Measurements and paths, which differ between runs
 _NOT_COMPARED = frozenset(
     {"seconds", "examples_per_second", "tokens_per_second", "flops_per_second", "share_of_peak"}
     | {"config", "model_path", "model", "total"}
@@ -90,7 +90,7 @@ CASES = {
 
 
 def make_data(folder: Path) -> None:
-    """Writes text, labelled text, tagged words and a pretrained encoder."""
+    """Writes text, labeled text, tagged words and a pretrained encoder."""
     generator = random.Random(0)
 
     def sentence() -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training programs that are killed at random moments, by `kill_runs`."""
+"""Training programs that are killed at random moments by `kill_runs`."""
 
 import os
 import subprocess

@@ -46,6 +46,6 @@ def test_scores_of_masked_tokens():
     assert scores["bigram"]["masked_accuracy"] == 0.5
     loss = -(math.log(unigram[6]) + math.log(unigram[7])) / 2
     assert scores["unigram"]["perplexity"] == pytest.approx(math.exp(loss))
-    # Behind [MASK], which was never counted, the bigram is the unigram.
+    # After [MASK], which was never counted, the bigram is the unigram.
     loss = -(math.log((3 + 5 * unigram[6]) / 8) + math.log(unigram[7])) / 2
     assert scores["bigram"]["perplexity"] == pytest.approx(math.exp(loss))

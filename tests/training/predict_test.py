@@ -187,12 +187,12 @@ def test_a_malformed_row_is_named(name, content, message, tmp_path):
 def test_values_that_are_none_of_the_flags_are_refused():
     with pytest.raises(ValueError, match="format is 'xml', expected one of auto, lines, tsv"):
         PredictConfig(format="xml")
-    with pytest.raises(FileNotFoundError, match="input 'nowhere' is not there"):
+    with pytest.raises(FileNotFoundError, match="--input=nowhere does not exist"):
         list(read_rows(PredictConfig(input="nowhere"), CLASSIFIER))
 
 
 def test_a_missing_model(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not there"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         load_predictor(str(tmp_path / "none"))
     with pytest.raises(ValueError, match="neither a folder with a saved_model"):
         load_predictor(str(tmp_path))

@@ -141,7 +141,7 @@ def test_what_is_reported(finished):
         "unigram_perplexity",
     } <= set(record)
     assert 0 < record["share_of_peak"] < 1
-    # The commonest token is [UNK], which 31 % of the words of this text are to so few pieces
+    # The most frequent token is [UNK], 31 % of the words with so small a vocabulary
     assert record["unigram_accuracy"] == pytest.approx(0.31, abs=0.1)
     assert 5 < record["unigram_perplexity"] < 12
 
@@ -168,7 +168,7 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
     assert not has_collapsed([], warmup_steps=0)
     message = collapse_warning(log(0.5)[0])
     assert "after step 10 its accuracy on masked tokens is 50.0%" in message
-    assert "commonest one gets 50.0% (perplexity 3.0, and 2.8 by" in message
+    assert "frequent token gives 50.0% (perplexity 3.0, unigram baseline 2.8)" in message
 
 
 def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corpus, tmp_path):
@@ -215,7 +215,7 @@ def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
     assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
 
 
-# They differ from another one in sizes and rates alone, which the test makes small.
+# They differ from another recipe only in sizes and rates, which the test reduces.
 LIKE_ANOTHER = {"electra_base", "wikitext2_cpu_more"}
 RECIPES = [
     name
@@ -281,10 +281,10 @@ def test_phases():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"phases": ("128:0.9",)}, "expected shares that add up to 1"),
-        ({"phases": ("long",)}, "a phase is 'long', expected length:share"),
+        ({"phases": ("128:0.9",)}, "expected shares that sum to 1"),
+        ({"phases": ("long",)}, "--phases has 'long', expected length:share"),
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
-        ({"packing": True}, "packing leaves no room for labels of pairs"),
+        ({"packing": True}, "packing does not support the labels of pairs"),
         ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected at least 2"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
         ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),
@@ -344,13 +344,16 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objective": "replaced_token"}, "no use for labels of pairs"),
-        ({"objective": "distillation", "kind": "full_sentences"}, "needs a teacher"),
-        ({"teacher": "somewhere"}, "needs a teacher"),
+        ({"objective": "replaced_token"}, "not support the labels of pairs"),
+        (
+            {"objective": "distillation", "kind": "full_sentences"},
+            "expected --teacher with --objective=distillation",
+        ),
+        ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
         ({"schedule": "cosine"}, "schedule is 'cosine'"),
         (
             {"objective": "replaced_token", "kind": "full_sentences", "causal": True},
-            "leave --causal out",
+            "does not support --causal",
         ),
     ],
 )
@@ -369,7 +372,7 @@ def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     task.save_to_preset(tmp_path / "preset")
     preset = str(tmp_path / "preset")
     run = config(corpus, tmp_path / "run", init_preset=preset)
-    for _ in range(2):  # what is made is found again
+    for _ in range(2):  # the second time, existing files are used
         opened = open_tokenizer(vocabulary_path(run), run.lowercase)
         assert opened("Ann 서울 é").numpy().tolist() == [5, 6, 7]
     told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)

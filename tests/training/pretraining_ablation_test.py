@@ -50,11 +50,11 @@ def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
     assert lines[-1] == "| random weights | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  |"
     assert "squad" not in tasks(AblationConfig())
     for changes, folder in ({"num_steps": 9}, "bert"), ({"epochs": 9}, "sst2 BERT"):
-        with pytest.raises(ValueError, match=f"{folder} has a run of other settings"):
+        with pytest.raises(ValueError, match=f"{folder} contains a run of other settings"):
             ablation(dataclasses.replace(config, **changes))
     (tmp_path / "bert" / "preset").mkdir()
     (tmp_path / "bert" / "preset" / "vocab.txt").write_text("new")
-    with pytest.raises(ValueError, match=r"sst2 BERT has a run of .*other files in .*preset"):
+    with pytest.raises(ValueError, match=r"sst2 BERT contains a run of .*other files in .*preset"):
         ablation(config)
 
 

@@ -35,8 +35,8 @@ def test_it_trains_scores_exports_and_asks_a_fresh_process(tmp_path, capsys):
     printed = capsys.readouterr().out
     for line in ("majority", "bag of words", "fine-tuned MiniLM"):
         assert line in printed
-    assert f"it is from {docstrings.held_out_label}" in printed
-    assert "It answered keras" in printed or "It answered sklearn" in printed
+    assert f"Correct: {docstrings.held_out_label}." in printed
+    assert "Predicted: keras" in printed or "Predicted: sklearn" in printed
 
 
 def test_the_pretrained_weights_are_those_that_were_published(tmp_path):

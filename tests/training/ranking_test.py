@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rankings: their scores, their files, and the program that re-ranks, at miniature size."""
+"""Rankings: metrics, files, and the program that re-ranks, at miniature size."""
 
 import dataclasses
 import json
@@ -175,16 +175,16 @@ def test_collections_of_other_forms_are_read(write, tmp_path):
 
 @pytest.mark.backend_independent
 def test_what_is_wrong_with_a_collection_is_told(tmp_path, caplog):
-    with pytest.raises(FileNotFoundError, match=r"has no documents, .*; --documents"):
+    with pytest.raises(FileNotFoundError, match=r"has no documents, .*; use --documents"):
         read_collection(tmp_path)
     write_ms_marco(tmp_path)
     qrels = tmp_path / "qrels.tsv"
     qrels.write_text("q1\t0\td1\t1\nq1\t0\td9\t1\nq9\t0\td1\t1\n")
     with caplog.at_level("WARNING", logger="absl"):
         assert read_collection(tmp_path).judgements == {"q1": {"d1": 1}}
-    assert "2 of 3 judgements are of queries or documents that" in caplog.text
+    assert "2 of 3 judgements are for queries or documents" in caplog.text
     qrels.write_text("q9\t0\td1\t1\n")
-    with pytest.raises(ValueError, match="none of the 1 judgements is of a query in"):
+    with pytest.raises(ValueError, match="none of the 1 judgements is for a query in"):
         read_collection(tmp_path)
     for content, message in {
         "d1\ta\nd1\tb\n": "line 2: another row has the id 'd1'",

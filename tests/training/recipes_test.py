@@ -22,7 +22,7 @@ def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
     program = re.search(rf"python -m (training\.\w+) --recipe={name}\b", module.__doc__)
     assert importlib.util.find_spec(program[1])
     assert dataclasses.is_dataclass(recipes.load(name, object))
-    # Hardware, time and score stand in the recipe itself, or that it was not run
+    # The recipe itself states hardware, time and score, or that it was not run
     words = " ".join(module.__doc__.split())
     assert re.search(r"[Nn]ot run here|\d minutes|\d s on", words)
     assert "README" not in words
@@ -40,7 +40,7 @@ def test_a_recipe_that_a_docstring_or_the_readme_names_is_there():
 
 
 def test_an_unknown_recipe_names_those_there_are():
-    with pytest.raises(ValueError, match=r"no recipe 'x', expected one of .*minilm_cola"):
+    with pytest.raises(ValueError, match=r"--recipe=x does not exist, expected .*minilm_cola"):
         recipes.load("x", FinetuneConfig)
 
 

@@ -84,5 +84,5 @@ def test_what_is_refused(corpus, tmp_path):
         train_tokenizer(TokenizerConfig((str(corpus),)))
     with pytest.raises(ValueError, match="input_files is empty"):
         train_tokenizer(TokenizerConfig((), str(tmp_path)))
-    with pytest.raises(FileNotFoundError, match=r"none\.txt is not there"):
+    with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist"):
         train_tokenizer(TokenizerConfig((str(tmp_path / "none.txt"),), str(tmp_path)))

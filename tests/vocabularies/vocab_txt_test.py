@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of tokens: what is read, what is refused, what is written."""
+"""Vocabulary files: reading, writing and errors."""
 
 import pytest
 

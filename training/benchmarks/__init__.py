@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of speed and memory."""
+"""Benchmarks of speed and memory."""

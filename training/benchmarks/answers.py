@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of finding answers in the logits of question answering, after the model:
+"""Benchmark of the span search in question answering, from logits to answers.
 
     python -m training.benchmarks.answers
 
-As many questions as SQuAD 2.0's dev set has, with random logits over windows of a size as there:
-the search, the twenty best answers of each question, the odds of no answer, the predictions.
+It uses random logits, with as many questions as SQuAD 2.0's development set, in windows of similar
+sizes, and includes the search, the 20 best answers of each question, the null odds and the
+predictions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from keras_bert.data.question_batches import QuestionRows
 from keras_bert.tasks.answer_spans import find_answer_spans
 
-# Characters of a token with the space behind it
+# Characters of a token and the space after it
 TOKEN_WIDTH = 5
 QUESTION_TOKENS = 15
 
@@ -28,11 +29,12 @@ def run(rounds: int = 5, num_questions: int = 11_873) -> dict[str, Any]:
     """Measures the search on random logits.
 
     Args:
-        rounds: How often.
-        num_questions: One in twenty has two windows, of 80 to 384 tokens each.
+        rounds: Number of repetitions.
+        num_questions: Number of questions. One in twenty has two windows; windows have 80 to 384
+            tokens.
 
     Returns:
-        A dict of `windows`, `spans` (that were considered) and, over the rounds,
+        A dict of `windows`, `spans` (the number of candidates) and, over the rounds,
         `questions_per_second` (the median), `slowest` and `fastest`.
     """
     rows = random_rows(num_questions)
@@ -57,7 +59,7 @@ def run(rounds: int = 5, num_questions: int = 11_873) -> dict[str, Any]:
 
 
 def random_rows(num_questions: int) -> QuestionRows:
-    """Windows of questions of 15 tokens and special tokens, each speaking for all it holds."""
+    """Returns random windows, whose first 15 tokens are the question and special tokens."""
     generator = np.random.default_rng(0)
     counts = generator.choice([1, 2], num_questions, p=[0.95, 0.05])
     lengths = generator.integers(80, 385, counts.sum())

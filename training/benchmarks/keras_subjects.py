@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work done by keras_bert and by KerasHub, on whichever backend Keras has loaded."""
+"""The workload with keras_bert and with KerasHub, on the current Keras backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHT_DECAY = 0.01
 
 
 def keras_bert_work(workload: Workload) -> Callable[[int], float]:
-    """keras_bert's version: a function that does a number of steps and says how long they took."""
+    """Returns a function that runs a number of steps with keras_bert, and returns the seconds."""
     from keras_bert import models, optimizers
     from keras_bert.tasks import MaskedLM, TextClassifier
 
@@ -42,7 +42,7 @@ def keras_bert_work(workload: Workload) -> Callable[[int], float]:
 
 
 def keras_hub_work(workload: Workload) -> Callable[[int], float]:
-    """KerasHub's version of the same."""
+    """Returns a function that runs a number of steps with KerasHub, and returns the seconds."""
     _set_up(workload)
     config = workload.architecture
     backbone = keras_hub_backbone(config)
@@ -80,7 +80,7 @@ def _has_gpu() -> bool:
 
 
 def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], float]:
-    # The mean keeps the copy to numpy small, and every token's vector needed.
+    # The mean makes the copy to NumPy small, while every token's output is still computed.
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
     model = keras.Model(backbone.input, mean(sequence_output(backbone)))
 
@@ -94,10 +94,10 @@ def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], f
 
 
 class _Stopwatch(keras.callbacks.Callback):
-    """Times an epoch, its data sets' coming and going left out.
+    """Measures an epoch, without the creation and destruction of the data set.
 
-    TensorFlow's takes seconds to go when its autotuning has only just looked around: that would
-    be noise here.
+    TensorFlow can take seconds to destroy a data set while its autotuning starts, which would be
+    noise here.
     """
 
     seconds = 0.0
@@ -108,7 +108,7 @@ class _Stopwatch(keras.callbacks.Callback):
             self._start = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        # The loss is a number by now: no device is still at work.
+        # The loss has been computed at this point, so that no asynchronous work is pending.
         self.seconds = time.perf_counter() - self._start
 
 

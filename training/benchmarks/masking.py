@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of dynamic masking beside KerasHub's `MaskedLMMaskGenerator`, in one run.
+"""Benchmark of dynamic masking against KerasHub's `MaskedLMMaskGenerator`, in one run.
 
-Both get the same ids in the same batches, in `tf.data.Dataset.map` with as many threads. Each does
-one round in turn, so that whatever else the machine does falls on all alike.
+Both process the same batches of ids in `tf.data.Dataset.map` with the same number of threads. They
+take turns, one round each, so that other load on the machine affects both alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from keras_bert.data.pretraining.masking import UNITS
 BATCH_SIZE = 256
 VOCABULARY_SIZE = 30522
 PADDING, CLASSIFY, SEPARATE, MASK = 0, 101, 102, 103
-# Ids of words, and from the second on ids of pieces that continue them: a fifth is such
+# The first id of a word, and the first id of a continuation token; a fifth are continuation tokens
 FIRST_WORD, FIRST_PIECE = 1000, 24618
 
 Masked = dict[str, tf.Tensor]
@@ -33,16 +33,16 @@ def run(
     """Measures the masking of random rows `[CLS] ... [SEP]` without padding.
 
     Args:
-        rounds: How often each goes over the rows, once more than that to warm up.
-        num_batches: How many batches of 256 rows.
+        rounds: Number of passes over the rows, after one to warm up.
+        num_batches: Number of batches of 256 rows.
         length: Tokens in a row.
-        threads: For each of them.
+        threads: Number of threads for each subject.
 
     Returns:
-        A dict of `tokens` (in all of the rows), and by subject, which are KerasHub's generator and
-        this project's masker of tokens, words and runs of words: `masked` (the share of the tokens
-        that is to be predicted), `tokens_per_second` (of all tokens, the median over the rounds),
-        `slowest`, `fastest` (tokens per second in one round) and `speedup` (over KerasHub's).
+        A dict of `tokens` (in all rows) and, for each subject (KerasHub's generator, and this
+        project's masker with each unit): `masked` (the share of the tokens that is to be
+        predicted), `tokens_per_second` (of all tokens, the median over the rounds), `slowest`,
+        `fastest` (tokens per second in a round) and `speedup` (relative to KerasHub).
     """
     batches = _batches(num_batches, length)
     subjects = {f"keras_bert {unit}": _keras_bert(unit) for unit in UNITS}
@@ -71,7 +71,7 @@ def run(
 
 
 def _batches(num_batches: int, length: int) -> tf.data.Dataset:
-    """`(step, ids)`."""
+    """Returns a dataset of `(step, ids)`."""
     shape = (num_batches, BATCH_SIZE, length)
     ids = np.random.default_rng(0).integers(FIRST_WORD, VOCABULARY_SIZE, shape, np.int32)
     ids[..., 0], ids[..., -1] = CLASSIFY, SEPARATE

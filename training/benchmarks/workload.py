@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: one piece of work, the same for every library."""
+"""The workload that is measured, the same for every library."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ WORK = ("forward", "classify", "pretrain")
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One piece of work on batches of random ids.
+    """A workload on batches of random ids.
 
     Args:
-        what: `forward` (ids in, the tokens' mean out, as numpy arrays), `classify` (training steps
-            of a two-class classifier) or `pretrain` (training steps of a masked LM).
+        what: `forward` (from ids to the mean over tokens, as NumPy arrays), `classify` (training
+            steps of a classifier with two classes) or `pretrain` (training steps of a masked LM).
         model: A name that `BertConfig.from_name` knows.
         precision: `float32`, `bfloat16` or `mixed_bfloat16`.
         batch_size: Rows in a batch.
         sequence_length: Tokens in a row.
-        padding: Share of the tokens that are padding; 0 gives no mask where a library allows it.
-        steps: Batches in one round.
-        clip_norm: The gradients' global norm is cut to this; 0 leaves them alone.
+        padding: Share of the tokens that are padding; with 0 no mask is given, if the library
+            allows it.
+        steps: Batches in a round.
+        clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
     """
 
     what: str
@@ -39,13 +40,13 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.what not in WORK:
-            raise ValueError(f"what is {self.what!r}, expected one of {', '.join(WORK)}")
+            raise ValueError(f"--what is {self.what!r}, expected one of {', '.join(WORK)}")
         if not 0 <= self.padding < 1:
-            raise ValueError(f"padding is {self.padding}, expected a share in [0, 1)")
+            raise ValueError(f"--padding is {self.padding}, expected a number in [0, 1)")
 
     @property
     def architecture(self) -> BertConfig:
-        """The architecture of `model`, with enough positions."""
+        """The architecture of `model`, with positions for `sequence_length`."""
         config = BertConfig.from_name(self.model)
         return config.replace(
             max_sequence_length=max(config.max_sequence_length, self.sequence_length)
@@ -53,26 +54,26 @@ class Workload:
 
     @property
     def tokens_per_round(self) -> int:
-        """Tokens that a round works on, padding left out."""
+        """Number of tokens in a round, padding excluded."""
         return self.steps * int(self.padding_mask().sum())
 
     @property
     def num_slots(self) -> int:
-        """Masked tokens in a row: 15 %, as in the paper."""
+        """Number of masked tokens in a row: 15 %, as in the paper."""
         return max(1, round(0.15 * self.sequence_length))
 
     def token_ids(self) -> np.ndarray:
-        """One batch of ids, int32 `(batch, length)`."""
+        """Returns a batch of ids, int32 `(batch, length)`."""
         shape = (self.batch_size, self.sequence_length)
         config = self.architecture
-        # Padding's own id is nowhere else: some families count positions by it.
+        # The id of padding occurs only at padding: some families compute positions from it.
         ids = self._random().integers(config.pad_token_id + 1, config.vocabulary_size, shape)
         return np.where(self.padding_mask(), ids, config.pad_token_id).astype("int32")
 
     def padding_mask(self) -> np.ndarray:
-        """Which tokens are no padding, int32 `(batch, length)`.
+        """Returns the padding mask, int32 `(batch, length)`, 0 at padding.
 
-        The first row is full; the others' lengths spread evenly around the share asked for.
+        The first row is full. The lengths are evenly spaced, with the requested share of padding.
         """
         rows = self.batch_size
         shares = 1 - self.padding + np.linspace(1, -1, rows) * min(self.padding, 1 - self.padding)
@@ -80,12 +81,12 @@ class Workload:
         return (np.arange(self.sequence_length) < lengths[:, None]).astype("int32")
 
     def mask_positions(self) -> np.ndarray:
-        """The positions to predict, int32 `(batch, slots)`."""
+        """Returns the positions to predict, int32 `(batch, slots)`."""
         shape = (self.batch_size, self.num_slots)
         return self._random().integers(0, self.sequence_length, shape).astype("int32")
 
     def labels(self) -> np.ndarray:
-        """What to learn: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""
+        """Returns the labels: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""
         if self.what == "pretrain":
             return np.take_along_axis(self.token_ids(), self.mask_positions(), axis=1)
         return self._random().integers(0, 2, (self.batch_size,)).astype("int32")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this project as commands: what a user types, and child processes run once."""
+"""The commands of this project's programs, and child processes that run each once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from keras_bert import atomic
 
 from . import output_folder
 
-# What these programs are installed as: `training` in a checkout, another name in a wheel
+# The name of this package: `training` in a checkout, another name in a wheel
 _PACKAGE = __name__.partition(".")[0]
-# Whether this is the command `keras-bert`, and not `python -m`; `command_line` sets it.
+# Whether the program runs by the command `keras-bert`, not by `python -m`; set by `command_line`.
 is_command = False
 
 
 def typed(program: str) -> str:
-    """How a user runs a program: `keras-bert predict`, or `python -m training.predict`.
+    """Returns the command for a program: `keras-bert predict`, or `python -m training.predict`.
 
     Args:
         program: The name of its module in this package.
@@ -34,18 +34,18 @@ def typed(program: str) -> str:
 
 
 def install(extra: str) -> str:
-    """How a user installs an extra of this project."""
+    """Returns the command that installs an extra of this project."""
     if _PACKAGE == "training":
         return f"pip install -e '.[{extra}]' in the folder of this project"
     return f"pip install 'keras3-bert[{extra}]'"
 
 
 def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
-    """What is written beside the results of a program, to tell them from those of other settings.
+    """Returns a record that identifies the settings of a run, written beside its results.
 
     Args:
         command: The program's module, as it is named in a checkout, and its flags.
-        preset: A checkpoint that it starts from, whose files count too if it is a folder.
+        preset: The checkpoint that it starts from; if it is a folder, its files are hashed too.
     """
     content = output_folder.content_of_folder(preset) if preset else b""
     fingerprint = output_folder.fingerprint({"command": list(command)}, content)
@@ -53,16 +53,19 @@ def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
 
 
 def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str, Any]:
-    """Runs a program of this project, unless its results are there; its `results.json`.
+    """Runs a program of this project, unless its results exist.
 
     Args:
-        folder: Its `--output_dir`.
+        folder: The program's `--output_dir`.
         command: The program's module and its other flags.
         preset: As for `command_record`.
 
+    Returns:
+        The content of the program's `results.json`.
+
     Raises:
-        ValueError: If the folder has a run of other settings.
-        subprocess.CalledProcessError: If it fails.
+        ValueError: If the folder contains a run of other settings.
+        subprocess.CalledProcessError: If the program fails.
     """
     results, record = folder / "results.json", folder / "command.json"
     expected = command_record(command, preset)
@@ -70,10 +73,10 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
     if record.exists():
         found = json.loads(record.read_text(encoding="utf-8"))
     if (record.exists() or results.exists()) and found != expected:
-        before = set(found.get("command", ["settings that were not written down"]))
+        before = set(found.get("command", ["settings that were not recorded"]))
         changed = sorted(before - set(command)) or [f"other files in {preset}"]
         raise ValueError(
-            f"{folder} has a run of other settings ({' '.join(changed)}); choose another "
+            f"{folder} contains a run of other settings ({' '.join(changed)}); choose another "
             "--output_dir, or remove that folder"
         )
     if not results.exists():

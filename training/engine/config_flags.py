@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command-line flags made from the fields of a frozen dataclass, so that none is written twice."""
+"""Defines command-line flags from the fields and the docstring of a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from absl import flags
 
 from .. import recipes
 
-# The flags are those of the program that has them defined, not of this module: `--help` shows them.
+# absl attributes the flags to the program that calls `define_flags`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
 Config = TypeVar("Config")
@@ -31,13 +31,13 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 
 
 def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines a flag for every field; the values of `config` are the defaults.
+    """Defines a flag for every field of a dataclass, with the field's default.
 
     Args:
-        config: A frozen dataclass whose docstring, or that of the class it extends, describes each
-            field under `Args:`, or an instance of one. Fields are of type bool, float, int (each
-            may also be `None`), str or `tuple[str, ...]`, and have defaults.
-        flag_values: Where the flags are defined.
+        config: A frozen dataclass, or an instance whose values become the defaults. Its docstring,
+            or that of a base class, describes each field under `Args:`. Fields are of type bool,
+            float, int (each may also be `None`), str or `tuple[str, ...]`, and have defaults.
+        flag_values: The registry that the flags are defined in.
     """
     config_class = config if isinstance(config, type) else type(config)
     types = typing.get_type_hints(config_class)
@@ -52,16 +52,16 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 def read_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> Any:
-    """An instance of the dataclass with the values that the command line gave."""
+    """Returns an instance of the dataclass with the values of the flags."""
     return config_class(
         **{field.name: _value(field, flag_values) for field in dataclasses.fields(config_class)}
     )
 
 
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
-    """The fields that the command line gave, and no defaults: what changes a recipe.
+    """Returns the values of the flags that are on the command line, without defaults.
 
-    They are not checked: whether they fit together is for the recipe with them to say.
+    The values are not validated here, since they may be valid only together with a recipe.
     """
     return {
         field.name: _value(field, flag_values)
@@ -76,11 +76,11 @@ def _value(field: dataclasses.Field[Any], flag_values: flags.FlagValues) -> Any:
 
 
 def define_program_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines `--recipe` besides a flag for every field of a program's config.
+    """Defines `--recipe`, and a flag for every field of a program's config.
 
-    Called when the program runs, and not when it is imported: programs share the name.
+    Call it when the program runs, not when it is imported: all programs share the flag's name.
     """
-    description = "a file of training/recipes, without .py"
+    description = "Name of a recipe: a file of training/recipes, without .py."
     flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
     define_flags(config, flag_values)
 
@@ -88,10 +88,10 @@ def define_program_flags(config: Any, flag_values: flags.FlagValues = flags.FLAG
 def configuration(
     config_class: type[Config], flag_values: flags.FlagValues = flags.FLAGS
 ) -> Config:
-    """The values of the recipe that the command line gave, or the defaults, changed by its flags.
+    """Returns the config of `--recipe`, or the default one, changed by the flags that are given.
 
     Raises:
-        ValueError: if there is no such recipe, it is for another program, or a value is wrong.
+        ValueError: If the recipe does not exist or is for another program, or a value is invalid.
     """
     changes = given_flags(config_class, flag_values)
     name = flag_values["recipe"].value
@@ -101,7 +101,7 @@ def configuration(
 
 
 def _field_texts(docstring: str) -> dict[str, str]:
-    """The description of each field in a docstring's `Args:`, on one line."""
+    """Returns the description of each field under `Args:` in a docstring, on one line."""
     section = re.search(r"\n *Args:\n(.*?)(?=\n\n|\Z)", docstring, re.DOTALL)
     entries = re.findall(
         r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", section[1] if section else "", re.M | re.S

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine of fine-tuning: seeds, epochs, the best model, curves, results and the export.
+"""The fine-tuning loop: seeds, epochs, the best model, curves, results and the export.
 
-What differs between tasks is a `Job`.
+A `Job` implements what differs between tasks.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What came of one seed.
+    """The results of one seed.
 
     Args:
-        seed: the seed.
-        final: for each dev set, the scores after the last epoch.
-        best: for each dev set, the scores of the epoch whose score on the first was best.
-        best_epoch: that epoch, counted from 1.
+        seed: The seed.
+        final: For each development set, the scores after the last epoch.
+        best: For each development set, the scores of the best epoch, selected on the first set.
+        best_epoch: The best epoch, counted from 1.
         history: Keras' loss and metrics by epoch.
-        evaluations: the scores on the first dev set, a record an epoch.
-        examples_per_second: in training, evaluation left out.
-        model_path: the best epoch's model.
-        seconds: how long the parts took: building, training, scoring.
+        evaluations: The scores on the first development set, one record per epoch.
+        examples_per_second: Training speed, evaluation excluded.
+        model_path: Path of the best epoch's model.
+        seconds: Duration of each part: building, training, scoring.
     """
 
     seed: int
@@ -62,7 +62,7 @@ class Run:
 
 
 def resolve_precision(name: str) -> str:
-    """The dtype policy that `auto` stands for on this backend."""
+    """Returns the dtype policy; `auto` depends on the backend and the device."""
     if name != "auto":
         return name
     if keras.backend.backend() == "jax":
@@ -74,13 +74,13 @@ def resolve_precision(name: str) -> str:
 
 
 def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
-    """AdamW with warm-up and decay over all steps of a run.
+    """Returns AdamW with a linear warm-up and decay over all steps of a run.
 
     Args:
-        config: what decides it.
-        num_rows: rows in an epoch.
+        config: The settings of the run.
+        num_rows: Number of rows in an epoch.
     """
-    # The optimizer counts updates, and an accumulation continues from one epoch to the next.
+    # The optimizer counts updates, and gradient accumulation continues across epochs.
     batches = -(-num_rows // (config.batch_size // config.accumulation)) * config.epochs
     steps = max(1, batches // config.accumulation)
     return AdamW(
@@ -94,12 +94,13 @@ def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
 
 
 def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoch:
-    """How a task is fitted for an epoch, or the rest of one, as `SeedRun.fit` asks for it.
+    """Returns a function that fits a task for one epoch or the rest of one, for `SeedRun.fit`.
 
     Args:
-        model: the task.
-        x, y: what it trains on, in a form that its `fit` takes; what brings its labels has no y.
-        config: what decides the run; without a `length_window` the default of `fit` is taken.
+        model: The task.
+        x, y: The training data, in a form that the task's `fit` takes; `y` is `None` if `x`
+            includes the labels.
+        config: The settings of the run; a config without `length_window` uses `fit`'s default.
     """
 
     def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
@@ -119,15 +120,15 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoc
 
 
 def run(job_class: type[Job], config: SeedsConfig, data: Any) -> dict[str, Any]:
-    """Trains every seed, writes what came of it, and returns the results.
+    """Trains every seed, writes all results, and returns them.
 
     Args:
         job_class: The task.
-        config: What to do, of the task's `config_class`.
-        data: What the task's `read` returned.
+        config: The settings, an instance of the task's `config_class`.
+        data: The data that the task's `read` returned.
 
     Returns:
-        What `results.json` holds: the config, the runs, and for each development set and metric
+        The content of `results.json`: the config, the runs, and for each development set and metric
         the mean over the seeds of the last epoch's score, with half the width of its 95 % interval.
     """
     job = job_class(config, data, preset_or_minilm(config.preset))
@@ -151,7 +152,7 @@ def run(job_class: type[Job], config: SeedsConfig, data: Any) -> dict[str, Any]:
 
 
 def train(job: Job, seed_run: SeedRun) -> Run:
-    """Trains with one seed, keeps the best epoch's model, and returns its scores."""
+    """Trains with one seed, saves the best epoch's model, and returns the results."""
     keras.utils.set_random_seed(seed_run.seed)
     training = job.build(seed_run.seed)
     evaluation = DevEvaluation(job, seed_run)
@@ -178,14 +179,17 @@ def fit(
     seed_run: SeedRun,
     evaluation: DevEvaluation | None = None,
 ) -> list[dict[str, float]]:
-    """Fits a compiled model with progress, logs and checkpoints; Keras' metrics by epoch.
+    """Fits a compiled model with progress lines, logs and checkpoints.
 
     Args:
-        model: the task.
-        fit_epoch: as for `SeedRun.fit`.
-        config: what decides the run.
-        seed_run: where its checkpoints are, from which it continues if it was stopped.
-        evaluation: what is done after each epoch.
+        model: The task.
+        fit_epoch: As for `SeedRun.fit`.
+        config: The settings of the run.
+        seed_run: The run, whose checkpoints an interrupted training resumes from.
+        evaluation: The evaluation after each epoch.
+
+    Returns:
+        Keras' loss and metrics, one record per epoch.
     """
     callbacks: list[keras.callbacks.Callback] = [] if evaluation is None else [evaluation]
     callbacks.append(Progress(epochs=config.epochs))
@@ -195,7 +199,7 @@ def fit(
 
 
 def _bytes_of(model: keras.Model) -> int:
-    """About what the model takes in a file, with its optimizer's state, which Keras saves too."""
+    """Estimates the size of a saved model in bytes, including the optimizer's state."""
     trainable = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     return 4 * (model.count_params() + 2 * trainable)
 
@@ -210,11 +214,11 @@ _EVALUATION_STATE = (
 
 
 class DevEvaluation(keras.callbacks.Callback):
-    """Scores the dev sets after each epoch, keeps the best model, and stops when it is time.
+    """Scores the development sets after each epoch, saves the best model, and stops early.
 
     Args:
-        job: the task, which scores the model.
-        seed_run: where the best epoch's model goes.
+        job: The task, which scores the model.
+        seed_run: The run, whose `model_path` the best epoch's model is saved to.
     """
 
     def __init__(self, job: Job, seed_run: SeedRun) -> None:
@@ -229,14 +233,14 @@ class DevEvaluation(keras.callbacks.Callback):
         self._epoch_start: float | None = None
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Returns the state that checkpoints save."""
         state = {name: getattr(self, name) for name in _EVALUATION_STATE}
         if self._epoch_start is not None:
             state["training_seconds"] += time.perf_counter() - self._epoch_start
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`."""
+        """Restores the state of a checkpoint."""
         for name in _EVALUATION_STATE:
             setattr(self, name, state[name])
 
@@ -259,12 +263,12 @@ class DevEvaluation(keras.callbacks.Callback):
             self.job.keep(self.seed_run.folder)
             save_model(self.model, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
-            logging.info("stopping: no better dev score since epoch %d", self.best_epoch)
+            logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True
         self.scoring_seconds += time.perf_counter() - scoring_start
 
     def records(self) -> list[dict[str, float]]:
-        """The scores on the first dev set, and the epoch of each."""
+        """Returns the scores on the first development set, with the epoch of each."""
         firsts = [next(iter(dev_scores.values())) for dev_scores in self.by_epoch]
         return [{"epoch": number, **first} for number, first in enumerate(firsts, start=1)]
 
@@ -273,20 +277,20 @@ def save_model(model: keras.Model, path: Path) -> None:
     """Saves a model atomically.
 
     Raises:
-        OSError: If there is no room; a file of this name is untouched.
+        OSError: If the disk is full; an existing file is left unchanged.
     """
     try:
         with atomic.atomic_path(path, suffix=path.suffix) as temporary:
             model.save(temporary)
-    except (OSError, RuntimeError) as error:  # HDF5 has errors of both kinds for a full disk
+    except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
         raise OSError(f"{path} could not be written: {error}") from error
 
 
 def train_seeds(job: Job) -> list[Run]:
-    """A run for each of the config's seeds, with its curves beside its model.
+    """Trains with each of the config's seeds, and plots the curves of each.
 
-    What was killed is continued, and what is finished is not done again; runs of other settings or
-    other data are neither.
+    Interrupted runs are resumed, and finished ones are not repeated, provided that the settings and
+    the data are the same.
     """
     runs = []
     config = job.config
@@ -315,14 +319,14 @@ def train_seeds(job: Job) -> list[Run]:
                 kept=run.best_epoch,
             )
         except (ImportError, OSError, ValueError) as error:
-            # Nothing that was trained may be lost for a picture
-            logging.warning("no curves in %s: %s", path, error)
+            # A failed plot must not lose the trained model.
+            logging.warning("the curves were not plotted to %s: %s", path, error)
         seed_run.finish(dataclasses.asdict(run))
     return runs
 
 
 def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """For each dev set and metric, the last epoch's score: mean, interval, and each seed's."""
+    """Summarizes the last epoch's scores by development set and metric: mean, interval, seeds."""
 
     def of(dev: str, metric: str) -> dict[str, Any]:
         values = [run.final[dev][metric] for run in runs]
@@ -338,13 +342,13 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 def results_of(
     config: SeedsConfig, runs: Sequence[Run], best: Run, to_beat: Mapping[str, baselines.Baselines]
 ) -> dict[str, Any]:
-    """What `results.json` holds: the config, the backend, the runs, and what came of them.
+    """Returns the content of `results.json`: config, backend, runs, summary and baselines.
 
     Args:
-        config: of the runs.
-        runs: a run a seed.
-        best: the one whose model is kept.
-        to_beat: by the name of a dev set, what any model must beat on it.
+        config: The config of the runs.
+        runs: The results of each seed.
+        best: The run whose model is kept.
+        to_beat: The baselines, by development set.
     """
     return {
         "config": dataclasses.asdict(config),

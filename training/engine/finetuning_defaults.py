@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learning rate and the number of epochs of a run on text that was given neither.
+"""Default learning rate and number of epochs for text classification.
 
-What decides is how many updates there are. With MiniLM L6-H384 three epochs at 5e-5 learn nothing
-from 100 rows of SST-2, CoLA and STS-B, and little from 800; ten epochs at 1.5e-4 learn STS-B from
-800. The measured scores are in the README, under "Fine-tune on your own file";
-`python -m training.defaults_sweep` measures more, and other encoders.
+The number of updates matters most. With MiniLM L6-H384, three epochs at 5e-5 learn nothing from 100
+rows of SST-2, CoLA or STS-B, and little from 800; ten epochs at 1.5e-4 learn STS-B from 800 rows.
+The measured scores are in the README, under "Fine-tune on your own file".
+`python -m training.defaults_sweep` repeats the measurement, for other encoders too.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from .options import EncoderConfig
 
 Config = TypeVar("Config", bound=EncoderConfig)
 
-# So many rows are gone through at least, in so many epochs at most.
+# The epochs are chosen so that at least _ROWS_SEEN rows are seen, within the limits on epochs.
 _ROWS_SEEN = 8_000
 _MAX_EPOCHS = 20
 _MIN_EPOCHS = 3
-# By the least width of the encoder, the rate: MiniLM's is measured, that between is between, those
-# of BASE and LARGE are among BERT's own (2e-5, 3e-5, 5e-5).
+# (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
+# those of BASE and LARGE are among the paper's (2e-5, 3e-5, 5e-5).
 _RATES = ((1024, 2e-5), (768, 3e-5), (512, 1e-4), (0, 1.5e-4))
 
 
 def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
-    """A learning rate and a number of epochs, for batches of 32 and a rate that decays linearly.
+    """Chooses a peak learning rate, with linear decay, and a number of epochs, for batches of 32.
 
-    | hidden_dim | learning rate | from |
+    | hidden_dim | learning rate | source |
     |---|---|---|
     | below 512 | 1.5e-4 | MiniLM on 100 and 800 rows of three GLUE tasks; the recipes |
     | 512 to 767 | 1e-4 | not measured |
     | 768 to 1023 | 3e-5 | BERT, appendix A.3; not measured here |
     | 1024 and more | 2e-5 | BERT, appendix A.3; not measured here |
 
-    The epochs are 3, as BERT's, or as many as make 8,000 rows, but not more than 20: on small data
-    three epochs are too few updates, for large encoders too (Mosbach et al., 2021; Zhang et al.,
-    2021). With MiniLM up to 10 were measured.
+    The number of epochs is 3, as in BERT's paper, or as many as process 8,000 rows in total, up to
+    20: on small data three epochs are too few updates, for large encoders too (Mosbach et al.,
+    2021; Zhang et al., 2021). With MiniLM, up to 10 epochs were measured.
 
     Args:
-        num_rows: The rows to train on.
-        hidden_dim: The encoder's width.
+        num_rows: Number of training rows.
+        hidden_dim: The encoder's hidden size.
 
     Returns:
-        The peak of the learning rate, and the passes over the rows.
+        The peak learning rate and the number of epochs.
 
     Example:
 
@@ -68,12 +68,12 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
 
 
 def complete(config: Config, num_rows: int, preset: str) -> Config:
-    """A config whose learning rate and epochs are chosen where they are `None`, which is logged.
+    """Returns the config with defaults for a learning rate or epochs of `None`, and logs them.
 
     Args:
-        config: What the user gave.
-        num_rows: The rows to train on.
-        preset: The checkpoint, whose config is read.
+        config: The config as given by the user.
+        num_rows: Number of training rows.
+        preset: The checkpoint, whose config gives the hidden size.
     """
     if config.learning_rate is not None and config.epochs is not None:
         return config
@@ -85,5 +85,7 @@ def complete(config: Config, num_rows: int, preset: str) -> Config:
     if config.epochs is None:
         changes["epochs"] = epochs
     chosen = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
-    logging.info("chosen %s: %d training rows, an encoder %d wide", chosen, num_rows, hidden_dim)
+    logging.info(
+        "defaults: %s, for %d training rows and hidden size %d", chosen, num_rows, hidden_dim
+    )
     return dataclasses.replace(config, **changes)

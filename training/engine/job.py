@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task says of itself, so that one engine fine-tunes all of them."""
+"""The interface of a fine-tuning task: `training.engine.finetuning` trains any of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..scores.baselines import Baselines
     from .seed_runs import FitEpoch
 
-# The scores by the name of the metric, by the name of the development set.
+# Name of the development set -> name of the metric -> score
 DevScores = dict[str, dict[str, float]]
 
 
@@ -25,9 +25,9 @@ class Training:
     """A model that is ready to be trained.
 
     Args:
-        model: the compiled model.
-        fit_epoch: fits it for an epoch, or the rest of one, as `SeedRun.fit` asks for it.
-        num_rows: examples in an epoch, which the speed is reported of.
+        model: The compiled model.
+        fit_epoch: Fits the model for one epoch or the rest of one, as for `SeedRun.fit`.
+        num_rows: Number of examples in an epoch, used to report the speed.
     """
 
     model: keras.Model
@@ -36,19 +36,19 @@ class Training:
 
 
 class Job:
-    """A fine-tuning task: what it reads, builds, scores and reports.
+    """A fine-tuning task: how it reads data, builds a model, scores it and reports.
 
-    `training.engine.finetuning.run` does the rest, the same for every task: seeds, checkpoints, the
-    best epoch, curves, `results.json` and the export.
+    `training.engine.finetuning.run` does the rest, in the same way for every task: seeds,
+    checkpoints, selection of the best epoch, curves, `results.json` and the export.
 
     Args:
-        config: what to do, of the class `config_class`.
-        data: what `read` returned for it.
-        preset: the checkpoint, a folder or a name.
+        config: The settings, an instance of `config_class`.
+        data: The data that `read` returned for the config.
+        preset: The checkpoint, a folder or a name.
     """
 
     config_class: ClassVar[type]
-    # What the input of `training.predict` may be called; empty where it does not know the model.
+    # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
 
     def __init__(self, config: SeedsConfig, data: Any, preset: str) -> None:
@@ -59,54 +59,58 @@ class Job:
 
     @staticmethod
     def read(config: Any) -> Any:
-        """Reads and checks every file that a config names, before anything is trained.
+        """Reads and validates every file that the config names, before anything is trained.
 
         Returns:
             A dataclass with a method `counts`.
 
         Raises:
-            FileNotFoundError: if a file is not there.
-            ValueError: if a file is malformed; the message names file, line and reason.
+            FileNotFoundError: If a file does not exist.
+            ValueError: If a file is malformed; the message names the file, the line and the reason.
         """
         raise NotImplementedError
 
     def baselines(self) -> dict[str, Baselines]:
-        """By the name of a development set, the scores that a model must beat on it."""
+        """Returns the scores of simple baselines, by development set."""
         raise NotImplementedError
 
     def build(self, seed: int) -> Training:
-        """The pretrained encoder with a new head, compiled."""
+        """Returns the pretrained encoder with a new head, compiled."""
         raise NotImplementedError
 
     def score(self, model: Any) -> DevScores:
-        """The scores on every development set; the first set selects the best epoch."""
+        """Returns the scores on every development set; the first set selects the best epoch."""
         raise NotImplementedError
 
     def selection_score(self, scores: Mapping[str, float]) -> float:
-        """The number by which epochs and seeds are compared, of the scores on the first set."""
+        """Returns the number by which epochs and seeds are compared.
+
+        Args:
+            scores: The scores on the first development set.
+        """
         from ..scores import classifier_scores
 
         return classifier_scores.selection_score(scores)
 
     def keep(self, folder: Path) -> None:
-        """Writes what belongs to the best epoch so far, beside its model."""
+        """Writes files that belong to the best epoch so far, beside its model."""
 
     def load(self, path: str) -> Any:
-        """The model of a `.keras` file."""
+        """Loads the model of a `.keras` file."""
         from keras_bert import load_model
 
         return load_model(path)
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
-        """Writes the answers of the best model of all seeds.
+        """Writes the predictions of the best model of all seeds.
 
         Args:
-            load: loads that model.
-            best: the folder of its seed.
-            folder: where to write to.
+            load: Loads that model.
+            best: The folder of its seed.
+            folder: The folder to write to.
 
         Returns:
-            What to add to `results.json`.
+            Entries to add to `results.json`.
         """
         return {}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that programs share: dataclasses that a program's config extends.
+"""Options shared by programs: base classes of their configs.
 
-A flag that was not given and has no fixed default is `None`, never a number that stands for one.
+An option without a fixed default is `None` unless it is given; no number is reserved for "unset".
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 
 def optional(recorded: float) -> Any:
-    """A field that is `None` unless it is given.
+    """Returns a dataclass field with the default `None`.
 
     Args:
-        recorded: What fingerprints have instead of `None`: older versions wrote a number for a
-            value that was not given, and their run folders are continued.
+        recorded: The number that stands for `None` in fingerprints. Older versions used it for a
+            value that was not given, and their run folders can still be resumed.
     """
     return dataclasses.field(default=None, metadata={"recorded": recorded})
 
 
 def added(default: Any) -> Any:
-    """A field that older versions did not have: fingerprints leave it out at its default."""
+    """Returns a field that older versions lacked: fingerprints omit it at its default value."""
     return dataclasses.field(default=default, metadata={"added": True})
 
 
 def recorded_settings(config: Any) -> dict[str, Any]:
-    """The fields of a config as fingerprints have them.
+    """Returns the fields of a config as they enter fingerprints.
 
     Args:
         config: An instance of a dataclass.
@@ -43,7 +43,7 @@ def recorded_settings(config: Any) -> dict[str, Any]:
 
 
 def check_at_least(config: Any, least: float, *names: str) -> None:
-    """Raises ValueError if a field is given and less than that."""
+    """Raises a ValueError if one of the fields is given and less than `least`."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value < least:
@@ -51,7 +51,7 @@ def check_at_least(config: Any, least: float, *names: str) -> None:
 
 
 def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
-    """Raises ValueError if a field has none of the values that are allowed."""
+    """Raises a ValueError if a field has a value that is not allowed."""
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise ValueError(
@@ -61,25 +61,26 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """Training that starts from a checkpoint.
+    """Options of training that starts from a checkpoint.
 
     Args:
-        data_dir: the folder of the files that are named without one.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+        data_dir: Folder of the files that are given by a relative path.
+        preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
             takes the MiniLM of the extra `quickstart`.
-        epochs: passes over the training data.
-        batch_size: rows in an optimizer step.
-        learning_rate: the peak, reached at the end of the warm-up.
-        warmup: share of the steps in which the learning rate rises.
-        weight_decay: decoupled decay, of all but biases and LayerNorms.
-        sequence_length: the longest row in tokens; longer texts are cut.
-        precision: float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
-            and float32 for JAX on a CPU, where bfloat16 is the slower.
-        seed: of the first run; it decides the new head's weights, dropout and the order.
-        output_dir: where models, scores and plots go.
-        tensorboard: whether to log for TensorBoard, into output_dir.
-        checkpoint_seconds: of training between two checkpoints, from which the same command
-            continues if it was killed; 0 writes one after each batch.
+        epochs: Number of passes over the training data.
+        batch_size: Rows in an optimizer step.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
+        warmup: Share of the steps in which the learning rate rises.
+        weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
+        sequence_length: Maximum length of a row in tokens; longer texts are truncated.
+        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
+            or float32 for JAX on a CPU, where bfloat16 is slower.
+        seed: Seed of the first run; it determines the new head's weights, dropout and the order of
+            the rows.
+        output_dir: Folder for models, scores and plots.
+        tensorboard: Whether to write logs for TensorBoard to output_dir.
+        checkpoint_seconds: Seconds of training between two checkpoints, from which the same command
+            resumes an interrupted run; 0 writes a checkpoint after each batch.
     """
 
     data_dir: str = ""
@@ -100,33 +101,33 @@ class RunConfig:
         check_at_least(self, 1, "epochs", "batch_size")
         check_at_least(self, 0, "learning_rate", "checkpoint_seconds")
         if not 0 <= self.warmup < 1:
-            raise ValueError(f"--warmup is {self.warmup}, expected a share in [0, 1)")
+            raise ValueError(f"--warmup is {self.warmup}, expected a number in [0, 1)")
 
     def path(self, name: str, content: str) -> str:
-        """The path of a file that the config names.
+        """Returns the path of a file that the config names.
 
         Args:
-            name: the file, in `data_dir` unless it is an absolute path.
-            content: what it holds, for the message.
+            name: The file, in `data_dir` unless it is an absolute path.
+            content: What the file is expected to contain, for the error message.
 
         Raises:
-            FileNotFoundError: if there is no such file.
+            FileNotFoundError: If the file does not exist.
         """
         path = os.path.join(self.data_dir, name)
         if not os.path.isfile(path):
-            raise FileNotFoundError(f"{path} is not there, expected {content}")
+            raise FileNotFoundError(f"{path} does not exist, expected {content}")
         return path
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig(RunConfig):
-    """Training of the encoder itself.
+    """Options of training the encoder itself.
 
     Args:
-        pretrained: whether the checkpoint's weights are taken; with no, its architecture and
-            vocabulary are, and the weights are random, which shows what pre-training gave.
-        accumulation: micro-batches that make up an optimizer step, for large batches.
-        layer_decay: factor on the learning rate from each layer to the one below it.
+        pretrained: Whether to load the checkpoint's weights; otherwise only its architecture and
+            vocabulary are used, with random weights, to measure the effect of pre-training.
+        accumulation: Number of micro-batches whose gradients are accumulated for an optimizer step.
+        layer_decay: Factor on the learning rate from each layer to the one below it.
     """
 
     pretrained: bool = True
@@ -138,23 +139,23 @@ class EncoderConfig(RunConfig):
         check_at_least(self, 1, "accumulation")
         if self.batch_size % self.accumulation:
             raise ValueError(
-                f"--accumulation is {self.accumulation}, expected a divisor of the batch size, "
+                f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
                 f"{self.batch_size}"
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class SeedsConfig(RunConfig):
-    """Training with several seeds on a training file, with the best epoch kept.
+    """Options of training with several seeds on a file, keeping the best epoch.
 
     Args:
-        train_file: what to train on.
-        dev_file: what to select the best epoch by.
-        test_file: what to answer at the end.
-        train_rows: trains on so many rows only, a random sample with each class's share; 0 for
-            all.
-        num_seeds: how many runs, with seeds counting up, to report a mean and an interval.
-        patience: epochs without a better dev score after which a run stops; 0 never stops early.
+        train_file: The training file.
+        dev_file: The development file, which selects the best epoch.
+        test_file: The test file, predicted at the end.
+        train_rows: Number of training rows to use, a random stratified sample; 0 for all.
+        num_seeds: Number of runs, with consecutive seeds, to report a mean and an interval.
+        patience: Epochs without a better development score before a run stops early; 0 disables
+            early stopping.
     """
 
     train_file: str = ""
@@ -172,13 +173,13 @@ class SeedsConfig(RunConfig):
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningConfig(EncoderConfig, SeedsConfig):
-    """Fine-tuning of an encoder with a new head.
+    """Options of fine-tuning an encoder with a new head.
 
     Args:
-        export: whether to write a SavedModel of the best run, into output_dir/export/1.
-        length_window: batches that are sorted by length among themselves: 64 pads least, 1 makes
-            batches of rows as they come, which small data learn better from; not given, it is 64,
-            or a sixteenth of an epoch where that is less.
+        export: Whether to write a SavedModel of the best run to output_dir/export/1.
+        length_window: Number of batches whose rows are sorted by length together. A larger window
+            pads less; 1 disables sorting, which small data sets may learn better from. By default
+            64, or a sixteenth of an epoch if that is less.
     """
 
     export: bool = True

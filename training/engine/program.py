@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a program meets its user: its arguments, its help, its errors, its end."""
+"""The command-line interface of a program: arguments, help, warnings, errors and interruption."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from .job import Job
 _HELP = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
 _INTERRUPTED = 130
 _NOTHING = "nothing had been written yet"
-# How long Python may take to end by itself after Ctrl-C: native code does not let it.
+# How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
 _SECONDS_TO_END = 1.0
-# What the libraries that the extra `training` brings are imported as.
+# Import names of the libraries that the extra `training` installs
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
 
 
 def run(main: Callable[[list[str]], Any]) -> None:
-    """Runs a program: shows its help, or calls `main`, with one line for an error or for Ctrl-C.
+    """Runs a program: prints its help, or calls `main`; errors and Ctrl-C are reported on one line.
 
-    What a program file ends with, after it has defined its flags. What takes long to import is
-    imported by `main`, so that neither the help nor a mistyped flag has to wait for it.
+    Call it at the end of a program file, after defining the flags. `main` should import slow
+    libraries itself, so that the help and errors about flags do not wait for them.
 
     Args:
-        main: Takes the program's name and the arguments that are not flags.
+        main: Called with the program's name and the arguments that are not flags.
     """
     if _HELP & set(sys.argv[1:]):
         print(help_text(), end="")
         return
     warnings.formatwarning = plain_warning
-    # On a machine without a TPU, JAX tells that it failed to open one's library
+    # Hides JAX's message that it cannot load the TPU library on machines without a TPU.
     standard_logging.getLogger("jax").setLevel(standard_logging.WARNING)
     # TensorFlow tells each step of an export, by its own logger and by absl's, which is ours too
     standard_logging.getLogger("tensorflow").setLevel(standard_logging.WARNING)
@@ -68,7 +68,7 @@ def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
 
 
 def help_text(flag_values: flags.FlagValues = flags.FLAGS) -> str:
-    """The program's docstring, and each of its flags with its default and its description."""
+    """Returns the program's docstring, and each flag with its default and description."""
     text = sys.modules["__main__"].__doc__ or ""
     # As the user has typed it
     text = re.sub(r"python -m training\.(\w+)", lambda found: child_programs.typed(found[1]), text)
@@ -95,11 +95,11 @@ def plain_warning(
     line: str | None = None,
     formatted: Callable[..., str] = warnings.formatwarning,
 ) -> str:
-    """How a program shows a warning: those for its user in one line, without file and line.
+    """Formats a `UserWarning` on one line, without file name and line number.
 
     Args:
         message, category, filename, lineno, line: As for `warnings.formatwarning`.
-        formatted: What formats the others.
+        formatted: Formats warnings of other categories.
     """
     if issubclass(category, UserWarning):
         return f"warning: {message}\n"
@@ -107,24 +107,24 @@ def plain_warning(
 
 
 def refuse_arguments(arguments: list[str]) -> None:
-    """Raises if there is more on the command line than flags.
+    """Raises an error if the command line has arguments that are not flags.
 
     Args:
-        arguments: What absl hands to `main`: the program's name, and what is no flag.
+        arguments: The argument of `main`: the program's name and the arguments that are not flags.
     """
     if len(arguments) > 1:
         raise app.UsageError(f"expected flags only, received {arguments[1:]}")
 
 
 def require(names: tuple[str, ...], extra: str) -> None:
-    """Raises if a library that the program needs later is not installed.
+    """Checks that the libraries that the program imports later are installed.
 
     Args:
-        names: The libraries, as they are imported.
-        extra: The extra of this project that brings them.
+        names: Import names of the libraries.
+        extra: The extra of this project that installs them.
 
     Raises:
-        ImportError: If one is not there; the message says how to install it.
+        ImportError: If one is not installed; the message includes the command to install it.
     """
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
@@ -132,13 +132,13 @@ def require(names: tuple[str, ...], extra: str) -> None:
 
 
 def import_quietly(name: str = "tensorflow") -> None:
-    """Imports a library without what its native code writes to the standard error meanwhile.
+    """Imports a library, hiding the messages that its native code writes to standard error.
 
-    TensorFlow tells of libraries and of processors before it can be told not to. What was written
-    is shown if the import fails.
+    TensorFlow logs details about libraries and processors before its logging can be configured. The
+    messages are shown if the import fails.
 
     Raises:
-        ImportError: If it cannot be imported.
+        ImportError: If the library cannot be imported.
     """
     sys.stderr.flush()
     standard_error = os.dup(2)
@@ -157,7 +157,7 @@ def import_quietly(name: str = "tensorflow") -> None:
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Ends the program with one line at an error that its user can mend.
+    """Ends the program with a one-line message for an error that the user can fix.
 
     With `--verbosity=1` the traceback is printed too.
     """
@@ -172,7 +172,7 @@ def plain_errors() -> Iterator[None]:
     except (ImportError, OSError, ValueError) as error:
         _end(error, str(error))
     except Exception as error:
-        # TensorFlow's own errors of files and memory are no OSErrors.
+        # TensorFlow's errors about files and memory are not subclasses of OSError.
         if not _is_of_the_system(error):
             raise
         _end(error, f"{type(error).__name__}: {error}")
@@ -191,7 +191,7 @@ def _end(error: Exception, message: str) -> None:
 
 
 class _InterruptWatch:
-    """Ends the process after Ctrl-C, even while native code keeps Python from noticing it."""
+    """Ends the process after Ctrl-C, even while native code keeps Python from handling it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -208,8 +208,8 @@ class _InterruptWatch:
         self.end(output_folder.kept(folders[0]) if folders else _NOTHING)
 
     def end(self, what_is_left: str) -> None:
-        """Prints one line and ends the process, without waiting for other threads."""
-        self._lock.acquire()  # never released: whoever is second waits for the end
+        """Prints one line and ends the process without waiting for other threads."""
+        self._lock.acquire()  # never released: a second caller blocks until the process ends
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             print(f"\ninterrupted: {what_is_left}", file=sys.stderr, flush=True)
@@ -217,11 +217,13 @@ class _InterruptWatch:
 
 
 def fine_tune(arguments: list[str], job_class: type[Job]) -> None:
-    """The `main` of a fine-tuning program: flags, data, training, and the report on the screen.
+    """The `main` of a fine-tuning program: reads flags and data, trains, and prints the report.
+
+    Flags and files are validated before training.
 
     Args:
         arguments: As for `refuse_arguments`.
-        job_class: The task. What is wrong with its flags or its files is found before training.
+        job_class: The task.
     """
     refuse_arguments(arguments)
     require(TRAINING_LIBRARIES, "training")

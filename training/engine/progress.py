@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far training is: one line that is overwritten on a terminal, plain lines elsewhere."""
+"""Training progress: one line that is updated on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from .run_report import duration
 
 _SECONDS_ON_TERMINAL = 0.2
 _SECONDS_BETWEEN_LINES = 30.0
-# A step that takes so many times the median has been traced or compiled first.
+# A step longer than this multiple of the median is taken to include tracing or compilation.
 _TRACED = 5.0
-# An estimate needs so many steps behind the first, which is always traced.
+# Minimum number of steps for an estimate, not counting the first, which is always traced.
 _FEWEST_STEPS = 3
 _STEPS_LOOKED_AT = 200
 
 
 class Progress(keras.callbacks.Callback):
-    """Tells step, metrics and the time that is left in the epoch.
+    """Prints the step, the metrics and the estimated time left in the epoch.
 
-    The estimate leaves steps out that were traced or compiled: there is none before some steps
-    are done.
+    The estimate ignores steps that were traced or compiled, and is shown only after a few steps.
 
     Args:
-        file: Where it is written: the standard output by default.
-        seconds_between_lines: How often a line comes where `file` is not a terminal.
-        clock: Tells the time in seconds.
-        epochs: How many epochs there are, where `fit` is called for each; `None` takes `fit`'s.
-        unit: What an epoch of Keras' is called.
-        first_epoch: How many came before those of `fit`, where it does not count them.
+        file: The output file, standard output by default.
+        seconds_between_lines: Seconds between lines if `file` is not a terminal.
+        clock: Returns the time in seconds.
+        epochs: Total number of epochs, if `fit` is called for each; `None` takes `fit`'s number.
+        unit: The word for an epoch of Keras, such as "interval".
+        first_epoch: Number of epochs before those of `fit`, if `fit` does not count them.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         now = self.clock()
-        # Several batches may have been done in one call
+        # With `steps_per_execution`, one call covers several batches.
         self._steps.append((now - self._last) / max(1, batch - self._batch))
         self._last, self._batch = now, batch
         if now - self._shown >= self.pause:
@@ -76,7 +75,7 @@ class Progress(keras.callbacks.Callback):
             self._write(self._line(batch + 1, logs or {}), ends=not self.is_terminal)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        # Behind the last batch the development set is scored, which is no training
+        # Until the last batch: scoring the development set is not training time.
         seconds = self._last - self._begin
         self._known_steps = self._batch + 1
         words = [
@@ -108,13 +107,13 @@ class Progress(keras.callbacks.Callback):
 
 
 def step_seconds(steps: list[float]) -> float | None:
-    """The mean duration of an epoch's steps but the first and those that were traced or compiled.
+    """Returns the mean duration of steps, without the first and those traced or compiled.
 
     Args:
-        steps: How long each took, in seconds, in order.
+        steps: Duration of each step of an epoch, in seconds, in order.
 
     Returns:
-        Seconds, or `None` where there are too few.
+        The mean in seconds, or `None` if there are too few steps.
     """
     steps = steps[1:]
     if len(steps) < _FEWEST_STEPS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a training run: all that it takes to go on as if nothing had happened."""
+"""Checkpoints of a training run, from which it resumes as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ Tensors = dict[str, "np.ndarray[Any, Any]"]
 
 
 class NotFiniteError(ValueError):
-    """A loss or a weight is NaN or infinite."""
+    """Raised if a loss or a weight is NaN or infinite."""
 
 
 class DiskFullError(OSError):
-    """A checkpoint had no room; those before it are untouched."""
+    """Raised if the disk is too full for a checkpoint; earlier checkpoints are kept."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """What a run knows besides its tensors.
+    """The state of a run besides its tensors.
 
     Args:
-        step: updates done.
-        backend: Keras' backend: another one gives other random numbers.
-        fingerprint: changes with the settings that decide the outcome.
-        log: what was logged so far, a record for each interval.
-        seconds: how long the training took so far.
-        details: what else the program has to know, as JSON holds it.
+        step: Number of completed updates.
+        backend: Keras' backend; another one generates other random numbers.
+        fingerprint: Hash of the settings that determine the result.
+        log: The records logged so far, one for each interval.
+        seconds: Training time so far.
+        details: Further state of the program, as JSON values.
     """
 
     step: int
@@ -60,31 +60,30 @@ class RunState:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def check_same_run(self, found: RunState, folder: Path) -> None:
-        """Raises if a checkpoint is of a run of another backend or of other settings.
+        """Raises a ValueError if a checkpoint is from another backend or other settings.
 
         Args:
             found: The checkpoint's state.
-            folder: Where the checkpoints are.
+            folder: The folder of the checkpoints, for the message.
         """
         for name in ("backend", "fingerprint"):
             if getattr(found, name) != getattr(self, name):
                 raise ValueError(
-                    f"{folder} has a run of "
+                    f"{folder} contains a run of "
                     + (f"the {found.backend} backend" if name == "backend" else "other settings")
-                    + "; choose another --output_dir, or remove it"
+                    + "; choose another --output_dir, or remove that folder"
                 )
 
 
 class RunCheckpoints:
     """The last few checkpoints of a run, in a folder.
 
-    Each is a folder of its own, written under another name and then renamed, with the checksum of
-    its tensors: what a process left behind that was killed while writing is told from a checkpoint,
-    and so is one that a file system lost a part of.
+    Each checkpoint is a folder that is written atomically (under a temporary name, then renamed)
+    and includes a checksum of its tensors, so that partial and corrupted checkpoints are detected.
 
     Args:
-        folder: Where they are.
-        keep: How many of them stay.
+        folder: The folder of the checkpoints.
+        keep: Number of checkpoints to keep.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -95,21 +94,21 @@ class RunCheckpoints:
         """Writes a checkpoint, and removes old ones.
 
         Args:
-            model: The model, its optimizer built.
-            state: What else the run knows.
-            with_metrics: Whether the model is in the middle of an epoch of Keras', and its metrics
-                are to go on from their sums.
+            model: The model, with a built optimizer.
+            state: The state of the run.
+            with_metrics: Whether to save the state of the metrics too, which is needed in the
+                middle of an epoch.
 
         Raises:
             NotFiniteError: If a weight is not finite; nothing is written.
-            DiskFullError: If there is no room; the checkpoints before are untouched.
+            DiskFullError: If the disk is full; earlier checkpoints are kept.
         """
         tensors = model_tensors(model, with_metrics)
         _check_finite(tensors, state.step)
         for leftover in self.folder.glob(f"*{_PARTIAL}"):
             shutil.rmtree(leftover)
         target = self.folder / f"{_PREFIX}{state.step:09}"
-        if target.exists():  # torn, or it would have been continued
+        if target.exists():  # corrupted, since the run was not resumed from it
             shutil.rmtree(target)
         try:
             with atomic_path(target, sync=True) as temporary:
@@ -130,27 +129,26 @@ class RunCheckpoints:
         check: Callable[[RunState], None] = lambda state: None,
         with_metrics: bool = False,
     ) -> RunState | None:
-        """Loads the last checkpoint that is whole.
+        """Loads the last valid checkpoint.
 
         Args:
-            model: The model, its optimizer built.
-            check: Called with a checkpoint's state before its tensors are loaded; may raise.
-            with_metrics: Whether the metrics go on from their sums too, which the checkpoint must
-                have. Keras makes their variables in the first step of training.
+            model: The model, with a built optimizer.
+            check: Called with the checkpoint's state before its tensors are loaded; may raise.
+            with_metrics: Whether to restore the state of the metrics too, which the checkpoint must
+                include. Keras creates their variables in the first training step.
 
         Returns:
-            Its state, or `None` if there is no checkpoint.
+            The checkpoint's state, or `None` if there is no checkpoint.
 
         Raises:
-            ValueError: If none of the checkpoints that are there is whole, or the last whole one is
-                of another model.
+            ValueError: If no checkpoint is valid, or the last valid one is of another model.
         """
         paths = self._paths()
         for path in paths:
             try:
                 state, tensors = _read(path)
             except (OSError, ValueError, SafetensorError) as error:
-                logging.warning("%s is torn (%s): going on from the one before", path, error)
+                logging.warning("%s is corrupted (%s): trying the one before it", path, error)
                 continue
             check(state)
             if not with_metrics:
@@ -159,41 +157,41 @@ class RunCheckpoints:
             return state
         if paths:
             raise ValueError(
-                f"no checkpoint in {self.folder} is whole: remove the folder to begin anew"
+                f"every checkpoint in {self.folder} is corrupted: remove the folder to start again"
             )
         return None
 
     def remove(self) -> None:
-        """Removes all checkpoints: the run is done."""
+        """Removes all checkpoints, when the run is finished."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
     def _paths(self) -> list[Path]:
-        """The checkpoints, the last one first."""
+        """Returns the paths of the checkpoints, the last one first."""
         found = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
         return sorted((path for path in found if path.suffix != _PARTIAL), reverse=True)
 
     def _no_room(self, state: RunState, tensors: Tensors, error: OSError) -> str:
         needed = sum(tensor.nbytes for tensor in tensors.values())
         paths = self._paths()
-        kept = f"{paths[0]} is kept" if paths else "there is none before it"
+        kept = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
         return (
-            f"no room for the checkpoint of step {state.step} in {self.folder}: it takes "
-            f"{needed:,} bytes, and {shutil.disk_usage(self.folder).free:,} are free "
-            f"({error.strerror}); {kept}. Make room and start the same command again"
+            f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: it "
+            f"takes {needed:,} bytes, and {shutil.disk_usage(self.folder).free:,} are free "
+            f"({error.strerror}); {kept}. Free some space and run the same command again"
         )
 
 
 def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
-    """All variables of a model and its optimizer, the states of Keras' generators among them."""
+    """Returns all variables of a model and its optimizer, including Keras' seed generators."""
     return {name: _to_numpy(variable) for name, variable in _variables(model, with_metrics).items()}
 
 
 def seed_dropout(seed: int, step: int) -> None:
-    """Seeds what a checkpoint cannot hold, before any batch that may be the first after one.
+    """Seeds the random state that a checkpoint cannot hold, before each batch.
 
-    Keras' dropout on PyTorch draws from PyTorch's own generator, from which `fit` draws too when it
-    builds a model or begins to read data.
+    On PyTorch, Keras' dropout draws from PyTorch's global generator, which `fit` also advances when
+    it builds a model or starts to read data.
     """
     if keras.backend.backend() == "torch":
         import torch
@@ -202,7 +200,7 @@ def seed_dropout(seed: int, step: int) -> None:
 
 
 def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
-    """The variables by names that are the same in every process, as their own need not be."""
+    """Returns the variables by names that are the same in every process, unlike Keras' names."""
     metrics = {id(variable) for variable in model.metrics_variables}
     weights = [variable for variable in model.variables if id(variable) not in metrics]
     moments = model.optimizer.variables
@@ -241,7 +239,7 @@ def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
 def _read(path: Path) -> tuple[RunState, Tensors]:
     values = json.loads((path / _STATE).read_text(encoding="utf-8"))
     if values.pop("sha256") != _sha256(path / _TENSORS):
-        raise ValueError("the checksum does not fit")
+        raise ValueError("the checksum differs")
     return RunState(**values), load_file(path / _TENSORS)
 
 
@@ -249,7 +247,7 @@ def _write_tensors(path: Path, tensors: Tensors) -> None:
     try:
         save_file(tensors, path)
     except SafetensorError as error:
-        # It wraps what the system said.
+        # SafetensorError wraps the operating system's error.
         for code in _DISK_ERRORS:
             if f"os error {code}" in str(error):
                 raise OSError(code, os.strerror(code)) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user wants to know at the end of a run, as a page of text."""
+"""The report at the end of a run: scores, baselines, times and files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _PARTS = {
     "building": "loading the checkpoint",
     "training": "training",
     "scoring": "scoring the development set and saving",
-    "answers": "answering the files",
+    "answers": "writing the predictions",
     "export": "the export",
 }
 
 
 class Stopwatch:
-    """How long each part of a run took.
+    """Measures the duration of each part of a run.
 
     Args:
-        seconds: By the part's name; what is measured is added to it.
+        seconds: Seconds by the name of a part; measured times are added to it.
     """
 
     def __init__(self, seconds: dict[str, float]) -> None:
@@ -34,7 +34,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Adds the time of a block to a part."""
+        """Adds the duration of a `with` block to a part."""
         start = time.perf_counter()
         try:
             yield
@@ -45,19 +45,19 @@ class Stopwatch:
 def report(
     results: Mapping[str, Any], seconds: Mapping[str, float] | None = None, example_input: str = ""
 ) -> str:
-    """The report of a fine-tuning run.
+    """Formats the report of a fine-tuning run.
 
     Args:
-        results: What `results.json` holds.
-        seconds: Of parts that the results do not know of.
-        example_input: As for `program.train_and_report`.
+        results: The content of `results.json`.
+        seconds: Durations of further parts, in seconds.
+        example_input: As for `Job`.
     """
     kept, config = results["kept"], results["config"]
     folder = Path(config["output_dir"])
     best = folder / f"seed_{kept['seed']}"
     of_seeds = f"seed {kept['seed']}, " if len(results["runs"]) > 1 else ""
     blocks = [
-        f"Kept: {of_seeds}epoch {kept['epoch']} of {kept['epochs']}, the best on {kept['by']}"
+        f"Best model: {of_seeds}epoch {kept['epoch']} of {kept['epochs']}, selected on {kept['by']}"
     ]
     for name, scores in kept["scores"].items():
         baselines = results["baselines"].get(name, {})
@@ -85,12 +85,12 @@ def report(
 
 
 def table(title: str, rows: Scores) -> str:
-    """Scores as columns: a row of text each, in the order given.
+    """Formats scores as a table in plain text.
 
     Args:
-        title: What stands over the names of the rows.
-        rows: By the name of a row, its values by the name of the column. A value that is missing
-            is left blank; whole numbers have no decimals.
+        title: The header of the first column.
+        rows: Name of the row -> name of the column -> value. Missing values are left blank;
+            integers have no decimals.
     """
     columns = list(dict.fromkeys(name for values in rows.values() for name in values))
     names = [name.replace("_", " ") for name in rows]
@@ -110,7 +110,7 @@ def _cell(value: float | None) -> str:
 
 
 def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:
-    lines = [f"Last epochs of {count} seeds, mean and 95 % interval:"]
+    lines = [f"Scores after the last epoch, mean of {count} seeds and 95 % interval:"]
     for dev, by_metric in summary.items():
         for metric, values in by_metric.items():
             lines.append(f"  {dev} {metric} {values['mean']:.2f} ± {values['interval_95']:.2f}")
@@ -121,13 +121,13 @@ def _times(seconds: Mapping[str, float]) -> str:
     total = sum(seconds.values())
     slowest = max(seconds, key=seconds.__getitem__)
     return (
-        f"It took {duration(total)}; the slowest part was {_PARTS.get(slowest, slowest)}: "
+        f"Time: {duration(total)}; the slowest part was {_PARTS.get(slowest, slowest)}: "
         f"{duration(seconds[slowest])}"
     )
 
 
 def duration(seconds: float) -> str:
-    """A time that a person reads: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Formats a duration: `4.2 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

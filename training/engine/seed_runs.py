@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning with one seed that continues where it was stopped, with the same result.
+"""Fine-tuning with one seed, which resumes after an interruption with the same result.
 
-What a run is made of is known from its seed, the epoch and the number of the batch alone: the order
-of an epoch's batches, and PyTorch's dropout. All else is in the checkpoint.
+The order of the batches in an epoch, and dropout on PyTorch, depend only on the seed, the epoch and
+the index of the batch. All other state is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .options import recorded_settings
 from .output_folder import fingerprint
 from .run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
 
-# Settings that change nothing of what one seed learns
+# Settings that do not change the result of a seed
 _NO_INFLUENCE = (
     "output_dir",
     "data_dir",
@@ -36,32 +36,32 @@ _NO_INFLUENCE = (
     "tensorboard",
     "checkpoint_seconds",
 )
-# Training takes so many times as long as writing checkpoints, or longer.
+# Minimum ratio of training time to the time for writing checkpoints
 _LEAST_RATIO = 20.0
-# At the end of an epoch a checkpoint is due after this share of the usual time.
+# At the end of an epoch, a checkpoint is due after this share of the usual interval.
 _EPOCH_SHARE = 0.2
 
 FitEpoch = Callable[[int, int, list[keras.callbacks.Callback]], Any]
 
 
 class Evaluation(Protocol):
-    """What a run knows of its epochs, and a checkpoint keeps."""
+    """State of the evaluations of a run, which checkpoints save."""
 
     def state(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
+        """Returns the state as JSON values."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`."""
+        """Restores the state that `state` returned."""
 
 
 class SeedRun:
-    """The run of one seed: its checkpoints while it lasts, its record when it is done.
+    """The run of one seed: its checkpoints during training, and its record when it is finished.
 
     Args:
-        folder: Where it writes to, which is made.
+        folder: The folder to write to; it is created if it does not exist.
         seed: The seed.
-        fingerprint: Changes with what decides the outcome.
-        seconds: Of training between two checkpoints, about; 0 writes one after each batch.
+        fingerprint: Hash of everything that determines the result.
+        seconds: Approximate training time between two checkpoints; 0 writes one after each batch.
     """
 
     def __init__(self, folder: Path, seed: int, fingerprint: str, seconds: float) -> None:
@@ -75,11 +75,11 @@ class SeedRun:
 
     @property
     def model_path(self) -> Path:
-        """Where the best epoch's model goes."""
+        """The path of the best epoch's model."""
         return self.folder / "model.keras"
 
     def finished(self) -> dict[str, Any] | None:
-        """What `finish` has kept of the same run; `None` if it has not come to its end."""
+        """Returns the values that `finish` saved for this run, or `None` if it is unfinished."""
         if not (self._record.is_file() and self.model_path.is_file()):
             return None
         kept = json.loads(self._record.read_text(encoding="utf-8"))
@@ -87,13 +87,13 @@ class SeedRun:
             logging.info("seed %d is finished: %s", self.seed, self._record)
             values: dict[str, Any] = kept["run"]
             return values
-        logging.info("seed %d was trained with other settings: it is trained anew", self.seed)
-        # The new run replaces its model.
+        logging.info("seed %d was trained with other settings: it is trained again", self.seed)
+        # The new run will replace the model of this record.
         self._record.unlink()
         return None
 
     def finish(self, values: Mapping[str, Any]) -> None:
-        """Keeps what came of the run, and removes its checkpoints."""
+        """Saves the results of the run, and removes its checkpoints."""
         kept = {"fingerprint": self.fingerprint, "backend": _backend(), "run": values}
         atomic.write_json(self._record, kept)
         self.checkpoints.remove()
@@ -106,23 +106,23 @@ class SeedRun:
         callbacks: Iterable[keras.callbacks.Callback] = (),
         evaluation: Evaluation | None = None,
     ) -> list[dict[str, float]]:
-        """Fits a compiled model to the last epoch, from wherever the run was stopped.
+        """Fits a compiled model up to the last epoch, resuming from a checkpoint if there is one.
 
         Args:
-            model: The model, with the weights that the run begins with.
-            fit_epoch: Called for an epoch with its number from 0, how many of its batches are done,
-                and the callbacks; calls `model.fit` for the rest of this epoch. The order of the
-                batches is by Python's generator, which is seeded before.
-            epochs: How many epochs there are.
-            callbacks: For `fit`.
-            evaluation: One of them whose state the checkpoints are to keep.
+            model: The model, with the initial weights of the run.
+            fit_epoch: Called for each epoch with its index from 0, the number of its batches that
+                are done, and the callbacks; calls `model.fit` for the rest of the epoch. The order
+                of the batches is drawn from Python's random generator, which is seeded before.
+            epochs: Total number of epochs.
+            callbacks: Callbacks for `fit`.
+            evaluation: The callback whose state the checkpoints save.
 
         Returns:
-            Keras' losses and metrics, a record an epoch.
+            Keras' loss and metrics, one record per epoch.
 
         Raises:
-            ValueError: If the checkpoints are of other settings or another backend, or none of them
-                is whole; if a weight is not finite.
+            ValueError: If the checkpoints are of other settings or another backend, if all of them
+                are corrupted, or if a weight is not finite.
         """
         model.optimizer.build(model.trainable_variables)
         keeper = _Checkpoints(self, evaluation)
@@ -134,7 +134,7 @@ class SeedRun:
 
 
 class _Checkpoints(keras.callbacks.Callback):
-    """Where a run is; writes it down from time to time."""
+    """Tracks the progress of a run, and writes checkpoints at intervals."""
 
     def __init__(self, run: SeedRun, evaluation: Evaluation | None) -> None:
         super().__init__()
@@ -143,8 +143,8 @@ class _Checkpoints(keras.callbacks.Callback):
         self.epoch = 0
         self.batch = 0  # done in this epoch
         self.step = 0  # batches done in all epochs
-        # In the middle of an epoch the last batch is done again: Keras makes its metrics in the
-        # first step. All that it changes is restored behind it.
+        # When resuming in the middle of an epoch, the last batch is repeated, because Keras creates
+        # the metrics' variables in the first step. Everything is restored after that step.
         self.to_redo = 0
         self.stopped = False
         self.records: list[dict[str, float]] = []
@@ -168,7 +168,7 @@ class _Checkpoints(keras.callbacks.Callback):
         if self.evaluation is not None:
             self.evaluation.restore(details["evaluation"])
         print(
-            f"Continuing seed {self.run.seed} from epoch {self.epoch + 1}, batch {self.batch + 1}",
+            f"Resuming seed {self.run.seed} from epoch {self.epoch + 1}, batch {self.batch + 1}",
             flush=True,
         )
 
@@ -186,7 +186,7 @@ class _Checkpoints(keras.callbacks.Callback):
             return
         self.batch = self._first + batch + 1
         self.step += 1
-        # Behind the last batch comes the evaluation
+        # After the last batch of an epoch, `on_epoch_end` saves.
         if batch + 1 != self.params["steps"] and self._is_due(self.run.seconds):
             self._save()
 
@@ -207,14 +207,14 @@ class _Checkpoints(keras.callbacks.Callback):
         try:
             self.run.checkpoints.save(self.model, self._state(), with_metrics=self.batch > 0)
         except DiskFullError as error:
-            # The run itself may come to its end.
+            # The run continues without this checkpoint.
             logging.warning("%s", error)
         self._last = time.perf_counter()
         self._cost = self._last - start
 
     def _sync(self) -> None:
         if _backend() == "jax":
-            # Keras leaves what it trains with out of the variables until the epoch's end.
+            # On JAX, Keras updates the variables only at the end of an epoch.
             self.model.jax_state_sync()
 
     def _state(self) -> RunState:
@@ -229,11 +229,12 @@ class _Checkpoints(keras.callbacks.Callback):
 
 
 def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
-    """Changes with whatever decides what a seed learns: settings, and the content of the data.
+    """Returns a hash of everything that determines the result of a seed: settings and data.
 
     Args:
         config: The program's config, a dataclass.
-        data: What it trains and selects on: texts and arrays in lists, mappings and dataclasses.
+        data: The training and development data: strings, numbers and arrays, in lists, mappings
+            and dataclasses.
         **more: Further settings.
     """
     settings = recorded_settings(config)

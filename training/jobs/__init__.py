@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between fine-tuning tasks: one file a task."""
+"""Fine-tuning tasks: one module for each."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes or scores of texts and pairs: files of your own, and GLUE."""
+"""Text classification and regression, on texts or pairs: your own files, and GLUE."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneConfig(FineTuningConfig, TextColumns):
-    """A fine-tuning run on a file of labelled text, or on a task of GLUE.
+    """Fine-tuning on a file of labeled text, or on a GLUE task.
 
     Args:
-        task: a GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from
-            data_dir; empty for files of your own.
-        data_dir: the folder of the GLUE download, or of files that are named without one.
-        train_file: labelled text to train on: .tsv, .csv, .jsonl or .json, also with .gz.
-        dev_file: labelled text to select the best epoch by; empty holds a tenth of train_file out,
-            at random and with each class's share.
-        test_file: text to answer at the end, labelled or not; empty for none.
-        dropout: rate before the classifier; not given, it is the checkpoint's.
-        encoder_dropout: both of the encoder's rates; not given, they are the checkpoint's.
-        bilstm_units: width of each direction of a fresh BiLSTM between encoder and classifier;
-            0 for none; not given, it is the checkpoint's.
-        bilstm_layers: layers of that BiLSTM.
-        epochs: passes over the training data; not given, they are chosen by the number of rows.
-        learning_rate: the peak, reached at the end of the warm-up; not given, it is chosen by the
-            size of the encoder.
+        task: A GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from data_dir;
+            empty for your own files.
+        data_dir: Folder of the GLUE download, or of the files that are given by a relative path.
+        train_file: Labeled text to train on: .tsv, .csv, .jsonl or .json, optionally with .gz.
+        dev_file: Labeled text that selects the best epoch; empty holds out a random stratified
+            tenth of train_file.
+        test_file: Text to predict at the end, labeled or not; empty for none.
+        dropout: Dropout rate before the classifier; the checkpoint's by default.
+        encoder_dropout: Both dropout rates of the encoder; the checkpoint's by default.
+        bilstm_units: Units of each direction of a new BiLSTM between encoder and classifier; 0 for
+            none; the checkpoint's by default.
+        bilstm_layers: Number of layers of that BiLSTM.
+        epochs: Number of passes over the training data; chosen by the number of rows by default.
+        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
+            the encoder by default.
     """
 
     task: str = ""
@@ -69,13 +69,13 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneData:
-    """What a run trains, selects and answers on.
+    """The data of a run.
 
     Args:
-        train: the training text.
-        dev: by name, the development text; the first one selects the best epoch.
-        test: the text to answer at the end, or None.
-        metrics: the names of the metrics, as `classifier_scores.score` calls them.
+        train: The training text.
+        dev: The development texts, by name; the first one selects the best epoch.
+        test: The text to predict at the end, or `None`.
+        metrics: The names of the metrics, as in `classifier_scores.score`.
     """
 
     train: LabelledText
@@ -84,17 +84,17 @@ class FinetuneData:
     metrics: tuple[str, ...]
 
     def counts(self) -> Counts:
-        """What each part consists of."""
+        """Returns the number of rows in each part, by class."""
         parts = {"train": self.train, **self.dev, **({"test": self.test} if self.test else {})}
         return {name: part.counts() for name, part in parts.items()}
 
 
 def read_data(config: FinetuneConfig) -> FinetuneData:
-    """Reads and checks every file before anything is trained.
+    """Reads and validates every file before anything is trained.
 
     Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed; the message names file, line and reason.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed; the message names the file, the line and the reason.
     """
     if bool(config.task) == bool(config.train_file):
         raise ValueError(
@@ -126,7 +126,7 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
     def read(
         name: str, class_names: tuple[str, ...] | None = None, labelled: bool = True
     ) -> LabelledText:
-        path = config.path(name, "a file of labelled text")
+        path = config.path(name, "a file of labeled text")
         return config.read_text(path, class_names, labelled=labelled)
 
     train = read(config.train_file)
@@ -141,13 +141,13 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         except MissingColumnError as error:
             test = read(config.test_file, train.class_names, labelled=False)
             logging.warning(
-                "the test file is answered and not scored, since it has no labels: %s", error
+                "the test file is predicted but not scored, because it has no labels: %s", error
             )
     return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
 
 
 class TextClassification(Job):
-    """Classes or scores of texts and pairs, by `keras_bert.TextClassifier`."""
+    """Text classification and regression with `keras_bert.TextClassifier`."""
 
     config_class = FinetuneConfig
     example_input = "texts.txt"
@@ -208,7 +208,7 @@ class TextClassification(Job):
 
 
 def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) -> TextClassifier:
-    """The pretrained encoder with a classifier for the classes of `data`, compiled."""
+    """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
     from keras_bert import TextClassifier
 
     from ..engine import finetuning
@@ -230,7 +230,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
 
 
 def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
-    """Class ids, or the scores of a regression, for every row."""
+    """Returns the predicted class id of each row, or its score for a regression."""
     logits = classifier.predict(data.inputs, batch_size=64, verbose=0)
     return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
 
@@ -238,7 +238,7 @@ def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
 def score_classifier(
     classifier: TextClassifier, data: LabelledText, metric_names: tuple[str, ...]
 ) -> dict[str, float]:
-    """The scores of a classifier on labelled text."""
+    """Returns the scores of a classifier on labeled text."""
     from ..scores import classifier_scores
 
     if data.labels is None:
@@ -247,7 +247,7 @@ def score_classifier(
 
 
 def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) -> None:
-    """One line an example: the class and its probability, or the score of a regression."""
+    """Writes one line per row: the class and its probability, or the score of a regression."""
     rows = classifier.classify(data.inputs)
     with (
         atomic.atomic_path(path) as temporary,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class for each word by a BiLSTM on features of a frozen encoder: the feature-based approach."""
+"""Token classification by a BiLSTM on features of a frozen encoder: the feature-based approach."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from keras_bert.data.conll import TaggedText
 
-# The rows of the paper's table 7, as slices of (embeddings, layer 1, …, last layer), and whether
-# the layers are summed with learnt weights.
+# The rows of the paper's table 7: a slice of (embeddings, layer 1, …, last layer), and whether the
+# layers are summed with learned weights.
 ROWS: dict[str, tuple[slice, bool]] = {
     "embeddings": (slice(0, 1), False),
     "second_to_last": (slice(-2, -1), False),
@@ -31,23 +31,24 @@ ROWS: dict[str, tuple[slice, bool]] = {
 
 @dataclasses.dataclass(frozen=True)
 class FeatureTaggingConfig(TaggedFilesConfig):
-    """A BiLSTM on frozen features of words in columns.
+    """Training of a BiLSTM on frozen features, on words and labels in columns.
 
     Args:
-        features: which hidden states: embeddings, second_to_last, last, weighted_last_4,
+        features: The hidden states to use: embeddings, second_to_last, last, weighted_last_4,
             concatenated_last_4 or weighted_all.
-        cache_dir: where features are kept.
-        precision: of the encoder: float32, bfloat16 or mixed_bfloat16; auto takes mixed_bfloat16,
-            and float32 for JAX on a CPU, where bfloat16 is the slower.
-        lstm_layers: layers of the BiLSTM.
-        lstm_units: width of each of its directions.
-        dropout: rate on the features, and before the classifier.
-        batch_size: sentences in an optimizer step.
-        weight_decay: decoupled decay, of all but biases.
-        seed: of the first run; it decides the weights, dropout and the order.
+        cache_dir: Folder that features are cached in.
+        precision: Precision of the encoder: float32, bfloat16 or mixed_bfloat16; auto takes
+            mixed_bfloat16, or float32 for JAX on a CPU, where bfloat16 is slower.
+        lstm_layers: Number of layers of the BiLSTM.
+        lstm_units: Units of each direction of the BiLSTM.
+        dropout: Dropout rate on the features, and before the classifier.
+        batch_size: Sentences in an optimizer step.
+        weight_decay: Decoupled weight decay, applied to all weights except biases.
+        seed: Seed of the first run; it determines the initial weights, dropout and the order of the
+            sentences.
     """
 
-    # The optimizer asks for them; there is nothing to set where the encoder is frozen.
+    # make_optimizer reads them. They are not options, since the encoder is frozen.
     accumulation: ClassVar[int] = 1
     layer_decay: ClassVar[float] = 1.0
 
@@ -68,7 +69,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
 
 
 class FeatureTagging(TaggingJob):
-    """A class for each word, by a BiLSTM on features that are computed once."""
+    """Token classification by a BiLSTM on features that are computed once."""
 
     config_class = FeatureTaggingConfig
     config: FeatureTaggingConfig
@@ -87,7 +88,7 @@ class FeatureTagging(TaggingJob):
             sequence_length=config.sequence_length,
             dtype=finetuning.resolve_precision(config.precision),
         )
-        # Of all parts before a seed is set: the encoder's initializers draw random numbers.
+        # Computed before a seed is set, because the encoder's initializers draw random numbers.
         texts = {"train": data.train, "dev": data.dev, "test": data.test}
         self.features = {
             name: features_of(model_inputs(text, text.words, config.context))
@@ -166,21 +167,21 @@ def feature_tagger(
     units: int = 768,
     dropout: float = 0.0,
 ) -> keras.Model:
-    """A BiLSTM over words, and a class for each.
+    """Returns a BiLSTM over words with a classifier for each word.
 
-    Its inputs are a dict of `features`, float `(batch, words, num_features, hidden_dim)`, the
-    vectors of each word, and `padding_mask`, bool `(batch, words)`, False at padding. Its output
-    are logits, float32 `(batch, words, num_classes)`.
+    The inputs are a dict of `features`, float `(batch, words, num_features, hidden_dim)`, and
+    `padding_mask`, bool `(batch, words)`, False at padding. The output is logits, float32 `(batch,
+    words, num_classes)`.
 
     Args:
-        num_features: How many vectors a word has, such as one of each of four layers.
-        hidden_dim: Their width.
-        num_classes: Width of the output.
-        mix: Whether the vectors of a word are summed with learnt weights; otherwise they are put
-            beside each other.
-        num_layers: Of the BiLSTM.
-        units: Width of each of its directions.
-        dropout: Rate on the features, and before the classifier.
+        num_features: Number of feature vectors of a word, such as one for each of four layers.
+        hidden_dim: Size of each feature vector.
+        num_classes: Number of classes.
+        mix: Whether to sum the vectors of a word with learned weights; otherwise they are
+            concatenated.
+        num_layers: Number of layers of the BiLSTM.
+        units: Units of each direction of the BiLSTM.
+        dropout: Dropout rate on the features, and before the classifier.
 
     Returns:
         The functional model.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of GLUE: every task over a grid of rates and seeds, one table, and the files to submit."""
+"""All GLUE tasks over a grid of hyperparameters: runs, a table and the submission files."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ _LARGEST_SCORE = 5.0  # of STS-B
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneGlueConfig:
-    """Which tasks, and which settings of each.
+    """The tasks, and the grid of hyperparameters.
 
     Args:
-        data_dir: the folder of the GLUE download.
-        tasks: the tasks, or all: those of the nine that are in data_dir.
-        preset: a checkpoint: a folder, hf://organisation/model, or a name KerasHub knows; empty
+        data_dir: Folder of the GLUE download.
+        tasks: The tasks, or all for those of the nine that are in data_dir.
+        preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
             takes the MiniLM of the extra `quickstart`.
-        learning_rates: the rates to try.
-        batch_sizes: the batch sizes to try.
-        num_seeds: runs with each setting: large models fail to train with some.
-        epochs: passes over the training data.
-        epochs_of: passes of tasks that want another number, such as rte=10.
-        warmup: share of the steps in which the learning rate rises.
-        weight_decay: decoupled decay, of all but biases and LayerNorms.
-        layer_decay: factor on the learning rate from each layer to the one below it.
-        sequence_length: the longest row in tokens.
-        train_rows: trains on so many rows of each task; 0 for all.
-        precision: as for training.finetune.
-        output_dir: where everything goes.
+        learning_rates: Learning rates to try.
+        batch_sizes: Batch sizes to try.
+        num_seeds: Number of runs with each setting; large models fail to train with some seeds.
+        epochs: Number of passes over the training data.
+        epochs_of: Number of epochs for individual tasks, such as rte=10.
+        warmup: Share of the steps in which the learning rate rises.
+        weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
+        layer_decay: Factor on the learning rate from each layer to the one below it.
+        sequence_length: Maximum length of a row in tokens; longer texts are truncated.
+        train_rows: Number of training rows to use of each task, a random stratified sample; 0 for
+            all.
+        precision: Precision, as for training.finetune.
+        output_dir: Folder for all runs and results.
     """
 
     data_dir: str = "glue"
@@ -69,28 +70,29 @@ class FinetuneGlueConfig:
             find_task(name)
             if not number.isdigit() or not int(number):
                 raise ValueError(
-                    f"--epochs_of has {entry!r}, expected a task and a number above 0, as in rte=10"
+                    f"--epochs_of has {entry!r}, expected a task and a positive number, as in "
+                    "rte=10"
                 )
 
     def task_epochs(self, task: str) -> int:
-        """Passes over a task's training data."""
+        """Returns the number of epochs for a task."""
         return int(dict(entry.split("=") for entry in self.epochs_of).get(task, self.epochs))
 
     def settings(self) -> list[tuple[str, str]]:
-        """Every learning rate with every batch size."""
+        """Returns every combination of learning rate and batch size."""
         return list(itertools.product(self.learning_rates, self.batch_sizes))
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskResult:
-    """What came of a task.
+    """The results of a task.
 
     Args:
-        metrics: the official metrics.
-        seeds: their scores with the best setting, by dev set and metric, a seed each.
-        best_setting: its learning rate and batch size.
-        best_score: the mean of the metrics of the best run of all.
-        model_path: that run's model.
+        metrics: The official metrics.
+        seeds: The scores of each seed with the best setting, by development set and metric.
+        best_setting: The learning rate and batch size with the best mean score.
+        best_score: The mean of the metrics of the best run.
+        model_path: Path of that run's model.
     """
 
     metrics: tuple[str, ...]
@@ -101,11 +103,11 @@ class TaskResult:
 
 
 def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
-    """Runs what is missing, and writes what came of it.
+    """Performs the runs that are missing, and writes all results.
 
     Raises:
-        ValueError: if there is no such task, or none in the folder.
-        subprocess.CalledProcessError: if a run fails.
+        ValueError: If a task is unknown, or the folder has none.
+        subprocess.CalledProcessError: If a run fails.
     """
     folder = Path(config.output_dir)
     results = {}
@@ -131,14 +133,16 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     present = [task for task in TASKS.values() if (Path(config.data_dir) / task.folder).is_dir()]
     missing = [task.folder for task in TASKS.values() if task not in present]
     if not present:
-        raise ValueError(f"{config.data_dir} has none of GLUE's folders: {', '.join(missing)}")
+        raise ValueError(
+            f"--data_dir={config.data_dir} has none of GLUE's folders: {', '.join(missing)}"
+        )
     if missing:
         logging.warning("%s has no %s", config.data_dir, ", ".join(missing))
     return present
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
-    """The setting and the run that are best on the dev set."""
+    """Selects the best setting and the best run by the development score."""
     candidates = []
     for setting in config.settings():
         results = _results(config, task, setting)
@@ -148,14 +152,14 @@ def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
         }
         best = max(results["runs"], key=_selection_score)
         candidates.append((_mean(next(iter(seeds.values()))), setting, seeds, best))
-    # The best setting by its seeds' mean, the best run of all for the answers
+    # The setting is selected by its mean over the seeds. The best single run predicts the test set.
     _, setting, seeds, _ = max(candidates, key=lambda candidate: candidate[0])
     best = max((candidate[3] for candidate in candidates), key=_selection_score)
     return TaskResult(task.metrics, seeds, setting, _selection_score(best), best["model_path"])
 
 
 def _mean(by_metric: dict[str, list[float]]) -> float:
-    """The mean of the metrics and the seeds."""
+    """Returns the mean over metrics and seeds."""
     return float(np.mean(list(by_metric.values())))
 
 
@@ -192,20 +196,22 @@ def _results(
 def write_submission(
     config: FinetuneGlueConfig, task: GlueTask, result: TaskResult, folder: Path
 ) -> list[Path]:
-    """Answers the test files that are there, in the official form: index and prediction.
+    """Predicts the test files that exist, in the official format: index and prediction.
 
     Returns:
-        The files.
+        The paths of the written files.
     """
     sets = {}
     for split in task.test_splits:
         try:
             data = read_split(config.data_dir, task, split)
         except FileNotFoundError:
-            logging.warning("%s has no %s.tsv to answer", task.folder, split)
+            logging.warning("%s has no %s.tsv to predict", task.folder, split)
             continue
         if data.skipped:
-            raise ValueError(f"{data.path}: {data.skipped} rows are malformed, so it has no answer")
+            raise ValueError(
+                f"{data.path}: {data.skipped} rows are malformed, expected none in a test file"
+            )
         sets[_SUBMISSION_NAMES.get(split, task.folder)] = data
     diagnostic = read_diagnostic(config.data_dir) if task.name == "mnli" else None
     if diagnostic is not None:
@@ -238,7 +244,7 @@ def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> No
 
 
 def format_table(results: dict[str, TaskResult]) -> str:
-    """A Markdown table: each metric's mean, spread and best over the seeds, and the average."""
+    """Formats a Markdown table: each metric's mean, interval and maximum, and the average."""
     from ..scores import classifier_scores
 
     lines = [
@@ -253,7 +259,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"
                 cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
                 lines.append(f"| {' | '.join([*cells, ', '.join(result.best_setting)])} |")
-    # As GLUE's own: the mean over a task's development sets counts once
+    # As in GLUE's own average, the mean over a task's development sets counts once.
     average = np.mean(
         [
             np.mean([_mean(of_dev) for of_dev in result.seeds.values()])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several choices goes with a text: SWAG, CODAH, and files of your own."""
+"""Multiple choice: SWAG, CODAH, and your own files."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ class ChoiceConfig(FineTuningConfig):
     """Fine-tuning on texts with choices.
 
     Args:
-        train_file: SWAG's CSV, CODAH's TSV, or JSON Lines with text, choices and label.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
-            random and with the share of each right choice.
-        test_file: likewise, to choose in at the end, scored if it has labels; empty for none.
-        format: swag, codah or jsonl; auto tells by the suffix: .csv, .tsv or .jsonl.
-        batch_size: texts in an optimizer step, each with all its choices.
-        dropout: rate before the classifier; not given, it is the checkpoint's.
-        sequence_length: the longest text with a choice in tokens; longer ones are cut.
+        train_file: The training file: SWAG's CSV, CODAH's TSV, or JSON Lines with text, choices and
+            label.
+        dev_file: The development file, which selects the best epoch; empty holds out a random tenth
+            of train_file, stratified by the index of the correct choice.
+        test_file: The test file, predicted at the end and scored if it has labels; empty for none.
+        format: Swag, codah or jsonl; auto infers it from the suffix: .csv, .tsv or .jsonl.
+        batch_size: Texts in an optimizer step, each with all its choices.
+        dropout: Dropout rate before the classifier; the checkpoint's by default.
+        sequence_length: Maximum length of a text with a choice in tokens; longer ones are
+            truncated.
     """
 
     format: str = "auto"
@@ -53,12 +55,13 @@ class ChoiceConfig(FineTuningConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceData:
-    """What a run trains, selects and answers on.
+    """The data of a run.
 
     Args:
-        train: the training rows.
-        scored: by name, labelled rows to score after each epoch; the first decides which is best.
-        test: the rows to answer at the end, or None.
+        train: The training rows.
+        scored: Labeled rows to score after each epoch, by name; the first set selects the best
+            epoch.
+        test: The rows to predict at the end, or `None`.
     """
 
     train: ChoiceRows
@@ -66,22 +69,22 @@ class ChoiceData:
     test: ChoiceRows | None
 
     def counts(self) -> Counts:
-        """What each part consists of."""
+        """Returns the number of rows in each part, by the index of the correct choice."""
         parts = {"train": self.train, "dev": self.scored["dev"]}
         parts |= {"test": self.test} if self.test else {}
         return {name: part.counts() for name, part in parts.items()}
 
 
 def read_data(config: ChoiceConfig) -> ChoiceData:
-    """Reads and checks every file before anything is trained.
+    """Reads and validates every file before anything is trained.
 
     Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed, or has no labels to learn from; the message names file,
-            line and field.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed or has no labels to train on; the message names the file,
+            the line and the field.
     """
     if not config.train_file:
-        raise ValueError("expected --train_file, texts with choices")
+        raise ValueError("--train_file is empty, expected a file of texts with choices")
     train = _read(config, config.train_file, labelled=True)
     if config.dev_file:
         dev = _read(config, config.dev_file, labelled=True)
@@ -100,12 +103,12 @@ def _read(config: ChoiceConfig, name: str, labelled: bool) -> ChoiceRows:
     path = Path(config.path(name, "a file of texts with choices"))
     data = read_choices(path, config.format)
     if labelled and data.labels is None:
-        raise ValueError(f"{path} has no labels, expected which choice is right")
+        raise ValueError(f"{path} has no labels, expected the index of the correct choice")
     return data
 
 
 class Choosing(Job):
-    """One of several choices, by `keras_bert.MultipleChoice`."""
+    """Multiple choice with `keras_bert.MultipleChoice`."""
 
     config_class = ChoiceConfig
     example_input = "choices.jsonl"
@@ -146,7 +149,7 @@ class Choosing(Job):
 
 
 def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
-    """The accuracy on labelled rows, times 100."""
+    """Returns the accuracy on labeled rows, in percent."""
     from ..scores import classifier_scores
 
     if data.labels is None:
@@ -156,7 +159,7 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
 
 
 def write_answers(task: MultipleChoice, data: ChoiceRows, path: Path) -> None:
-    """One line a text: the index of the best choice from 0, its words and its probability."""
+    """Writes one line per text: the index of the best choice, its text and its probability."""
     with (
         atomic.atomic_path(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,

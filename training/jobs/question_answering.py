@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The span of a passage that answers a question, or none: SQuAD 1.1 and 2.0."""
+"""Extractive question answering: SQuAD 1.1 and 2.0, and your own files in that format."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ if TYPE_CHECKING:
 
     from ..scores.baselines import Baselines
 
-# The names that the released code has
+# The file names of BERT's released code
 ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadConfig(FineTuningConfig):
-    """Fine-tuning on questions in SQuAD's JSON, of version 1.1 or 2.0.
+    """Fine-tuning on questions in SQuAD's JSON, version 1.1 or 2.0.
 
     Args:
-        train_file: questions with answers.
-        dev_file: likewise, to select the best epoch by, and for 2.0 the threshold; empty for
-            train_articles.
-        test_file: questions to answer at the end; empty for none.
-        train_articles: how many articles of train_file to train on, the first by title, if the
-            others are used instead of dev_file; 0 trains on all.
-        train_rows: trains on so many questions only, a random sample; 0 for all.
-        max_questions: trains on so many questions only, the first ones; 0 for all.
-        unanswerable: whether there are questions without an answer, as in 2.0: auto, yes or no;
-            auto looks into train_file.
-        skip_bad: whether what is malformed in a file is left out and counted, instead of refused.
-        epochs: passes over the training windows.
-        batch_size: windows in an optimizer step.
-        sequence_length: the longest window in tokens, with the question.
-        doc_stride: how many tokens further on in the passage the next window begins.
-        max_query_length: the longest question in tokens; what is longer is cut.
-        n_best: how many first and last tokens of a window, and answers of a question, are kept.
-        max_answer_length: the longest answer in tokens.
-        bilstm_units: width of each direction of a fresh BiLSTM between encoder and logits; 0 for
-            none; not given, it is the checkpoint's.
-        output_dir: where models, answers, scores and plots go.
+        train_file: The training file: questions with answers.
+        dev_file: The development file, which selects the best epoch and, for 2.0, the null
+            threshold; empty with train_articles.
+        test_file: Questions to predict at the end; empty for none.
+        train_articles: Number of articles of train_file to train on, the first ones by title; the
+            other articles are the development set instead of dev_file. 0 trains on all.
+        train_rows: Number of training questions to use, a random stratified sample; 0 for all.
+        max_questions: Number of training questions to use, the first ones; 0 for all.
+        unanswerable: Whether there are unanswerable questions, as in 2.0: auto, yes or no; auto
+            looks for them in train_file.
+        skip_bad: Whether to skip and count malformed questions, instead of raising an error.
+        epochs: Number of passes over the training windows.
+        batch_size: Windows in an optimizer step.
+        sequence_length: Maximum length of a window in tokens, including the question.
+        doc_stride: Distance in tokens between the starts of two consecutive windows of a passage.
+        max_query_length: Maximum length of a question in tokens; longer ones are truncated.
+        n_best: Number of start and end positions kept for a window, and of answers written for a
+            question.
+        max_answer_length: Maximum length of an answer in tokens.
+        bilstm_units: Units of each direction of a new BiLSTM between encoder and logits; 0 for
+            none; the checkpoint's by default.
+        output_dir: Folder for models, predictions, scores and plots.
     """
 
     train_articles: int = 0
@@ -78,14 +79,14 @@ class SquadConfig(FineTuningConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SquadData:
-    """What a run trains, selects and answers.
+    """The data of a run.
 
     Args:
-        train: the training questions.
-        dev: the development questions, with their answers.
-        test: the questions to answer at the end, or None.
-        has_unanswerable: whether some have no answer.
-        skipped: what was left out of the files, as messages.
+        train: The training questions.
+        dev: The development questions, with their answers.
+        test: The questions to predict at the end, or `None`.
+        has_unanswerable: Whether some questions are unanswerable.
+        skipped: Messages about the parts of the files that were skipped.
     """
 
     train: tuple[QuestionExample, ...]
@@ -95,7 +96,7 @@ class SquadData:
     skipped: tuple[str, ...]
 
     def counts(self) -> Counts:
-        """What each part consists of; questions whose answers are not known are only counted."""
+        """Returns the number of questions in each part, and of answerable ones if known."""
         parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
         return {name: _counts(examples) for name, examples in parts.items()}
 
@@ -109,14 +110,15 @@ def _counts(examples: Sequence[QuestionExample]) -> dict[str, int]:
 
 
 def read_data(config: SquadConfig) -> SquadData:
-    """Reads and checks every file before anything is trained.
+    """Reads and validates every file before anything is trained.
 
     Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed; the message names article, paragraph and question.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed; the message names the article, the paragraph and the
+            question.
     """
     if not config.train_file:
-        raise ValueError("expected --train_file, questions in SQuAD's JSON")
+        raise ValueError("--train_file is empty, expected a file of questions in SQuAD's JSON")
     if bool(config.dev_file) == bool(config.train_articles):
         raise ValueError(
             f"expected either --dev_file or --train_articles, received "
@@ -150,16 +152,16 @@ def read_data(config: SquadConfig) -> SquadData:
 def split_by_title(
     examples: Sequence[QuestionExample], count: int
 ) -> tuple[tuple[QuestionExample, ...], tuple[QuestionExample, ...]]:
-    """The questions on the first articles in the order of their titles, and those on the others.
+    """Splits questions into those on the first `count` articles by title, and the others.
 
     Raises:
-        ValueError: if there are not more articles than that.
+        ValueError: If there are not more than `count` articles.
     """
     titles = sorted({example.title for example in examples})
     if not 0 < count < len(titles):
         raise ValueError(
             f"--train_articles is {count}, expected at least 1 and less than the {len(titles)} "
-            "articles that there are"
+            "articles of --train_file"
         )
     first = set(titles[:count])
     return (
@@ -185,7 +187,7 @@ def _read(config: SquadConfig, name: str, labelled: bool = True) -> SquadFile:
 
 
 class QuestionAnswering(Job):
-    """A span of a passage for a question, by `keras_bert.QuestionAnswerer`."""
+    """Extractive question answering with `keras_bert.QuestionAnswerer`."""
 
     config_class = SquadConfig
     example_input = "questions.jsonl"
@@ -203,7 +205,7 @@ class QuestionAnswering(Job):
         ]
         self._answers: Answers | None = None
         for message in data.skipped:
-            logging.warning("left out: %s", message)
+            logging.warning("skipped: %s", message)
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
@@ -236,7 +238,7 @@ class QuestionAnswering(Job):
     def score(self, model: QuestionAnswerer) -> DevScores:
         golds = self.golds if self.data.has_unanswerable else None
         self._answers = answer(model, self.data.dev, self.config.n_best, golds)
-        # It is saved with the model.
+        # The threshold is saved with the model.
         model.null_threshold = self._answers.threshold
         return {"dev": self._answers.scores(self.golds)}
 
@@ -244,7 +246,7 @@ class QuestionAnswering(Job):
         return scores["f1"]
 
     def keep(self, folder: Path) -> None:
-        """Writes the last answers to the development questions."""
+        """Writes the last predictions for the development questions."""
         if self._answers is not None:
             self._answers.write(folder)
 
@@ -260,13 +262,14 @@ class QuestionAnswering(Job):
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """A model's answers to questions.
+    """A model's predictions for questions.
 
     Args:
-        examples: the questions.
-        spans: all that could answer them.
-        threshold: the odds above which there is no answer; None where there always is one.
-        n_best: how many answers of each question are written.
+        examples: The questions.
+        spans: The candidate spans.
+        threshold: The null odds above which a question counts as unanswerable; `None` if every
+            question is answerable.
+        n_best: Number of answers written for each question.
     """
 
     examples: Sequence[QuestionExample]
@@ -276,24 +279,24 @@ class Answers:
 
     @property
     def null_odds(self) -> dict[str, float]:
-        """By how much no answer is likelier than the best one, by question id."""
+        """The null score minus the score of the best span, by question id."""
         odds = self.spans.null_odds.tolist()
         return {example.id: value for example, value in zip(self.examples, odds, strict=True)}
 
     @property
     def predictions(self) -> dict[str, str]:
-        """The answers by question id, empty for none."""
+        """The answers by question id; an empty string if there is none."""
         contexts = [example.context for example in self.examples]
         answers = self.spans.answers(contexts, self.threshold)
         pairs = zip(self.examples, answers, strict=True)
         return {example.id: found["answer"] for example, found in pairs}
 
     def scores(self, golds: Sequence[GoldQuestion]) -> dict[str, float]:
-        """The official scores, those of version 2.0 where there may be no answer."""
+        """Returns the official scores, those of version 2.0 if questions may be unanswerable."""
         return squad_scores.dev_scores(golds, self.predictions, self.threshold is not None)
 
     def write(self, folder: Path) -> None:
-        """Writes the files of the released code."""
+        """Writes the same files as BERT's released code."""
         contexts = [example.context for example in self.examples]
         n_best = self.spans.n_best(contexts, self.n_best, self.threshold is not None)
         by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}
@@ -310,13 +313,13 @@ def answer(
     n_best: int,
     golds: Sequence[GoldQuestion] | None = None,
 ) -> Answers:
-    """A model's answers, with the threshold of the model, or the best one for known answers.
+    """Predicts answers, with the model's null threshold or the best one for known answers.
 
     Args:
-        model: the question answerer.
-        examples: the questions.
-        n_best: how many answers of each question are kept.
-        golds: the answers that people gave, to tune the threshold by.
+        model: The question answerer.
+        examples: The questions.
+        n_best: Number of answers kept for each question.
+        golds: The gold answers to tune the threshold on; `None` takes the model's threshold.
     """
     spans = model.answer_spans(examples, batch_size=64, n_best=n_best)
     threshold = model.null_threshold

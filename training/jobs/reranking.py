@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents that BM25 finds for a query, re-ranked by an encoder that reads both."""
+"""Re-ranking of BM25's results by an encoder that reads query and document together."""
 
 from __future__ import annotations
 
@@ -22,34 +22,36 @@ from ..scores.ranking_scores import ranking_scores
 if TYPE_CHECKING:
     from ..engine.seed_runs import SeedRun
 
-# By the query, the documents with their scores
+# Query id -> (document id, score), best first
 Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise")
 
 
 @dataclasses.dataclass(frozen=True)
 class RerankConfig(EncoderConfig):
-    """Re-ranking what BM25 finds, by an encoder that reads query and document together.
+    """Re-ranking of BM25's results by an encoder that reads query and document together.
 
     Args:
-        data_dir: the folder of a collection: Cranfield's (cran.all.1400, cran.qry, cranqrel),
-            BEIR's (corpus.jsonl, queries.jsonl, qrels/test.tsv) or MS MARCO's (collection.tsv,
+        data_dir: Folder of a collection: Cranfield's (cran.all.1400, cran.qry, cranqrel), BEIR's
+            (corpus.jsonl, queries.jsonl, qrels/test.tsv) or MS MARCO's (collection.tsv,
             queries.tsv, qrels.tsv).
-        documents: the file in data_dir of the documents, TSV or JSON Lines with an id and a text;
-            empty takes the one that has a usual name.
-        queries: the file of the queries, likewise.
-        judgements: the file of the judgements, TREC's qrels or BEIR's.
-        loss: pointwise tells relevant documents from others, each on its own; pairwise makes the
-            score of a relevant one higher than that of another for the same query.
-        candidates: how many documents of BM25's are re-ranked.
-        negatives: for each relevant document, how many others of BM25's it is trained against.
-        bm25_share: weight of BM25's score beside the encoder's, 0 to 1, in the combined ranking.
-        test_every: every so many queries one is held out to be scored.
-        batch_size: pairs of documents, or single ones, in an optimizer step.
-        sequence_length: the longest query with a document in tokens; longer ones are cut.
-        seed: it decides the head's weights, dropout, and which others a document is trained
-            against.
-        output_dir: where rankings, scores and the model go.
+        documents: The file of the documents in data_dir, TSV or JSON Lines with an id and a text;
+            empty takes the file with a usual name.
+        queries: The file of the queries, likewise.
+        judgements: The file of the relevance judgements, TREC's qrels or BEIR's.
+        loss: Pointwise classifies each document as relevant or not; pairwise trains the score of a
+            relevant document to be higher than that of a negative for the same query.
+        candidates: Number of documents from BM25 to re-rank for each query.
+        negatives: Number of negatives from BM25 for each relevant document.
+        bm25_share: Weight of BM25's score in the combined ranking, 0 to 1; the encoder's score has
+            the rest.
+        test_every: Every test_every-th query is held out for the scores.
+        batch_size: Examples in an optimizer step: pairs of documents, or single documents with the
+            pointwise loss.
+        sequence_length: Maximum length of a query with a document in tokens; longer ones are
+            truncated.
+        seed: Random seed; it determines the head's weights, dropout and the choice of negatives.
+        output_dir: Folder for rankings, scores and the model.
     """
 
     documents: str = ""
@@ -77,14 +79,14 @@ class RerankConfig(EncoderConfig):
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
-    """Trains on some of the queries, re-ranks for the others, and writes what came of it.
+    """Trains on some of the queries, re-ranks the results of the others, and writes all results.
 
     Args:
-        config: what to do.
-        collection: documents, queries and judgements.
+        config: The settings.
+        collection: Documents, queries and judgements.
 
     Returns:
-        The scores of BM25's ranking, of the encoder's and of both combined, by the names of
+        The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
         `ranking_scores`.
     """
     import keras
@@ -120,11 +122,11 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
 
 def bm25(collection: Collection, count: int) -> Scored:
-    """The documents that BM25 finds for each query, with their scores, the best first.
+    """Retrieves documents for each query with BM25, with their scores, the best first.
 
     Args:
-        collection: documents and queries.
-        count: how many documents for each query, at most.
+        collection: Documents and queries.
+        count: Maximum number of documents for each query.
 
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
@@ -133,7 +135,7 @@ def bm25(collection: Collection, count: int) -> Scored:
         import bm25s
     except ImportError as error:
         raise ImportError(
-            "BM25 needs bm25s: install the extra `ranking`, or bm25s itself"
+            "BM25 requires bm25s: install the extra `ranking`, or bm25s itself"
         ) from error
 
     def tokens(texts: Sequence[str]) -> Any:
@@ -154,7 +156,7 @@ def bm25(collection: Collection, count: int) -> Scored:
 def training_triples(
     config: RerankConfig, collection: Collection, found: Scored, queries: Sequence[str]
 ) -> list[tuple[str, str, str]]:
-    """For queries to train on: query, a relevant document, another that BM25 found; as text."""
+    """Returns training triples of texts: query, relevant document, and a negative from BM25."""
     generator = np.random.default_rng(config.seed)
     triples = []
     for query in queries:
@@ -167,14 +169,14 @@ def training_triples(
                 triples.append((collection.queries[query], *texts))
     if not triples:
         raise ValueError(
-            f"none of {len(queries)} training queries has a relevant document and another that "
-            "BM25 finds"
+            f"none of {len(queries)} training queries has both a relevant document and a negative "
+            "from BM25"
         )
     return triples
 
 
 def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_run: SeedRun) -> Any:
-    """The trained task: a `MultipleChoice` for the pairwise loss, else a `TextClassifier`."""
+    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
     from keras_bert import MultipleChoice, TextClassifier
 
     from ..engine import finetuning
@@ -187,7 +189,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
     }
     x: Any
     if config.loss == "pairwise":
-        # The cross-entropy of choosing between two is the logistic loss of their difference.
+        # The cross-entropy over two choices is the logistic loss of the difference of their scores.
         model = MultipleChoice.from_preset(preset, **options)
         x = [(query, [relevant, other]) for query, relevant, other in triples]
         y = np.zeros(len(x), "int32")
@@ -203,7 +205,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
 
 
 def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
-    """The documents found for each query, ordered by how relevant the model takes them to be."""
+    """Sorts the documents of each query by the model's relevance scores."""
     pairs = [(query, document) for query, own in found.items() for document, _ in own]
     texts = [(collection.queries[query], collection.documents[text]) for query, text in pairs]
     scored: Scored = {query: [] for query in found}
@@ -213,13 +215,13 @@ def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
 
 
 def combined(first: Scored, second: Scored, share: float) -> Scored:
-    """The documents of two rankings, ordered by a weighted sum of their scores.
+    """Combines two rankings by a weighted sum of their scores.
 
-    Each ranking's scores are first put on one scale: for each query, mean 0 and deviation 1.
+    The scores of each ranking are first standardized for each query: mean 0, standard deviation 1.
 
     Args:
         first, second: Rankings of the same documents for each query.
-        share: The weight of the first, in [0, 1]; the second has the rest.
+        share: The weight of the first ranking, in [0, 1]; the second has the rest.
     """
     result: Scored = {}
     for query, own in first.items():
@@ -236,7 +238,7 @@ def _standard_scores(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """How relevant texts are to queries: numbers to sort by, `(pairs,)`.
+    """Returns the relevance scores of texts for queries, `(pairs,)`.
 
     Args:
         model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.

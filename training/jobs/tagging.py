@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class for each word: named entities, chunks, parts of speech."""
+"""Token classification: named entities, chunks, parts of speech."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TaggingConfig(FineTuningConfig, TaggedFilesConfig):
-    """Fine-tuning on words in columns.
+    """Fine-tuning on words and labels in columns.
 
     Args:
-        batch_size: windows in an optimizer step.
-        dropout: rate before the classifier; not given, it is the checkpoint's.
+        batch_size: Windows in an optimizer step.
+        dropout: Dropout rate before the classifier; the checkpoint's by default.
     """
 
     dropout: float | None = optional(recorded=-1.0)
@@ -43,7 +43,7 @@ class TaggingConfig(FineTuningConfig, TaggedFilesConfig):
 
 
 class TaggingJob(Job):
-    """What taggers share, whatever they see of a sentence."""
+    """Base class of the jobs that label words: reading, scores and reports."""
 
     data: TaggingData
 
@@ -55,12 +55,12 @@ class TaggingJob(Job):
         return {"dev": baselines.of_tags(self.data.train, self.data.dev)}
 
     def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
-        """A label for each word of each sentence.
+        """Predicts a label for each word of each sentence.
 
         Args:
-            model: the tagger.
-            name: which part of the data the text is: dev or test.
-            text: the sentences.
+            model: The tagger.
+            name: The part of the data that the text is: dev or test.
+            text: The sentences.
         """
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class TaggingJob(Job):
     selection_score = staticmethod(entity_scores.selection_score)
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
-        """Writes `dev.conll` and `test.conll`, whose last column is the prediction, with scores."""
+        """Writes the scores, and `dev.conll` and `test.conll` with predictions as last column."""
         results = {}
         for name, text in {"dev": self.data.dev, "test": self.data.test}.items():
             if text is None:
@@ -88,12 +88,12 @@ class TaggingJob(Job):
 
 
 def report_of(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) -> dict[str, Any]:
-    """All scores of predictions: as `tagging_scores`, and of entities by type and strictly.
+    """Returns all scores of predictions: `tagging_scores`, by entity type, and strict matching.
 
     Args:
-        predictions: a label for each word.
-        text: the sentences and their labels.
-        scheme: of the labels, or keep where that is not known.
+        predictions: The predicted label of each word.
+        text: The sentences and their labels.
+        scheme: The tagging scheme of the labels, or "keep" if it is unknown.
     """
     scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
     if "f1" not in scores:
@@ -109,7 +109,7 @@ def report_of(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) 
 
 
 class Tagging(TaggingJob):
-    """A class for each word, by `keras_bert.TokenClassifier`."""
+    """Token classification with `keras_bert.TokenClassifier`."""
 
     config_class = TaggingConfig
     example_input = "texts.txt"

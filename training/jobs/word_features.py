@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of words from a frozen encoder: computed once, kept on disk, and read in batches."""
+"""Features of words from a frozen encoder: computed once, cached on disk, and read in batches."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from keras_bert.tasks.presets import preprocessor_config
 
 
 class WordFeatures:
-    """Reads and computes the features of words.
+    """Computes the features of words, or reads them from a cache.
 
-    A word's features are the hidden states at its first piece, of the layers that a row of the
+    The features of a word are the hidden states at its first token, in the layers that a row of the
     paper's table uses.
 
     Args:
-        preset: the checkpoint of the encoder.
-        row: what the choice of layers is called.
-        layers: which of (embeddings, layer 1, …, last layer).
-        cache_dir: the folder that features are kept in. What is there is used if the encoder's
-            weights, the words and all that is set here are the same.
-        sequence_length: the longest window in tokens.
-        dtype: the encoder's precision.
-        batch_size: windows in a batch.
+        preset: The checkpoint of the encoder.
+        row: The name of the choice of layers.
+        layers: The slice of (embeddings, layer 1, …, last layer).
+        cache_dir: Folder that features are cached in. Cached features are used if the encoder's
+            weights, the words and all these settings are the same.
+        sequence_length: Maximum length of a window in tokens.
+        dtype: The encoder's precision.
+        batch_size: Windows in a batch.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3, table 7.
@@ -69,13 +69,13 @@ class WordFeatures:
         self._identity = _digest_of(backbone, json.dumps([row, dtype, config], sort_keys=True))
 
     def __call__(self, words: Sequence[Any]) -> np.ndarray:
-        """The features of all words, one after the other.
+        """Returns the features of all words, in their order.
 
         Args:
-            words: sentences, or documents of sentences, as `TokenClassifier.fit` takes them.
+            words: Sentences, or documents of sentences, as `TokenClassifier.fit` takes them.
 
         Returns:
-            float32 `(words, layers, hidden)`, on disk.
+            A memory-mapped array, float32 `(words, layers, hidden)`.
         """
         digest = self._identity.copy()
         digest.update(json.dumps(words).encode())
@@ -84,13 +84,13 @@ class WordFeatures:
             self.cache_dir.mkdir(parents=True, exist_ok=True)
             with atomic.atomic_path(path) as temporary:
                 self._write(words, temporary)
-            logging.info("features are in %s", path)
+            logging.info("cached features in %s", path)
         features: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         return features
 
     def _write(self, words: Sequence[Any], path: Path) -> None:
         windows = self.preprocessor.windows(ragged_words(words))
-        # Windows follow each other as their words do, so that the words of one can be searched for.
+        # word_window is sorted, so that the words of a window are found by binary search.
         word_window, position = windows.word_window.numpy(), windows.word_position.numpy()
         shape = (len(word_window), *self.shape)
         file = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=shape)
@@ -115,21 +115,22 @@ def _digest_of(backbone: Backbone, settings: str) -> Any:
     digest = hashlib.sha256(settings.encode())
     digest.update(json.dumps(backbone.config.to_dict(), sort_keys=True).encode())
     for name, weight in weights.backbone_weights(backbone).items():
-        if name not in weights.POOLER_WEIGHTS:  # No feature, and fresh where there is none
+        if name not in weights.POOLER_WEIGHTS:  # unused, and random if the checkpoint has none
             digest.update(np.ascontiguousarray(weights.to_numpy(weight)).tobytes())
     return digest
 
 
 class FeatureBatches:
-    """Sentences of similar lengths, padded to the end of a bucket.
+    """Batches of sentences of similar lengths, padded to the length of a bucket.
 
     Args:
-        features: of all words, float32 `(words, layers, hidden)`, which may lie on disk.
-        lengths: words in each sentence.
-        batch_size: sentences in a batch.
-        labels: class ids of all words, int32 `(words,)`; negative ones count for nothing. None
-            gives batches to predict with, in the order of the sentences; with labels it is random.
-        seed: decides the order of each epoch.
+        features: The features of all words, float32 `(words, layers, hidden)`, possibly
+            memory-mapped.
+        lengths: Number of words in each sentence.
+        batch_size: Sentences in a batch.
+        labels: Class ids of all words, int32 `(words,)`; negative ones are ignored. With labels the
+            order is random; `None` gives batches for prediction, in the order of the sentences.
+        seed: Seed of the order of each epoch.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class FeatureBatches:
         return -(-(len(self.splits) - 1) // self.batch_size)
 
     def batch(self, rows: np.ndarray) -> Any:
-        """The inputs of some sentences, with targets and weights where there are labels."""
+        """Returns the inputs of some sentences, with targets and weights if there are labels."""
         lengths = self.splits[rows + 1] - self.splits[rows]
         length = self.buckets[np.searchsorted(self.buckets, lengths.max())]
         mask = np.arange(length) < lengths[:, None]
@@ -167,7 +168,7 @@ class FeatureBatches:
         return inputs, np.maximum(labels, 0), (labels >= 0).astype("float32")
 
     def rows(self, epoch: int = 0) -> list[np.ndarray]:
-        """Which sentences are in each batch of an epoch, counted from 0."""
+        """Returns the indices of the sentences in each batch of an epoch, counted from 0."""
         is_random = self.labels is not None
         order = self._random_order(epoch) if is_random else np.arange(len(self.splits) - 1)
         return [
@@ -176,14 +177,14 @@ class FeatureBatches:
         ]
 
     def dataset(self, epoch: int = 0, first: int = 0) -> tf.data.Dataset:
-        """The batches of an epoch for `fit`, in an order of its own.
+        """Returns the batches of an epoch for `fit`, in an order that depends on the epoch.
 
-        Their lengths are left open: Keras' own adapter of a `PyDataset` fixes every
-        dimension that the first two batches share, and fails at the first batch of another length.
+        The length dimension is `None`: Keras' adapter of a `PyDataset` would fix every dimension
+        that the first two batches share, and fail at the first batch of another length.
 
         Args:
-            epoch: counted from 0.
-            first: the batches that are skipped.
+            epoch: The epoch, counted from 0.
+            first: Number of batches to skip.
         """
 
         def batches_from_first() -> Iterator[Any]:
@@ -200,14 +201,14 @@ class FeatureBatches:
         return without_tuning(counted.prefetch(1))
 
     def _random_order(self, epoch: int) -> np.ndarray:
-        """The sentences, those of one batch of similar lengths."""
+        """Returns a random order in which the sentences of a batch have similar lengths."""
         generator = np.random.default_rng([self.seed, epoch])
         lengths = np.diff(self.splits)
         order = generator.permutation(len(lengths))
         window = self.batch_size * WINDOW_BATCHES
         parts = [order[start : start + window] for start in range(0, len(order), window)]
         order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
-        # Whole batches are shuffled; the one that is not full stays the last.
+        # Full batches are shuffled; the partial batch stays last.
         full = len(order) // self.batch_size * self.batch_size
         batches = generator.permutation(order[:full].reshape(-1, self.batch_size))
         return np.concatenate([batches.reshape(-1), order[full:]])
@@ -216,7 +217,7 @@ class FeatureBatches:
 def predicted_ids(
     model: keras.Model, features: np.ndarray, lengths: Sequence[int], batch_size: int = 64
 ) -> list[np.ndarray]:
-    """The class ids of each sentence's words."""
+    """Returns the predicted class ids of each sentence's words."""
     batches = FeatureBatches(features, lengths, batch_size)
     answers = []
     for rows in batches.rows():

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of what came of a run."""
+"""Plots of the results of a run."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two pictures of a classifier: what it takes for what, and whether its scores can be believed."""
+"""Two plots of a classifier: the confusion matrix and the calibration of its probabilities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_bert.atomic import atomic_path
 
 _BINS = 10
 _BLUE, _GREY = "#0b5394", "#888888"
-# More names than these do not fit beside the matrix.
+# With more classes, counts do not fit into the cells.
 _MAX_CLASSES_WITH_COUNTS = 20
 
 
@@ -24,13 +24,13 @@ def plot_confusion(
     predictions: Sequence[int],
     class_names: Sequence[str],
 ) -> Path:
-    """Draws how often each class is taken for each, as a PNG.
+    """Plots the confusion matrix as a PNG.
 
     Args:
-        path: the file to write; its folder must exist.
-        labels: class ids `(examples,)`.
-        predictions: class ids of the same examples.
-        class_names: the classes.
+        path: The file to write; its folder must exist.
+        labels: Class ids `(examples,)`.
+        predictions: Predicted class ids of the same examples.
+        class_names: The names of the classes.
 
     Returns:
         The path.
@@ -47,29 +47,30 @@ def plot_confusion(
     ticks = range(len(class_names))
     axes.set_xticks(ticks, class_names, rotation=45, ha="right", fontsize=8)
     axes.set_yticks(ticks, class_names, fontsize=8)
-    axes.set_xlabel("answer", fontsize=9)
+    axes.set_xlabel("prediction", fontsize=9)
     axes.set_ylabel("label", fontsize=9)
     if len(class_names) <= _MAX_CLASSES_WITH_COUNTS:
         for (row, column), count in np.ndenumerate(counts):
             colour = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, f"{count}", ha="center", va="center", color=colour, fontsize=8)
     accuracy = np.trace(counts) / max(counts.sum(), 1)
-    axes.set_title(f"{accuracy:.1%} of {counts.sum():,} right", loc="left", fontsize=10)
+    axes.set_title(f"accuracy {accuracy:.1%} on {counts.sum():,} rows", loc="left", fontsize=10)
     return _save(figure, Path(path))
 
 
 def plot_calibration(
     path: str | os.PathLike[str], right: Sequence[bool], scores: Sequence[float]
 ) -> Path:
-    """Draws how often answers are right, by the probability that was given for them, as a PNG.
+    """Plots a reliability diagram, the accuracy by predicted probability, as a PNG.
 
-    The expected calibration error in its title is the mean distance of the two, weighted by how
-    many answers a bin holds ([Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2).
+    The title has the expected calibration error, the mean absolute difference of the two, weighted
+    by the number of predictions in a bin ([Guo et al., 2017](https://arxiv.org/abs/1706.04599),
+    section 2).
 
     Args:
-        path: the file to write; its folder must exist.
-        right: whether each answer is right, `(examples,)`.
-        scores: the probability given for it.
+        path: The file to write; its folder must exist.
+        right: Whether each prediction is correct, `(examples,)`.
+        scores: The probability of each prediction, `(examples,)`.
 
     Returns:
         The path.
@@ -84,8 +85,8 @@ def plot_calibration(
     axes.plot(confidence, accuracy, "o-", color=_BLUE, markersize=4)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
-    axes.set_xlabel("probability that the model gives (bars: share of the answers)", fontsize=8)
-    axes.set_ylabel("share of right answers", fontsize=8)
+    axes.set_xlabel("predicted probability (bars: share of the predictions)", fontsize=8)
+    axes.set_ylabel("accuracy", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     error = float(np.sum(share * np.abs(accuracy - confidence)))
     axes.set_title(f"expected calibration error {error:.1%}", loc="left", fontsize=10)
@@ -95,7 +96,7 @@ def plot_calibration(
 def calibration(
     right: Sequence[bool], scores: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean probability, accuracy and share of the answers of each of ten bins that has any."""
+    """Returns mean probability, accuracy and share of predictions of each nonempty bin of ten."""
     is_right, given = np.asarray(right, float), np.asarray(scores, float)
     bins = np.minimum((given * _BINS).astype(int), _BINS - 1)
     counts = np.bincount(bins, minlength=_BINS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of a training run: the loss, and the scores on the development set."""
+"""Plot of a training run: the loss, and the scores on the development set."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_bert.atomic import atomic_path
 
-# Told apart by colour-blind readers too, and in grey.
+# Distinguishable for color-blind readers and in grayscale
 _COLOURS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e")
 _NAMES = {
     "loss": "training",
@@ -24,15 +24,15 @@ _NAMES = {
     "macro_f1": "macro F1",
     "masked_accuracy": "masked tokens",
     "pair_accuracy": "pairs",
-    "unigram_accuracy": "commonest token",
+    "unigram_accuracy": "unigram baseline",
     "mcc": "MCC",
     "pearson": "Pearson",
     "spearman": "Spearman",
 }
 _LOSSES = ("loss", "val_loss")
-# With more of them a curve looks like a caterpillar.
+# Markers of a curve with more points would overlap.
 _MAX_MARKERS = 40
-# On other scales than scores, or beside an F1 that says the same.
+# Not on the scale of scores, or redundant beside F1
 _NOT_PLOTTED = ("learning_rate", "mse", "val_mse", "HasAns_exact", "NoAns_exact")
 
 _Points = tuple[list[float], list[float]]
@@ -47,34 +47,34 @@ def plot_curves(
     title: str = "",
     kept: float | None = None,
 ) -> Path:
-    """Draws the curves of a run as a PNG, losses on the left and scores on the right.
+    """Plots the curves of a run as a PNG, losses on the left and scores on the right.
 
-    Values that are not finite are left out; a curve of one value is a dot.
+    Values that are not finite are omitted; a curve of one value is a dot.
 
     Args:
         path: The file to write; its folder must exist.
-        history: `History.history` of Keras' `fit`: a value for each epoch under `loss`,
-            `val_loss` and the names of metrics.
-        evaluations: Scores, one record an evaluation: their names and values, and under `epoch`
-            (under `step` where `steps` are given) when it was made. They replace the
-            history's metrics. `mse` is not drawn.
-        steps: The optimizer steps after which the history's values were taken, where these are no
-            whole epochs; makes steps the horizontal axis.
-        title: What stands above the picture.
-        kept: The epoch (or step) whose model was kept, marked by a vertical line.
+        history: `History.history` of Keras' `fit`: a value for each epoch of `loss`, `val_loss`
+            and the metrics.
+        evaluations: Scores, one record per evaluation: the names and values of the scores, and
+            `epoch` (or `step`, if `steps` is given). They replace the metrics of the history. `mse`
+            is not plotted.
+        steps: The optimizer steps of the values in the history, if they are not epochs; the
+            horizontal axis then has steps.
+        title: The title of the figure.
+        kept: The epoch (or step) of the best model, marked by a vertical line.
 
     Returns:
         The path.
 
     Raises:
         ImportError: If matplotlib is not installed.
-        ValueError: If there is nothing to draw, or an evaluation does not say when it was made.
+        ValueError: If there is nothing to plot, or an evaluation lacks `epoch` (or `step`).
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "plot_curves needs matplotlib: install the extra `training`, or matplotlib itself"
+            "plot_curves requires matplotlib: install the extra `training`, or matplotlib itself"
         ) from error
     panels = _panels(history, evaluations, steps)
     figure = Figure(figsize=(4.6 * len(panels), 3.2), dpi=150, layout="constrained")
@@ -99,7 +99,7 @@ def _panels(
     evaluations: Sequence[Mapping[str, float]],
     steps: Sequence[int] | None,
 ) -> dict[str, dict[str, _Points]]:
-    """The curves of each panel by their names; panels without curves are left out."""
+    """Returns the curves of each panel by name; panels without curves are omitted."""
     of_epochs = {
         name: _finite(steps or range(1, len(values) + 1), values)
         for name, values in history.items()
@@ -115,7 +115,7 @@ def _panels(
     drawable = {name: _drawable(curves) for name, curves in panels.items()}
     if not any(drawable.values()):
         raise ValueError(
-            f"nothing to draw: history has {sorted(history)}, and there are {len(evaluations)} "
+            f"nothing to plot: history has {sorted(history)}, and there are {len(evaluations)} "
             "evaluations"
         )
     return {name: curves for name, curves in drawable.items() if curves}
@@ -156,7 +156,7 @@ def _label(name: str) -> str:
 
 
 def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
-    """Draws the curves of one panel, each with its name and last value at its end."""
+    """Draws the curves of one panel, each labeled with its name and last value."""
     from matplotlib.ticker import MaxNLocator
 
     for index, (when, values) in enumerate(curves.values()):
@@ -169,7 +169,7 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
     axes.tick_params(labelsize=8, color="#888888")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.margins(y=0.12)
-    # From the start of training, which also keeps the axis of a single epoch to whole numbers.
+    # The axis starts at 0, so that a single epoch has integer ticks too.
     axes.set_xlim(0, 1.04 * max(when[-1] for when, _ in curves.values()))
     low, high = axes.get_ylim()
     ends = [(values[-1] - low) / (high - low) for _, values in curves.values()]
@@ -189,7 +189,7 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
 def _mark(axes: Any, kept: float) -> None:
     axes.axvline(kept, color="#888888", linestyle="--", linewidth=1.0, zorder=0)
     axes.annotate(
-        "kept",
+        "best",
         (kept, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(2, -2),
@@ -201,7 +201,7 @@ def _mark(axes: Any, kept: float) -> None:
 
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Moves labels up, in the order of their heights, until none covers another."""
+    """Moves labels up, in the order of their heights, until none overlaps another."""
     placed = list(heights)
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for below, above in itertools.pairwise(order):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of how long rows are."""
+"""Histogram of the lengths of rows."""
 
 import os
 from collections.abc import Sequence
@@ -11,29 +11,30 @@ _MAX_BARS = 64
 
 
 def plot_lengths(path: str | os.PathLike[str], lengths: Sequence[int], title: str = "") -> Path:
-    """Draws a histogram of row lengths as a PNG.
+    """Plots a histogram of row lengths as a PNG.
 
     Args:
-        path: the file to write; its folder must exist.
-        lengths: how many rows there are of each length, from 0 tokens to the longest.
-        title: what stands above the picture.
+        path: The file to write; its folder must exist.
+        lengths: Number of rows of each length, from 0 tokens to the longest.
+        title: The title of the figure.
 
     Returns:
         The path.
 
     Raises:
-        ImportError: if matplotlib is not installed.
-        ValueError: if there are no rows.
+        ImportError: If matplotlib is not installed.
+        ValueError: If there are no rows.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "plot_lengths needs matplotlib: install the extra `pretraining`, or matplotlib itself"
+            "plot_lengths requires matplotlib: install the extra `pretraining`, or matplotlib "
+            "itself"
         ) from error
     total = sum(lengths)
     if not total:
-        raise ValueError("lengths has no rows, there is nothing to draw")
+        raise ValueError("lengths has no rows, so that there is nothing to plot")
     width = -(-len(lengths) // _MAX_BARS)
     starts = range(0, len(lengths), width)
     shares = [100 * sum(lengths[start : start + width]) / total for start in starts]

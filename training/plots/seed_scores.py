@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scores of several tasks, seed by seed."""
+"""Plot of the scores of several tasks, for each seed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keras_bert import atomic
 
 
 def plot_seed_scores(path: Path, scores: Mapping[str, Sequence[float]]) -> None:
-    """Draws each task's seeds as dots over the bar of their mean.
+    """Plots the scores of each task's seeds as dots over a bar of their mean.
 
     Args:
         path: The PNG file.
-        scores: By the name of a task, a score for each seed, in percent.
+        scores: The scores of each seed in percent, by task.
     """
     from matplotlib.figure import Figure
 

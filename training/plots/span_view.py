@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page on which one sees where in the passages a model's answers lie."""
+"""HTML page with predicted and gold answers highlighted in their passages."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Span = tuple[int, int]
 
 
 class AnsweredQuestion(NamedTuple):
-    """A question with its passage, an answer, and what people answered.
+    """A question with its passage, the predicted answer and the gold answers.
 
     Args:
-        question: the question.
-        context: the passage.
-        answer: the characters between which the model's answer lies; `None` for no answer.
-        score: its probability.
-        golds: the same of people's answers; none where the passage holds none.
+        question: The question.
+        context: The passage.
+        answer: The start and end of the predicted span in characters; `None` for no answer.
+        score: The probability of the predicted answer.
+        golds: The spans of the gold answers; empty if the question is unanswerable.
     """
 
     question: str
@@ -45,11 +45,11 @@ class AnsweredQuestion(NamedTuple):
 
 
 def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQuestion]) -> Path:
-    """Writes a page that needs nothing but itself: answers marked, people's underlined.
+    """Writes a self-contained page: predicted answers are highlighted, gold answers underlined.
 
     Args:
-        path: the HTML file to write; its folder must exist.
-        answered: what to show.
+        path: The HTML file to write; its folder must exist.
+        answered: The questions to show.
 
     Returns:
         The path.
@@ -58,8 +58,8 @@ def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQue
     sections = "\n".join(map(_section, answered))
     page = (
         f'<!doctype html>\n<meta charset="utf-8">\n<title>Answers</title>\n<style>{_STYLE}</style>'
-        '\n<p><mark class="answer">the model\'s answer</mark>, '
-        f'<mark class="gold">people\'s answers</mark></p>\n{sections}\n'
+        '\n<p><mark class="answer">predicted answer</mark>, '
+        f'<mark class="gold">gold answers</mark></p>\n{sections}\n'
     )
     atomic.write_text(path, page)
     return path
@@ -74,7 +74,7 @@ def _section(one: AnsweredQuestion) -> str:
 
 
 def marked(one: AnsweredQuestion) -> str:
-    """The passage as HTML, with a mark around each run of characters that are in an answer.
+    """Returns the passage as HTML, with a mark around each span that is part of an answer.
 
     Example:
 

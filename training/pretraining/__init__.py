@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `training.pretrain` and `training.create_pretraining_data` consist of."""
+"""The implementation of `training.pretrain` and `training.create_pretraining_data`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides how text becomes records, and how an encoder is pre-trained on them."""
+"""The configs of pre-training: how records are created from text, and how an encoder is trained."""
 
 from __future__ import annotations
 
@@ -18,43 +18,47 @@ from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from ..engine.options import check_at_least, check_one_of, optional
 
-# What needs TensorFlow is imported where it is used: `--help` does without.
+# TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig:
-    """How files of raw text become records to pre-train on.
+    """How pre-training records are created from files of raw text.
 
     Args:
-        input_files: files of text, patterns such as corpus/*.txt, or folders; .gz is read too.
-        vocabulary: the vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
-        output_dir: where the records go, with summary.json and lengths.png.
-        lowercase: whether the tokenizer lower-cases and strips accents. By default a vocab.txt says
-            it by its tokens, and for a vocabulary that is made the text decides; the folder of a
-            tokenizer always says it itself.
-        format: sentences, one a line; paragraphs, one a line, to be split into sentences; jsonl,
-            a JSON object a line; auto takes jsonl for .jsonl and .ndjson, and else sentences.
-        document_ends: what ends a document besides the end of a file: blank_lines; files for
-            nothing else; wikitext for the lines " = Title = " of the WikiText sets, whose headings
-            are left out.
-        field: the key of the text in JSON Lines.
-        language: ISO code of the language, by which paragraphs are split into sentences.
-        kind: next_sentence (BERT), sentence_order (ALBERT), sentence_pairs, full_sentences
-            (RoBERTa) or document_sentences.
-        sequence_length: the longest row in tokens, special ones counted.
-        short_seq_probability: how often segments are gathered to a random, shorter length.
-        duplicate_factor: how often each document is used, cut and paired anew.
-        static_masks: whether to write masks, as the original script does, instead of leaving them
-            to be drawn anew in training.
-        whole_words: whether static masks take whole words.
-        max_predictions: the most static masks in a row; 0 takes what the longest row asks for.
-        masked_lm_probability: the share of tokens under static masks.
-        seed: decides all that is drawn.
-        num_shards: how many files to write; 0 takes one for each million tokens.
-        num_workers: processes, of no influence on the records; 0 takes one for each core.
-        keep_store: whether to keep the tokenized corpus, in output_dir/work, once all is done.
+        input_files: Text files, glob patterns such as corpus/*.txt, or folders; .gz is read too.
+        vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
+        output_dir: Folder for the records, summary.json and lengths.png.
+        lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
+            vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
+            tokenizer always specifies it.
+        format: Sentences, one per line; paragraphs, one per line, which are split into sentences;
+            jsonl, a JSON object per line; auto takes jsonl for .jsonl and .ndjson, or else
+            sentences.
+        document_ends: What separates documents besides the end of a file: blank_lines; files for
+            nothing else; wikitext for the lines " = Title = " of the WikiText data sets, whose
+            headings are removed.
+        field: The key of the text in JSON Lines.
+        language: ISO code of the language, used to split paragraphs into sentences.
+        kind: Kind of instances: next_sentence (BERT), sentence_order (ALBERT), sentence_pairs,
+            full_sentences (RoBERTa) or document_sentences.
+        sequence_length: Maximum length of a row in tokens, special tokens included.
+        short_seq_probability: Probability that an instance has a random, shorter target length.
+        duplicate_factor: Number of times that each document is used, each time cut and paired
+            differently.
+        static_masks: Whether to write masks to the records (static masking), as the original script
+            does; otherwise masks are drawn during training (dynamic masking).
+        whole_words: Whether static masks cover whole words.
+        max_predictions: Maximum number of masks in a row; 0 derives it from the length and
+            masked_lm_probability.
+        masked_lm_probability: Share of the tokens that is selected for prediction.
+        seed: Random seed.
+        num_shards: Number of files to write; 0 takes one for each million tokens.
+        num_workers: Number of processes, which does not affect the records; 0 takes one for each
+            core.
+        keep_store: Whether to keep the tokenized corpus in output_dir/work at the end.
     """
 
     input_files: tuple[str, ...] = ()
@@ -88,7 +92,7 @@ class PretrainingDataConfig:
         self.instance_maker(cls_token_id=0, sep_token_id=0)
 
     def instance_maker(self, cls_token_id: int, sep_token_id: int) -> InstanceMaker:
-        """What makes the rows, without masks."""
+        """Returns the object that creates instances, without masks."""
         return InstanceMaker(
             cls_token_id,
             sep_token_id,
@@ -100,7 +104,7 @@ class PretrainingDataConfig:
         )
 
     def masker(self, tokenizer: Tokenizer) -> StaticMasker | None:
-        """What draws static masks; None where they are left to training."""
+        """Returns the object that draws static masks, or `None` with dynamic masking."""
         if not self.static_masks:
             return None
         share = self.masked_lm_probability
@@ -113,26 +117,29 @@ class PretrainingDataConfig:
         )
 
     def workers(self) -> int:
-        """How many processes to use."""
+        """Returns the number of processes to use."""
         if self.num_workers:
             return self.num_workers
-        # What this process may use, where the system tells
+        # The cores that this process may use, if the system reports them
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
 
     def paths(self) -> list[Path]:
-        """The files to read, in the order of the arguments, those of a folder by name.
+        """Returns the files to read, in the order of `input_files`, those of a folder by name.
 
         Raises:
-            FileNotFoundError: if an argument stands for no file.
-            ValueError: if there is no argument.
+            FileNotFoundError: If an entry matches no file.
+            ValueError: If `input_files` is empty.
         """
         if not self.input_files:
             raise ValueError("--input_files is empty, expected files, patterns or folders of text")
         return [path for argument in self.input_files for path in files_of(argument)]
 
     def fingerprint(self) -> str:
-        """Changes with whatever the records depend on: settings, vocabulary, sizes of the files."""
+        """Returns a hash of everything that determines the records.
+
+        These are the settings, the vocabulary, and the names and sizes of the files.
+        """
         from .tokenizer_source import content_of, is_lowercased
 
         settings = dataclasses.asdict(self)
@@ -145,13 +152,13 @@ class PretrainingDataConfig:
 
 
 def files_of(argument: str) -> list[Path]:
-    """The files that an argument stands for: a file, a pattern or a folder, read by name."""
+    """Returns the files of an argument: a file, a glob pattern or a folder, sorted by name."""
     if os.path.isdir(argument):
         found = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())
     else:
         found = [Path(path) for path in sorted(glob.glob(argument)) if os.path.isfile(path)]
     if not found:
-        raise FileNotFoundError(f"{argument} is not there, expected a file, pattern or folder")
+        raise FileNotFoundError(f"{argument} does not exist, expected a file, pattern or folder")
     return found
 
 
@@ -164,12 +171,12 @@ JIT = ("auto", "on", "off")
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A part of the training, at one length.
+    """A phase of the training, with one sequence length.
 
     Args:
-        sequence_length: tokens in a row.
-        first_step: updates before it.
-        num_steps: updates in it.
+        sequence_length: Tokens in a row.
+        first_step: Number of updates before this phase.
+        num_steps: Number of updates in this phase.
     """
 
     sequence_length: int
@@ -179,70 +186,75 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(PretrainingDataConfig):
-    """How text becomes records, and records a pretrained encoder.
+    """How an encoder is pre-trained on raw text or on records.
 
     Args:
-        input_files: files of text, patterns or folders, from which the records are made in
-            output_dir; or none, where there are records already.
-        dev_files: held-out text in the same form, to report on while training; none for no report.
-        data_dir: the folder that input_files and dev_files are in, if they are no whole paths.
-        vocabulary: the vocab.txt of the tokenizer, or the folder of a tokenizer of any kind;
-            empty makes one of the model's kind from input_files.
-        vocabulary_size: how many tokens to make, where a vocabulary is made.
-        output_dir: where everything goes.
-        sequence_length: not used: phases say it.
-        records: a folder of records; {length} in it stands for a phase's length. Empty makes them
-            from input_files.
-        dev_records: the same for the held-out text.
-        model: the architecture: a name that BertConfig.from_name knows, or a JSON file.
-        num_layers: replaces the model's.
-        hidden_dim: replaces the model's; the feed-forward layers are four times as wide.
-        num_heads: replaces the model's.
-        dropout: replaces both of the model's rates.
-        causal: whether a token sees only those before it, and each is to predict the next one.
-        init_preset: a checkpoint to continue from, which replaces model and vocabulary; empty
-            starts with random weights.
-        objective: masked_lm (with pairs where kind has labels for them), replaced_token (ELECTRA's;
-            model is the discriminator) or distillation (model is the student).
-        generator_size: for replaced_token, width of the generator as a share of the model's; an
-            init_preset that has a generator keeps it.
-        discriminator_weight: for replaced_token, what the model's loss is multiplied by.
-        teacher: for distillation, the checkpoint that is learned from; its vocabulary is taken.
-        teacher_layers: the teacher's layers that the student begins with, by their numbers from 0;
-            none takes as many as the student has, evenly spread.
-        copy_layers: whether the student begins with the teacher's weights, which needs its widths.
-        temperature: for distillation, what logits are divided by.
-        phases: length:share of the updates, one phase after the other, as 128:0.9,512:0.1.
-        masking_unit: what is masked: token, word or ngram; static masks stay as they are.
-        mask_token_rate: share of the chosen tokens that becomes [MASK].
-        random_token_rate: share of them that becomes another token.
-        random_special_tokens: whether that may be a special one, as with BERT and not with RoBERTa.
-        packing: whether short rows share a row.
-        batch_size: rows in an update.
-        accumulation: batches that the gradients of an update are gathered from.
-        num_steps: updates.
-        optimizer: adam_weight_decay (BERT's own, no bias correction), adamw or lamb.
-        learning_rate: the highest rate.
-        schedule: how the rate falls: linear, bert (with its jump behind the warmup) or electra
-            (without); empty takes the optimizer's own.
-        warmup_steps: updates in which the rate rises.
-        weight_decay: decay of all weights but biases and LayerNorms.
-        beta_2: how slowly the second moments forget.
-        epsilon: added to their root.
-        clip_norm: gradients' global norm is cut to this; 0 leaves them alone.
+        input_files: Text files, glob patterns or folders, from which records are created in
+            output_dir; empty if records are given.
+        dev_files: Held-out text in the same format, scored during training; empty for none.
+        data_dir: Folder of the input_files and dev_files that are given by a relative path.
+        vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind; empty
+            trains one of the model's kind on input_files.
+        vocabulary_size: Size of the vocabulary if it is trained.
+        output_dir: Folder for everything that is written.
+        sequence_length: Ignored; phases gives the lengths.
+        records: Folder of records; {length} in the path is replaced by a phase's length. Empty
+            creates them from input_files.
+        dev_records: Folder of records of the held-out text, likewise.
+        model: The architecture: a name that BertConfig.from_name knows, or a JSON file.
+        num_layers: Number of layers; the model's by default.
+        hidden_dim: Hidden size; the model's by default. If given, the feed-forward layers are four
+            times as wide.
+        num_heads: Number of attention heads; the model's by default.
+        dropout: Dropout rate of hidden states and attention; the model's by default.
+        causal: Whether attention is left-to-right, and every token predicts the next one.
+        init_preset: Checkpoint to initialize the weights with, which replaces model and vocabulary;
+            empty starts from random weights.
+        objective: Masked_lm (with a sentence pair objective if kind has labels for it),
+            replaced_token (ELECTRA; model is the discriminator) or distillation (model is the
+            student).
+        generator_size: For replaced_token, width of the generator relative to the model's; the
+            generator of an init_preset keeps its width.
+        discriminator_weight: For replaced_token, weight of the discriminator's loss.
+        teacher: For distillation, the checkpoint of the teacher, whose vocabulary is used.
+        teacher_layers: For distillation, the indices from 0 of the teacher's layers that initialize
+            the student; empty takes evenly spaced layers.
+        copy_layers: For distillation, whether to initialize the student with the teacher's weights,
+            which requires equal widths.
+        temperature: For distillation, the temperature that logits are divided by.
+        phases: The phases of the training, each length:share of the updates, as in
+            128:0.9,512:0.1.
+        masking_unit: Unit of dynamic masking: token, word or ngram; static masks are not changed.
+        mask_token_rate: Share of the selected tokens that is replaced by [MASK].
+        random_token_rate: Share of the selected tokens that is replaced by a random token.
+        random_special_tokens: Whether the random token may be a special one, as in BERT but not in
+            RoBERTa.
+        packing: Whether to pack several sequences into a row.
+        batch_size: Rows in an update.
+        accumulation: Number of micro-batches whose gradients are accumulated for an update.
+        num_steps: Number of updates.
+        optimizer: Adam_weight_decay (BERT's own, without bias correction), adamw or lamb.
+        learning_rate: Peak learning rate.
+        schedule: Learning rate schedule: linear, bert (which jumps after the warm-up) or electra
+            (which does not); empty takes the optimizer's own.
+        warmup_steps: Number of updates in which the learning rate rises.
+        weight_decay: Weight decay, applied to all weights except biases and LayerNorms.
+        beta_2: Decay rate of the second moments.
+        epsilon: Small constant added to the denominator of the update.
+        clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
         precision: Keras' dtype policy: float32, mixed_bfloat16, mixed_float16 or bfloat16.
-        jit: whether XLA compiles the step: on, off, or auto: on GPU and TPU and always with JAX,
-            not with TensorFlow on a CPU, where it is slower.
-        steps_per_execution: batches that the accelerator does without asking; on PyTorch it is
-            always one.
-        interval: updates after which metrics are logged, the held-out text is scored and a
-            checkpoint is written; not given, it is a hundredth of num_steps.
-        keep_checkpoints: how many of the last checkpoints are kept, 2 or more: one may be torn.
-        dev_batches: batches of held-out text that are scored.
-        deterministic: whether TensorFlow and PyTorch have to be deterministic on GPUs too.
-        tensorboard: whether to write logs for TensorBoard.
-        measure_energy: whether to estimate energy and CO2 by codecarbon (the extra `energy`).
-        country: ISO code of three letters, by whose electricity CO2 is estimated.
+        jit: Whether to compile the training step with XLA: on, off or auto. auto compiles on JAX,
+            and with TensorFlow on a GPU or TPU; on a CPU it is slower with TensorFlow.
+        steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
+        interval: Number of updates after which metrics are logged, the held-out text is scored and
+            a checkpoint is written; by default a hundredth of num_steps.
+        keep_checkpoints: Number of checkpoints to keep, at least 2, in case the last one is
+            corrupted.
+        dev_batches: Number of batches of held-out text to score.
+        deterministic: Whether to make TensorFlow and PyTorch deterministic on GPUs too.
+        tensorboard: Whether to write logs for TensorBoard.
+        measure_energy: Whether to estimate energy and CO2 with codecarbon (the extra `energy`).
+        country: ISO code of the country, three letters, for the CO2 of its electricity.
     """
 
     dev_files: tuple[str, ...] = ()
@@ -319,44 +331,47 @@ class PretrainConfig(PretrainingDataConfig):
                 f"{self.num_steps}"
             )
         if self.packing and self.static_masks:
-            raise ValueError("--packing needs masks drawn in training: leave --static_masks out")
+            raise ValueError("--packing requires dynamic masking: remove --static_masks")
         if self.packing and self.next_sentence:
             raise ValueError(
-                f"--packing leaves no room for labels of pairs, which --kind={self.kind} has; "
+                f"--packing does not support the labels of pairs that --kind={self.kind} has; "
                 "expected full_sentences, document_sentences or sentence_pairs"
             )
         if self.causal and self.static_masks:
-            raise ValueError("a causal model predicts each next token: leave --static_masks out")
+            raise ValueError(
+                "--causal predicts the next token at every position: remove --static_masks"
+            )
         self._check_objective()
         if self.steps_per_interval * self.accumulation % self.steps_per_execution:
             raise ValueError(
-                f"the batches of an interval are {self.steps_per_interval * self.accumulation}, "
-                f"expected a multiple of --steps_per_execution, which is {self.steps_per_execution}"
+                f"an interval has {self.steps_per_interval * self.accumulation} batches "
+                "(--interval times --accumulation), expected a multiple of --steps_per_execution, "
+                f"which is {self.steps_per_execution}"
             )
 
     def _check_objective(self) -> None:
         if self.objective != "masked_lm" and self.next_sentence:
             raise ValueError(
-                f"--objective={self.objective} has no use for labels of pairs, which "
+                f"--objective={self.objective} does not support the labels of pairs that "
                 f"--kind={self.kind} has; expected full_sentences, document_sentences or "
                 "sentence_pairs"
             )
         if self.objective == "replaced_token" and self.causal:
-            raise ValueError("a causal model cannot detect replaced tokens: leave --causal out")
+            raise ValueError("--objective=replaced_token does not support --causal: remove one")
         if (self.objective == "distillation") != bool(self.teacher):
             raise ValueError(
-                f"--objective is {self.objective} and --teacher is {self.teacher!r}; distillation "
-                "needs a teacher, and nothing else does"
+                f"--objective is {self.objective} and --teacher is {self.teacher!r}, expected "
+                "--teacher with --objective=distillation, and only with it"
             )
 
     @property
     def next_sentence(self) -> bool:
-        """Whether the second objective, about pairs, is there."""
+        """Whether there is a second objective, about sentence pairs."""
         return self.kind in PAIRED_KINDS
 
     @property
     def micro_batch_size(self) -> int:
-        """Rows that go through the model at once."""
+        """Rows in a micro-batch."""
         return self.batch_size // self.accumulation
 
     @property
@@ -366,20 +381,18 @@ class PretrainConfig(PretrainingDataConfig):
 
     @property
     def num_intervals(self) -> int:
-        """Checkpoints of the whole run; a phase ends with one."""
+        """Number of checkpoints of the whole run; each phase ends with one."""
         return sum(-(-phase.num_steps // self.steps_per_interval) for phase in self.plan())
 
     def plan(self) -> list[Phase]:
-        """The phases with their first and last steps.
+        """Returns the phases with their steps.
 
         Raises:
-            ValueError: if a phase is malformed, or the shares do not add up to 1.
+            ValueError: If a phase is malformed, or the shares do not sum to 1.
         """
         parsed = [_parse_phase(text) for text in self.phases]
         if not parsed or abs(sum(share for _, share in parsed) - 1) > 1e-6:
-            raise ValueError(
-                f"--phases are {','.join(self.phases)}, expected shares that add up to 1"
-            )
+            raise ValueError(f"--phases is {','.join(self.phases)}, expected shares that sum to 1")
         plan, first, total = [], 0, 0.0
         for length, share in parsed:
             total += share
@@ -389,13 +402,13 @@ class PretrainConfig(PretrainingDataConfig):
         return plan
 
     def named_architecture(self) -> BertConfig:
-        """The config that `model` stands for."""
+        """Returns the config that `model` names."""
         if os.path.isfile(self.model):
             return BertConfig.from_json_file(self.model)
         return BertConfig.from_name(self.model)
 
     def architecture(self, tokenizer: Tokenizer) -> BertConfig:
-        """The encoder's config, for a tokenizer's ids and with positions for every phase."""
+        """Returns the encoder's config for a tokenizer, with positions for the longest phase."""
         config = self.named_architecture()
         changes: dict[str, Any] = {
             "vocabulary_size": tokenizer.vocabulary_size,
@@ -403,7 +416,7 @@ class PretrainConfig(PretrainingDataConfig):
             "tokenizer": tokenizer.kind,
             "causal": self.causal,
         }
-        if config.position_offset:  # positions that follow padding's
+        if config.position_offset:  # the first position id follows that of padding
             changes["position_offset"] = tokenizer.pad_token_id + 1
         for name in ("num_layers", "hidden_dim", "num_heads"):
             changes |= {} if getattr(self, name) is None else {name: getattr(self, name)}
@@ -418,7 +431,7 @@ class PretrainConfig(PretrainingDataConfig):
     def data_config(
         self, sequence_length: int, files: tuple[str, ...], output_dir: Path, vocabulary: Path
     ) -> PretrainingDataConfig:
-        """How records of one length are made from some files."""
+        """Returns the config for creating records of one length from some files."""
         names = {field.name for field in dataclasses.fields(PretrainingDataConfig)}
         values = {name: getattr(self, name) for name in names}
         return PretrainingDataConfig(
@@ -432,7 +445,7 @@ class PretrainConfig(PretrainingDataConfig):
         )
 
     def in_data_dir(self, files: tuple[str, ...]) -> tuple[str, ...]:
-        """Files with the folder before their names."""
+        """Returns files joined with `data_dir`."""
         return tuple(os.path.join(self.data_dir, file) for file in files)
 
 
@@ -441,4 +454,4 @@ def _parse_phase(text: str) -> tuple[int, float]:
     try:
         return int(length), float(share)
     except ValueError:
-        raise ValueError(f"a phase is {text!r}, expected length:share, as 128:0.9") from None
+        raise ValueError(f"--phases has {text!r}, expected length:share, as in 128:0.9") from None

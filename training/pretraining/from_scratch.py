@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quickstart's second part: a tiny BERT of one's own, and what its pre-training gave."""
+"""The second part of the quickstart: a tiny BERT, pre-trained and from random weights."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from .config import PretrainConfig
 from .run import pretrain
 
 TO_FILL = ("Returns the [MASK] of an array.", "If True, the file is [MASK].")
-# Some two minutes on two cores
+# About two minutes on two CPU cores
 NUM_STEPS = 1500
 
 
 def from_scratch(folder: Path, docstrings: DocstringData, seed: int, **changes: object) -> None:
-    """Pre-trains, fills masks, fine-tunes, and tells of each step.
+    """Pre-trains, fills masks and fine-tunes, and prints each step.
 
     Args:
-        folder: where everything goes; a run that was stopped there is continued.
-        docstrings: what to fine-tune on; the texts to score on are left out of pre-training.
-        seed: decides what is random.
-        **changes: to the `PretrainConfig`.
+        folder: Folder for all files; an interrupted run in it is resumed.
+        docstrings: The data to fine-tune on; the texts to score on are excluded from pre-training.
+        seed: Random seed.
+        **changes: Changes to the `PretrainConfig`.
     """
     config = pretraining_config(folder, docstrings, seed)
     config = dataclasses.replace(config, **changes)
-    print("\nA tiny BERT now learns from the docstrings' text alone.")
+    print("\nPre-training a tiny BERT on the text of docstrings.")
     results = pretrain(config)
     last, first = results["last"], results["log"][0]
     print(
-        f"{results['parameters']:,} parameters, {results['total']['seconds']:.0f} s: of the masked "
-        f"tokens it guesses {last['masked_accuracy']:.0%} (after the first "
+        f"{results['parameters']:,} parameters, {results['total']['seconds']:.0f} s: it predicts "
+        f"{last['masked_accuracy']:.0%} of the masked tokens (after the first "
         f"{first['step']} steps: {first['masked_accuracy']:.0%})."
     )
     preset = folder / "preset"
@@ -64,7 +64,7 @@ def from_scratch(folder: Path, docstrings: DocstringData, seed: int, **changes: 
 
 
 def pretraining_config(folder: Path, docstrings: DocstringData, seed: int) -> PretrainConfig:
-    """How the tiny BERT is trained; writes its text, if it is not there."""
+    """Returns the config of the pre-training; writes its text if it does not exist."""
     corpus = folder / "corpus.txt"
     if not corpus.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _fill_masks(masked_lm: MaskedLM) -> None:
 def _fine_tuned(
     folder: Path, preset: Path, docstrings: DocstringData, seed: int, pretrained: bool
 ) -> float:
-    """The accuracy on the test set."""
+    """Fine-tunes, and returns the accuracy on the test set."""
     data = FinetuneData(
         docstrings.train,
         {"dev": docstrings.dev},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much arithmetic a training step takes, and how fast this machine multiplies matrices."""
+"""The FLOPs of a training step, and the peak FLOP/s of this machine's matrix products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_bert.config import BertConfig
 
-# A backward pass multiplies by the weights and by the activations: two products for each one.
+# The backward pass has two products for each one of the forward pass: three in total.
 _TRAINING_FACTOR = 3
 _SIZE_ON_CPU, _SIZE_ON_ACCELERATOR = 2048, 8192
 _ROUNDS = 5
@@ -27,23 +27,23 @@ def training_flops(
     *,
     reads_all: bool = False,
 ) -> int:
-    """Floating-point operations of the matrix products of a training step.
+    """Returns the floating-point operations (FLOPs) of the matrix products of a training step.
 
-    Element-wise work is left out, as is usual; a multiplication and an addition are two.
+    As is usual, element-wise operations are ignored, and a multiply-add counts as two.
 
     Args:
-        config: the encoder's architecture.
-        rows: rows in the batch.
-        sequence_length: tokens in a row, padding counted: products do not know it.
-        slots: masked tokens in a row.
-        next_sentence: whether there is the second objective.
-        reads_all: whether the outputs of all tokens are looked at, and not the masked ones' alone
-            (and the first one's for the second objective): of others, what lies behind the last
-            attention is not computed, except by a causal encoder.
+        config: The encoder's architecture.
+        rows: Rows in the batch.
+        sequence_length: Tokens in a row, padding included, since products compute it too.
+        slots: Masked tokens in a row.
+        next_sentence: Whether there is a sentence pair objective.
+        reads_all: Whether the outputs of all tokens are used. Otherwise only the masked tokens (and
+            the first token, for the sentence pair objective) pass through the last block after its
+            attention, except in a causal encoder.
     """
     hidden, inside = config.hidden_dim, config.intermediate_dim
     of_token = 2 * hidden * (4 * hidden + 2 * inside) + 4 * sequence_length * hidden
-    # A masked token's vector and its logits are as wide as the embeddings, as is what is projected.
+    # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
     width = config.embedding_width
     of_slot = 2 * width * (hidden + config.vocabulary_size)
     of_projection = 0 if config.embedding_dim is None else 2 * width * hidden
@@ -58,13 +58,13 @@ def training_flops(
 
 @functools.cache
 def peak_flops(dtype: str) -> float:
-    """Floating-point operations a second in the product of two large square matrices.
+    """Measures the FLOP/s of the product of two large square matrices.
 
     Args:
-        dtype: of the factors, as `bfloat16`.
+        dtype: The dtype of the matrices, such as `bfloat16`.
 
     Returns:
-        The median of a few rounds, of the first call in a process.
+        The median of a few rounds; the result is cached for the process.
     """
     size = _SIZE_ON_ACCELERATOR if has_accelerator() else _SIZE_ON_CPU
     factor = ops.cast(keras.random.normal((size, size), seed=0), dtype)
@@ -78,7 +78,7 @@ def peak_flops(dtype: str) -> float:
 
 
 def has_accelerator() -> bool:
-    """Whether the backend sees a GPU or a TPU."""
+    """Returns whether the backend has a GPU or a TPU."""
     if keras.backend.backend() == "torch":
         import torch
 
@@ -87,5 +87,5 @@ def has_accelerator() -> bool:
 
 
 def _multiply(factor: object) -> None:
-    # A number of the result: without it a backend has only begun.
+    # Reading an element waits for the result: backends execute asynchronously.
     ops.convert_to_numpy(ops.cast(ops.matmul(factor, factor)[:1, :1], "float32"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a pre-training run, and what happens while it is trained."""
+"""The model of a pre-training run, and the callbacks of its training."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ from .config import PretrainConfig
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.png"
 RESULTS_FILE = "results.json"
-# Pictures of a run whose intervals are short are drawn this often.
+# Minimum time between two plots of the curves, for runs with short intervals
 _SECONDS_BETWEEN_PICTURES = 30.0
-# So many intervals in a row at the frequencies' accuracy are a collapse, within these bounds.
+# A run has collapsed if its accuracy is within these bounds of the unigram baseline for this many
+# consecutive intervals.
 _STILL_INTERVALS = 3
 _STILL_RATIO = 1.05
 _STILL_MARGIN = 0.002
@@ -49,7 +50,7 @@ _NAMES = {
     "masked_lm_logits_loss": "masked_loss",
     "next_sentence_logits_accuracy": "pair_accuracy",
     "next_sentence_logits_loss": "pair_loss",
-    # Keras leaves the output's name out where there is only one.
+    # Keras omits the output's name if there is only one.
     "accuracy": "masked_accuracy",
     "masked_lm_loss": "masked_loss",
     "label_loss": "masked_loss",
@@ -62,7 +63,7 @@ PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
 
 
 def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
-    """The model, compiled, with fresh weights or those of a checkpoint."""
+    """Returns the compiled model, with random weights or those of a checkpoint."""
     makers = {
         "masked_lm": _pretrainer,
         "replaced_token": _detector,
@@ -106,7 +107,7 @@ def _distiller(config: PretrainConfig, tokenizer: Tokenizer) -> Distiller:
 
 
 def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: Any) -> Any:
-    """A task with fresh weights or those of a checkpoint."""
+    """Returns a task with random weights or those of a checkpoint."""
     policy = config.precision
     if config.init_preset:
         return task.from_preset(config.init_preset, dtype=policy, packed=config.packing, **options)
@@ -119,13 +120,13 @@ def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: An
 
 
 def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
-    """Floating-point operations of the matrix products of an update, whatever the objective.
+    """Returns the FLOPs of the matrix products of an update, for any objective.
 
     Args:
-        model: what is trained.
-        rows: rows in an update.
-        sequence_length: tokens in a row.
-        slots: masked tokens in a row.
+        model: The model.
+        rows: Rows in an update.
+        sequence_length: Tokens in a row.
+        slots: Masked tokens in a row.
     """
 
     def flops(
@@ -136,12 +137,12 @@ def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots
         )
 
     if isinstance(model, ReplacedTokenDetector):
-        # The discriminator has logits for no token, but a product more for each one.
+        # The discriminator has no masked LM head, but a dense layer and a logit for every token.
         hidden = model.config.hidden_dim
         head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
         return flops(model.generator.config, slots) + flops(model.config, 0, reads_all=True) + head
     if isinstance(model, Distiller):
-        # The teacher has no backward pass, which is two thirds of the work.
+        # The teacher has no backward pass, which is two thirds of the FLOPs.
         everywhere = bool(model.cosine_weight) or model.divergence_tokens == "all"
         student = flops(model.config, slots, reads_all=everywhere)
         return student + flops(model.teacher_task.config, slots, reads_all=everywhere) // 3
@@ -165,7 +166,7 @@ def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
 
 
 def _rate(config: PretrainConfig) -> dict[str, Any]:
-    """The optimizer's arguments that decide its learning rate."""
+    """Returns the optimizer's arguments for its learning rate."""
     steps = {"num_train_steps": config.num_steps, "num_warmup_steps": config.warmup_steps}
     schedules = {
         "linear": optimizers.LinearWarmupDecay,
@@ -178,7 +179,7 @@ def _rate(config: PretrainConfig) -> dict[str, Any]:
 
 
 def _steps_per_execution(steps: int) -> int:
-    # Keras has none on PyTorch, and refuses another number than 1 there.
+    # Keras supports only 1 on PyTorch.
     return 1 if keras.backend.backend() == "torch" else steps
 
 
@@ -191,12 +192,12 @@ def _jit(choice: str) -> bool | str:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What an update of a phase takes.
+    """The cost of an update in a phase, and the baseline of its masked tokens.
 
     Args:
-        tokens: tokens in it, padding left out.
-        flops: floating-point operations of its matrix products.
-        unigram: as `unigram_baseline` has it, of its masked tokens.
+        tokens: Number of tokens, padding excluded.
+        flops: FLOPs of the matrix products.
+        unigram: The `unigram_baseline` of the masked tokens.
     """
 
     tokens: float
@@ -205,14 +206,14 @@ class Workload:
 
 
 def unigram_baseline(labels: np.ndarray[Any, Any]) -> Log:
-    """What a model of the tokens' frequencies, without any context, gets on masked tokens.
+    """Returns the scores of a unigram model, which ignores the context, on masked tokens.
 
     Args:
-        labels: ids of masked tokens, int `(tokens,)`.
+        labels: Ids of masked tokens, int `(tokens,)`.
 
     Returns:
-        `unigram_accuracy`, the share of the commonest token, and `unigram_perplexity`, the
-        exponential of the frequencies' entropy in nats.
+        `unigram_accuracy`, the share of the most frequent token, and `unigram_perplexity`, the
+        exponential of the unigram entropy in nats.
     """
     shares = np.bincount(labels) / len(labels)
     occurring = shares[shares > 0]
@@ -224,14 +225,14 @@ def unigram_baseline(labels: np.ndarray[Any, Any]) -> Log:
 
 
 def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
-    """Whether a run guesses masked tokens no better than by their frequencies.
+    """Returns whether a run predicts masked tokens no better than the unigram baseline.
 
-    Every run does at first: a few intervals behind the warm-up count. The accuracy on held-out text
-    is looked at where there is one.
+    Every run starts like this, so that only the last few intervals after the warm-up count. The
+    accuracy on held-out text is used if there is one.
 
     Args:
-        log: the records of all intervals.
-        warmup_steps: updates in which the rate rises.
+        log: The records of all intervals.
+        warmup_steps: Number of updates in which the learning rate rises.
     """
     last = [record for record in log if record["step"] > warmup_steps][-_STILL_INTERVALS:]
 
@@ -243,25 +244,25 @@ def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
 
 
 def collapse_warning(record: Log) -> str:
-    """What is said of a run that `has_collapsed`, from its last record."""
+    """Returns the warning for a run that `has_collapsed`, from its last record."""
     name = "val_masked_accuracy" if "val_masked_accuracy" in record else "masked_accuracy"
     return (
-        f"the run has learned nothing from the context: after step {record['step']:.0f} its "
-        f"accuracy on masked tokens is {record[name]:.1%}, and always answering the commonest one "
-        f"gets {record['unigram_accuracy']:.1%} (perplexity "
-        f"{record.get(name.replace('masked_accuracy', 'perplexity'), math.nan):.1f}, and "
-        f"{record['unigram_perplexity']:.1f} by the tokens' frequencies alone). A lower "
-        "--learning_rate, more --warmup_steps or a longer run may help"
+        f"the model has not learned from the context: after step {record['step']:.0f} its accuracy "
+        f"on masked tokens is {record[name]:.1%}, and always predicting the most frequent token "
+        f"gives {record['unigram_accuracy']:.1%} (perplexity "
+        f"{record.get(name.replace('masked_accuracy', 'perplexity'), math.nan):.1f}, unigram "
+        f"baseline {record['unigram_perplexity']:.1f}). Try a lower --learning_rate, more "
+        "--warmup_steps or a longer run"
     )
 
 
 class StopWhereNotFinite(keras.callbacks.Callback):
-    """Ends the training at the first loss that is NaN or infinite.
+    """Stops the training at the first loss that is NaN or infinite.
 
     Args:
-        first_step: updates before this call of `fit`.
-        accumulation: batches in an update.
-        interval: updates in an epoch of Keras'.
+        first_step: Number of updates before this call of `fit`.
+        accumulation: Micro-batches in an update.
+        interval: Updates in one of Keras' epochs.
     """
 
     def __init__(self, first_step: int, accumulation: int, interval: int) -> None:
@@ -274,7 +275,7 @@ class StopWhereNotFinite(keras.callbacks.Callback):
         self._before = self.first_step + epoch * self.interval
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # The mean of the epoch so far, which one bad loss spoils
+        # The running mean of the epoch, which is not finite after a single such loss
         loss = (logs or {}).get("loss", 0.0)
         if not math.isfinite(loss):
             step = self._before + batch // self.accumulation + 1
@@ -282,18 +283,18 @@ class StopWhereNotFinite(keras.callbacks.Callback):
 
 
 class IntervalReport(keras.callbacks.Callback):
-    """After each interval: logs, scores the held-out text, writes a checkpoint and a picture.
+    """Logs, scores the held-out text, and writes a checkpoint and a plot after each interval.
 
     Args:
-        config: of the run.
-        state: what is known so far; `self.state` begins with it.
-        first_step: updates before this call of `fit`.
-        interval: updates in an epoch of Keras'.
-        workload: what an update takes.
-        peak: floating-point operations a second that are possible.
-        dev: held-out batches, or `None`.
-        energy: called for the energy in kWh and the CO2 in kg since the last call, or `None`.
-        checkpoints: where to write.
+        config: The config of the run.
+        state: The initial value of the attribute `state`.
+        first_step: Number of updates before this call of `fit`.
+        interval: Updates in one of Keras' epochs.
+        workload: The cost of an update.
+        peak: Peak FLOP/s of the machine.
+        dev: Held-out batches, or `None`.
+        energy: Returns the energy in kWh and the CO2 in kg since its last call; `None` to omit.
+        checkpoints: The checkpoints to write to.
     """
 
     def __init__(
@@ -373,17 +374,17 @@ class IntervalReport(keras.callbacks.Callback):
 
 
 def named(logs: dict[str, Any]) -> Log:
-    """Keras' losses and metrics under shorter names."""
+    """Returns Keras' losses and metrics under shorter names."""
     return {_NAMES.get(name, name): float(value) for name, value in logs.items()}
 
 
 def write_log(log: list[Log], folder: Path) -> None:
-    """One JSON object a line, all of them anew: an interval done twice is there once."""
+    """Writes the whole log as JSON Lines, so that a repeated interval occurs only once."""
     atomic.write_text(folder / LOG_FILE, "".join(json.dumps(record) + "\n" for record in log))
 
 
 def write_tensorboard(record: Log, folder: Path) -> None:
-    """The values of a record as TensorBoard's scalars."""
+    """Writes the values of a record as scalars for TensorBoard."""
     import tensorflow as tf
 
     writer = tf.summary.create_file_writer(os.fspath(folder))
@@ -394,7 +395,7 @@ def write_tensorboard(record: Log, folder: Path) -> None:
 
 
 def draw(log: list[Log], folder: Path) -> None:
-    """The curves of loss and accuracies."""
+    """Plots the curves of loss and accuracies."""
     names = [f"{prefix}{name}" for name in _DRAWN for prefix in ("", "val_")]
     history = {
         name: [record.get(name, math.nan) for record in log]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pre-training starts from: a vocabulary, and records of each length."""
+"""The inputs of pre-training: a vocabulary, and records of each length."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TOKENIZER = "tokenizer"
 
 
 def vocabulary_path(config: PretrainConfig) -> Path:
-    """The vocabulary that is given, or the checkpoint's, or one made from the text.
+    """Returns the given vocabulary, or the checkpoint's, or else one trained on the text.
 
     Returns:
-        A vocab.txt, or the folder of a tokenizer of another kind.
+        The path of a vocab.txt, or the folder of a tokenizer.
     """
     if config.vocabulary:
         return Path(config.vocabulary)
@@ -36,7 +36,7 @@ def vocabulary_path(config: PretrainConfig) -> Path:
         tokenizer = _tokenizer_config(config)
         file.parent.mkdir(parents=True, exist_ok=True)
         is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
-        # A vocab.txt alone does not say that it is cased; with the flag it need not.
+        # A vocab.txt does not specify whether it is cased, unless --lowercase is given.
         if not is_wordpiece or (config.lowercase is None and not tokenizer["lowercase"]):
             save_tokenizer(tokenizer, folder)
             return folder
@@ -49,19 +49,19 @@ def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
     if preset:
         return checkpoints.open_checkpoint(preset).require_tokenizer()
     if not config.input_files:
-        raise ValueError("vocabulary is empty, and so is input_files, which one can be made of")
+        raise ValueError("--vocabulary and --input_files are both empty, expected one of them")
     kind = config.named_architecture().tokenizer
-    logging.info("making a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
+    logging.info("training a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
     unused = Path()
     files = config.data_config(128, config.input_files, unused, unused).paths()
     return make_tokenizer(kind, files, config.vocabulary_size, config.lowercase).get_config()
 
 
 def training_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str:
-    """The pattern of a phase's records, which are made where there are none.
+    """Returns the glob pattern of a phase's records, which are created if there are none.
 
     Raises:
-        ValueError: if there is neither text nor records.
+        ValueError: If there is neither text nor records.
     """
     if config.records:
         return _pattern(config.records, sequence_length)
@@ -71,7 +71,7 @@ def training_records(config: PretrainConfig, sequence_length: int, vocabulary: P
 
 
 def dev_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str | None:
-    """The same of the held-out text; `None` if there is none."""
+    """Returns the pattern of the held-out text's records, or `None` if there is none."""
     if config.dev_records:
         return _pattern(config.dev_records, sequence_length)
     if not config.dev_files:

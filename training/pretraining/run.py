@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run of pre-training: its batches, its checkpoints, its phases and its report."""
+"""A pre-training run: batches, checkpoints, phases and results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .pretraining_run import PretrainingModel
 from .pretraining_text import dev_records, training_records, vocabulary_path
 from .tokenizer_source import content_of, is_lowercased, open_tokenizer
 
-# Settings that change nothing of what is learned
+# Settings that do not change the result
 _NO_INFLUENCE = (
     "output_dir",
     "data_dir",
@@ -48,19 +48,20 @@ _BATCHES_LOOKED_AT = 20
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
-    """Makes what is missing, trains, and writes what came of it.
+    """Creates a vocabulary and records if they are missing, trains, and writes the results.
 
     Args:
-        config: what to do.
+        config: The settings.
 
     Returns:
-        What `results.json` holds: the config, the number of parameters, the log, its last record,
-        and totals.
+        The content of `results.json`: the config, the number of parameters, the log, its last
+        record, and totals.
 
     Raises:
-        NotFiniteError: if a loss is not finite.
-        DiskFullError: if a checkpoint has no room.
-        ValueError: if text or records are malformed, or the folder has a run of other settings.
+        NotFiniteError: If a loss is not finite.
+        DiskFullError: If the disk is too full for a checkpoint.
+        ValueError: If text or records are malformed, or the folder contains a run of other
+            settings.
     """
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         )
         for phase in config.plan()
     }
-    # Here and not before: what was made of the text must not change what is drawn.
+    # Seeded after the records: whether they are created or exist must not change the random state.
     keras.utils.set_random_seed(config.seed)
     model = pretraining_run.build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
@@ -95,7 +96,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 def train_stream(
     config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
 ) -> PretrainingStream:
-    """The batches to train on at one length."""
+    """Returns the training batches of one length."""
     records = training_records(config, sequence_length, vocabulary)
     return _stream(config, records, sequence_length, tokenizer, config.seed)
 
@@ -103,7 +104,7 @@ def train_stream(
 def dev_stream(
     config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
 ) -> PretrainingStream | None:
-    """The held-out batches of one length, with the same masks for every seed of the training."""
+    """Returns the held-out batches of one length, with the same masks for every training seed."""
     records = dev_records(config, sequence_length, vocabulary)
     return None if records is None else _stream(config, records, sequence_length, tokenizer, 0)
 
@@ -140,13 +141,13 @@ def _masker(config: PretrainConfig, tokenizer: Tokenizer, seed: int) -> Any:
 def _begin(
     config: PretrainConfig, model: PretrainingModel, checkpoints: RunCheckpoints, vocabulary: Path
 ) -> RunState:
-    """The state of the last checkpoint, its tensors loaded, or a fresh one."""
+    """Loads the last checkpoint and returns its state, or a new state if there is none."""
     fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0)
     found = checkpoints.restore(
         model, lambda found: fresh.check_same_run(found, checkpoints.folder)
     )
     if found is not None:
-        logging.info("going on after step %d", found.step)
+        logging.info("resuming after step %d", found.step)
     return found or fresh
 
 
@@ -160,7 +161,7 @@ def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """What all phases of a run share."""
+    """The parts of a run that its phases share."""
 
     config: PretrainConfig
     model: PretrainingModel
@@ -175,7 +176,7 @@ class _Run:
         dev: PretrainingStream | None,
         state: RunState,
     ) -> RunState:
-        """Trains to the end of a phase, from wherever in it the run is."""
+        """Trains to the end of a phase, from the run's current step."""
         end = phase.first_step + phase.num_steps
         logging.info(
             "%d tokens a row: steps %d to %d, %d rows, %d batches an epoch",
@@ -185,16 +186,16 @@ class _Run:
             train.num_rows,
             train.batches_per_epoch,
         )
-        # Each length is traced alone. A function that TensorFlow has traced for another length
-        # before is traced for any length, whose sums are other ones than those of a run that
-        # continues here.
+        # Each length is traced separately. A function that TensorFlow has traced before for another
+        # length would be traced for any length, and its results would differ in the last bits from
+        # those of a run that resumes in this phase.
         self.model.make_train_function(force=True)
         self.model.make_test_function(force=True)
         interval = self.config.steps_per_interval
         while state.step < end:
             done = state.step - phase.first_step
             left = end - state.step
-            # Whole intervals in one call, and what is left over in another
+            # Whole intervals in one call of `fit`, and the remaining steps in another
             count, steps = (left // interval, interval) if left >= interval else (1, left)
             state = self._fit(train, dev, state, done, count, steps)
         return state
@@ -237,7 +238,7 @@ class _Run:
         return pretraining_examples(batches, self.config.next_sentence)
 
     def _workload(self, train: PretrainingStream) -> pretraining_run.Workload:
-        """What an update takes, by a look at some batches."""
+        """Estimates the cost of an update from the first batches."""
         name = "sequence_ids" if train.packed else "padding_mask"
         batches = list(train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator())
         looked_at = [
@@ -255,7 +256,7 @@ class _Run:
 def _report(
     config: PretrainConfig, model: PretrainingModel, state: RunState, folder: Path
 ) -> dict[str, Any]:
-    """Writes `results.json` and the last picture."""
+    """Writes `results.json` and the final curves."""
     pretraining_run.write_log(state.log, folder)
     pretraining_run.draw(state.log, folder)
     last = state.log[-1]
@@ -279,7 +280,7 @@ def _report(
 
 
 def _mean(log: list[pretraining_run.Log], name: str) -> float:
-    """The mean over the run, each interval by its seconds."""
+    """Returns the mean over the run, with intervals weighted by their duration."""
     ends = np.array([0.0, *(record["seconds"] for record in log)])
     seconds = np.diff(ends)
     return float(np.dot(seconds, [record[name] for record in log]) / seconds.sum())

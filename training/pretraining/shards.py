@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards of pre-training records, each made by one process, and what is counted of them."""
+"""Shards of pre-training records, written by several processes, and their statistics."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .worker_pool import ordered_map, process_pool
 _TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024
 
-# What a process of the pool makes shards with
+# The shard maker of a worker process
 _maker: _ShardMaker
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardStatistics:
-    """What is counted of rows.
+    """Statistics of rows.
 
     Args:
-        lengths: how many rows there are of each length, from 0 to the longest.
-        random_pairs: rows of which the label is 1: the second segment does not follow the first.
-        pairs: rows that have a label.
+        lengths: Number of rows of each length, from 0 to the longest.
+        random_pairs: Number of rows labeled 1: the second segment does not follow the first.
+        pairs: Number of rows with a label.
     """
 
     lengths: tuple[int, ...]
@@ -56,30 +56,30 @@ class ShardStatistics:
 
 
 def count_shards(config: PretrainingDataConfig, store: TokenStore) -> int:
-    """How many shards to write: as asked for, or by the size of what is to be written."""
+    """Returns the number of shards to write: as configured, or by the number of tokens."""
     tokens = store.num_tokens * config.duplicate_factor
     by_size = min(-(-tokens // _TOKENS_PER_SHARD), _MAX_SHARDS)
     return min(config.num_shards or by_size, len(store))
 
 
 def shard_path(folder: Path, shard: int, num_shards: int) -> Path:
-    """The file of a shard."""
+    """Returns the path of a shard."""
     return folder / f"pretraining-{shard:05}-of-{num_shards:05}.tfrecord"
 
 
 def write_shards(
     config: PretrainingDataConfig, work: Path, num_shards: int, report: Callable[[int], Any]
 ) -> list[ShardStatistics]:
-    """Writes the shards that are not there yet.
+    """Writes the shards that do not exist yet.
 
     Args:
-        config: what rows are made of and where they go.
-        work: the folder of the store, and of what is counted of each shard.
-        num_shards: how many shards there are to be.
-        report: called with the number of shards done since the last call.
+        config: The settings of the records.
+        work: The folder of the token store and of the shards' statistics.
+        num_shards: Total number of shards.
+        report: Called with the number of shards completed since the last call.
 
     Returns:
-        What was counted of each shard.
+        The statistics of each shard.
     """
     folder = Path(config.output_dir)
     missing = [
@@ -110,7 +110,7 @@ def _read_statistics(path: Path) -> ShardStatistics:
 
 
 class _ShardMaker:
-    """What a process needs to make shards."""
+    """Creates shards in a process."""
 
     def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
         self.config, self.work, self.num_shards = config, work, num_shards
@@ -129,7 +129,7 @@ class _ShardMaker:
     def __call__(self, shard: int) -> None:
         instances = self.make_instances(self.store, shard, self.num_shards)
         statistics = ShardStatistics.of(instances, self.config.sequence_length)
-        # First what is counted, then the shard: where the shard is, both are.
+        # The statistics are written before the shard: if the shard exists, so do they.
         atomic.write_json(_statistics_path(self.work, shard), dataclasses.asdict(statistics))
         target = shard_path(Path(self.config.output_dir), shard, self.num_shards)
         write_records(target, self._records(instances, shard))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of text to a store of ids."""
+"""Tokenizes text files into a token store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK_BYTES = 2**19
 
 
 class _Chunk(NamedTuple):
-    """Sentences in a row, and after how many of them documents end."""
+    """Consecutive sentences, and the indices of the sentences before which a document ends."""
 
     sentences: list[str]
     document_ends: list[int]
@@ -31,7 +31,7 @@ class _Chunk(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """The ids of a chunk `(tokens,)`, and the length of each sentence."""
+    """The token ids of a chunk `(tokens,)`, and the length of each sentence `(sentences,)`."""
 
     ids: Any
     lengths: Any
@@ -42,18 +42,18 @@ class _Tokens(NamedTuple):
 def write_token_store(
     config: PretrainingDataConfig, folder: Path, report: Callable[[int], Any]
 ) -> None:
-    """Tokenizes a corpus into a store that is there whole or not at all.
+    """Tokenizes a corpus into a token store, which is written atomically.
 
     Args:
-        config: which files, how read, and by which tokenizer.
-        folder: the store to be.
-        report: called with the number of bytes done since the last call.
+        config: The files, their format and the tokenizer.
+        folder: The folder of the token store.
+        report: Called with the number of bytes processed since the last call.
 
     Raises:
-        ValueError: if a file is malformed, with file and line, or there is no text in any.
+        ValueError: If a file is malformed, with file and line, or no file has any text.
     """
     tokenize = _tokenizer(config)
-    # Tokenizing holds no lock of Python's, and takes about as long as reading and writing do.
+    # Tokenizing releases Python's GIL, and takes about as long as reading and writing.
     with ThreadPoolExecutor(config.workers()) as pool, TokenStoreWriter(folder) as writer:
         for tokens in ordered_map(pool, tokenize, _chunks(config), ahead=2 * config.workers()):
             _write(writer, tokens)
@@ -97,7 +97,7 @@ def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
     tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
     if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
         raise ValueError(
-            f"kind is {config.kind!r}, whose pairs have one separator between them, and a "
+            f"--kind is {config.kind}, whose pairs have one separator between the segments, but a "
             f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
             "full_sentences or document_sentences"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer of a program: a vocab.txt, or a folder with the files of any kind."""
+"""The tokenizer given to a program: a vocab.txt, or a folder with the files of any kind."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.vocab_txt import looks_uncased
 
-# Written beside a tokenizer that is of no encoder yet
+# The maximum length written with a tokenizer that does not belong to an encoder yet
 NO_LIMIT = 1_000_000
 
 
 def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) -> Tokenizer:
-    """The tokenizer of a vocab.txt (WordPiece), or of a folder with a tokenizer's files.
+    """Returns the tokenizer of a vocab.txt (WordPiece), or of a folder with a tokenizer's files.
 
     Args:
-        path: the file or the folder.
-        lowercase: whether text is lower-cased for a file, None where its tokens decide; a folder
-            says so itself.
+        path: The file or the folder.
+        lowercase: For a file, whether text is lower-cased; `None` infers it from the tokens. The
+            files in a folder specify it.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if a file is malformed, or the folder has none of a tokenizer.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a file is malformed, or the folder has no tokenizer's files.
     """
     if os.path.isdir(path):
         return tokenizer_from_config(_config_of(Path(path)))
@@ -36,9 +36,9 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
 
 
 def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
-    """Whether text is lower-cased for a vocab.txt: what is given, or what its tokens look like.
+    """Returns whether text is lower-cased for a vocab.txt: as given, or inferred from its tokens.
 
-    Of a folder, which says it itself, what is given counts for nothing, and None is True.
+    For a folder, whose files specify it, the result has no effect; `None` returns True.
     """
     if lowercase is not None:
         return lowercase
@@ -46,14 +46,14 @@ def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
 
 
 def content_of(path: str | os.PathLike[str]) -> bytes:
-    """Changes with whatever a tokenizer's ids depend on."""
+    """Returns everything that a tokenizer's ids depend on, to be hashed."""
     if os.path.isdir(path):
         return json.dumps(_config_of(Path(path)), sort_keys=True).encode()
     return Path(path).read_bytes()
 
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
-    """Writes the folder of a tokenizer's files atomically."""
+    """Writes a folder with a tokenizer's files, atomically."""
     with atomic_path(folder) as temporary:
         temporary.mkdir(parents=True)
         write_tokenizer(temporary, tokenizer, NO_LIMIT)

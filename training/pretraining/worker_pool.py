@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many workers for one sequence of tasks, with the results in the order of the tasks."""
+"""Worker pools that return results in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ Result = TypeVar("Result")
 def ordered_map(
     pool: Executor, function: Callable[[Task], Result], tasks: Iterable[Task], ahead: int
 ) -> Iterator[Result]:
-    """Calls a function with each task, in a pool.
+    """Calls a function with each task in a pool, and yields the results in order.
 
     Args:
-        pool: threads or processes.
-        function: what is called; for processes, a function of a module.
-        tasks: the tasks.
-        ahead: how many tasks are taken before their results are asked for: a long sequence takes no
-            memory.
+        pool: A pool of threads or processes.
+        function: The function; for processes, a module-level function.
+        tasks: The tasks.
+        ahead: Maximum number of pending tasks, which bounds the memory for long sequences.
 
     Yields:
         The results, in the order of the tasks.
@@ -47,12 +46,14 @@ def ordered_map(
 def process_pool(
     num_workers: int, initializer: Callable[..., None], arguments: tuple[Any, ...]
 ) -> ProcessPoolExecutor:
-    """Processes that are not forked, as TensorFlow would not survive it, and end with this one.
+    """Returns a pool of spawned processes, which end when this process ends.
+
+    They are not forked, because TensorFlow does not support forking.
 
     Args:
-        num_workers: how many.
-        initializer: a function of a module, called once in each process.
-        arguments: what it is called with.
+        num_workers: Number of processes.
+        initializer: A module-level function that is called once in each process.
+        arguments: The arguments of `initializer`.
     """
     return ProcessPoolExecutor(
         num_workers,
@@ -68,7 +69,7 @@ def _initialize(initializer: Callable[..., None], arguments: tuple[Any, ...]) ->
 
 
 def _end_with_parent() -> None:
-    """A worker would wait for tasks for ever once its parent has been killed."""
+    """Ends a worker whose parent has been killed, which would otherwise wait for tasks forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of data, read and checked before anything is trained."""
+"""Readers of data files, which validate them before anything is trained."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts with choices from the files of SWAG and CODAH, and from JSON Lines."""
+"""Readers of multiple choice files: SWAG's CSV, CODAH's TSV, and JSON Lines."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ FORMATS = ("auto", "swag", "codah", "jsonl")
 
 @dataclass(frozen=True, eq=False)
 class ChoiceRows:
-    """Texts, the choices of each, and which one is right.
+    """Texts, the choices of each, and the correct choices.
 
     Args:
         texts: The texts.
-        choices: Those of each text; rows may differ in number.
-        labels: The index of the right one, from 0, int32 `(rows,)`; `None` for unlabelled files.
+        choices: The choices of each text; their number may differ between texts.
+        labels: The index of the correct choice, from 0, int32 `(rows,)`; `None` for unlabeled
+            files.
         path: The file.
     """
 
@@ -44,23 +45,23 @@ class ChoiceRows:
 
     @property
     def inputs(self) -> tuple[list[str], list[list[str]]]:
-        """What `MultipleChoice` takes."""
+        """The inputs of `MultipleChoice`."""
         return self.texts, self.choices
 
     @property
     def strata(self) -> list[int]:
-        """What a sample should hold in the same shares: the indices of the right choices."""
+        """The stratum of each row for stratified samples: the index of the correct choice."""
         return [0] * len(self) if self.labels is None else self.labels.tolist()
 
     def counts(self) -> dict[str, int | str]:
-        """The number of rows, and how often each choice is the right one."""
+        """Returns the number of rows, and how often each choice is correct."""
         by_label = [] if self.labels is None else np.bincount(self.labels).tolist()
         return {"rows": len(self)} | {
-            f"choice {index} is right": count for index, count in enumerate(by_label)
+            f"choice {index} is correct": count for index, count in enumerate(by_label)
         }
 
     def rows(self, indices: Sequence[int]) -> ChoiceRows:
-        """Some of the rows."""
+        """Returns a subset of the rows."""
         return ChoiceRows(
             [self.texts[index] for index in indices],
             [self.choices[index] for index in indices],
@@ -80,20 +81,20 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
     """Reads one file, in UTF-8.
 
     Args:
-        path: The file; a last suffix `.gz` says that it is compressed.
+        path: The file; gzipped if it ends in `.gz`.
         format: `swag`: CSV whose header names `sent1`, `sent2`, `ending0`, `ending1` … and, unless
-            it is a test file, `label`; a choice is `sent2` and an ending. `codah`: TSV without a
-            header, a row its category, the text, the choices and the label. `jsonl`: objects with
-            `text`, `choices` and `label`, a line each or in an array. `auto` tells CSV, TSV and
-            JSON by the suffix.
+            it is a test file, `label`; a choice is `sent2` followed by an ending. `codah`: TSV
+            without a header; a row is a category, the text, the choices and the label. `jsonl`:
+            objects with `text`, `choices` and `label`, one per line or in an array. `auto` infers
+            the format from the suffix.
 
     Raises:
-        ValueError: If the file is not as described; the message names file, line and field.
+        ValueError: If the file is malformed; the message names the file, the line and the field.
     """
     kinds = {"csv": "swag", "tsv": "codah", "jsonl": "jsonl"}
     kind = kinds[format_of(path)] if format == "auto" else format
     if kind not in _READERS:
-        raise ValueError(f"format is {kind!r}, expected one of {', '.join(FORMATS)}")
+        raise ValueError(f"--format is {kind!r}, expected one of {', '.join(FORMATS)}")
     rows = list(_READERS[kind](path))
     if not rows:
         raise ValueError(f"{path}: no rows")
@@ -102,7 +103,7 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
     labelled = [row for row in rows if row.label is not None]
     if labelled and len(labelled) < len(rows):
         missing = next(row for row in rows if row.label is None)
-        raise row_error(path, missing.line, "label is missing, and other rows have one")
+        raise row_error(path, missing.line, "the label is missing, but other rows have one")
     labels = [_label(path, row) for row in labelled]
     return ChoiceRows(
         texts=[row.text for row in rows],
@@ -132,12 +133,12 @@ def _swag(path: Path) -> Iterator[_Row]:
         if len(cells) != len(header):
             raise row_error(path, line, f"{len(cells)} columns, expected {len(header)}")
         start = cells[columns["sent2"]].strip()
-        # Rows with fewer endings than others leave the last columns empty.
+        # The last columns are empty in rows with fewer endings than others.
         own = [cells[columns[name]].strip() for name in endings]
         own = own[: max((n for n, ending in enumerate(own, 1) if ending), default=0)]
         empty = [name for name, ending in zip(endings, own, strict=False) if not ending]
         if empty:
-            raise row_error(path, line, f"{empty[0]} is empty, and another ending follows it")
+            raise row_error(path, line, f"{empty[0]} is empty, but another ending follows it")
         label = cells[columns["label"]].strip() if "label" in columns else None
         yield _Row(
             line,
@@ -153,7 +154,7 @@ def _codah(path: Path) -> Iterator[_Row]:
             raise row_error(
                 path,
                 line,
-                f"{len(cells)} columns, expected a category, a text, two choices or more and a "
+                f"{len(cells)} columns, expected a category, a text, two or more choices and a "
                 "label",
             )
         _, text, *choices, label = (cell.strip() for cell in cells)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows are held out of a file, and what the parts of a data set consist of."""
+"""Stratified samples, held-out rows, and the counts of each part of a data set."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 _MAX_LINES = 25
 
-# By the name of a part of the data, what is counted in it.
+# Name of a part of the data -> what is counted -> count
 Counts = Mapping[str, Mapping[str, int | str]]
 
 
 def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
-    """Random rows, of each stratum its share of them, rounded up or down.
+    """Draws a random sample of rows with each stratum's share, rounded up or down.
 
     Args:
-        strata: The stratum of each row, such as its class; all alike for a plain random sample.
-        count: How many rows to take, at most as many as there are.
-        seed: Of the choice among the rows of a stratum.
+        strata: The stratum of each row, such as its class; all equal for a simple random sample.
+        count: Number of rows to draw, at most the number of rows.
+        seed: Seed of the choice among the rows of a stratum.
 
     Returns:
         The indices of the rows, in ascending order.
@@ -34,7 +34,8 @@ def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> 
     codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
     order = np.random.default_rng(seed).permutation(len(strata))
     by_stratum = np.argsort([codes[strata[index]] for index in order], kind="stable")
-    # One row from the middle of each of `count` equal stretches of the rows sorted by stratum.
+    # The rows, sorted by stratum, are divided into `count` equal intervals; takes the middle row of
+    # each.
     positions = ((np.arange(count) + 0.5) * len(order) / max(count, 1)).astype(int)
     return sorted(order[by_stratum[positions]].tolist())
 
@@ -42,29 +43,29 @@ def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> 
 def hold_out_tenth(
     strata: Sequence[Hashable], path: str, unit: str = "rows", least: int = 2
 ) -> tuple[list[int], list[int]]:
-    """Splits a stratified random tenth off.
+    """Holds out a random stratified tenth.
 
-    The same rows are held out whatever the seed of a run is, so that runs can be compared. A
-    stratum of a single row stays in the training part.
+    The same rows are held out for every seed of a run, so that runs can be compared. The row of a
+    stratum with a single row is never held out.
 
     Args:
         strata: The stratum of each row.
-        path: The file, for the message.
-        unit: What a row is called in it.
-        least: How many to hold out at least.
+        path: The file, for the error message.
+        unit: The word for rows in the error message.
+        least: Minimum number of rows to hold out.
 
     Returns:
-        The indices that are kept and those that are held out, each in ascending order.
+        The indices of the training rows and of the held-out rows, each in ascending order.
 
     Raises:
-        ValueError: If fewer than `least` would be held out.
+        ValueError: If fewer than `least` rows would be held out.
     """
     counts = Counter(strata)
     divisible = [index for index, stratum in enumerate(strata) if counts[stratum] > 1]
     count = min(len(strata) // 10, len(divisible) // 2)
     if count < least:
         raise ValueError(
-            f"{path}: {len(strata)} {unit} are too few to hold a tenth out, expected at least "
+            f"{path}: {len(strata)} {unit} are too few to hold out a tenth, expected at least "
             f"{10 * least} with more than one of a class, or a --dev_file"
         )
     sample = stratified_sample([strata[index] for index in divisible], count)
@@ -73,7 +74,7 @@ def hold_out_tenth(
 
 
 def counts_table(counts: Counts) -> str:
-    """What the parts of a data set consist of, as text: a line for what is counted.
+    """Formats the counts of each part of a data set as a table in plain text.
 
     Example:
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A labelled text set that every machine has: which library does this docstring come from?
+"""A labeled data set that every machine has: docstrings, labeled with their packages.
 
-It is read from the sources of installed packages, so that a first classifier trains without a
-download. Which texts there are depends on the installed versions.
+It is read from the sources of installed packages, so that the quickstart needs no download. The
+texts depend on the installed versions.
 """
 
 import ast
@@ -21,7 +21,7 @@ import numpy as np
 
 from .labelled_text import LabelledText
 
-# All come with Python or with the extra `training`, and differ in what they are about.
+# Packages on different subjects, all of which come with Python or with the extra `training`
 DEFAULT_PACKAGES = (
     "asyncio",
     "email",
@@ -39,35 +39,35 @@ DEFAULT_PACKAGES = (
     "werkzeug",
 )
 
-# Few to learn from, for that is where pre-training tells; many to test on, for a sure score.
+# Few training examples, where pre-training matters most; many test examples, for a precise score
 SHARES = {"train": 0.5, "dev": 0.1, "test": 0.4}
 MIN_CHARACTERS = 20
 MAX_CHARACTERS = 300
 
-# Other names that give a package away, as words.
+# Aliases that identify a package, as whole words
 _ALIASES = {
     "matplotlib": ("mpl", "plt", "pyplot"),
     "numpy": ("np",),
     "sklearn": ("scikit",),
     "tensorflow": ("tf",),
 }
-# Where prose ends: a title ("Args:", or underlined), a rule, a directive, a field, code. Their
-# style would tell the packages apart.
+# The end of the prose: a title ("Args:", or underlined), a rule, a directive, a field or code,
+# whose style would identify the package.
 _SECTION = re.compile(
     r"^(?:[A-Z][\w ]*:$|\S.*\n *[-=~]{3,}$|[-=~*#]{3,}|\.\. |:\w|>>>|```)", re.MULTILINE
 )
-# Tests say little, and copies of other packages would carry the wrong label: TensorFlow holds an
-# old Keras.
+# Tests have few docstrings, and vendored packages would have the wrong label: TensorFlow includes
+# an old Keras.
 _LEFT_OUT = re.compile(
     r"/(?:tests?|testing|externals|_vendor|array_api_compat)/|(?:_test|/test_\w+|/conftest)\.py$"
     r"|^tensorflow/python/keras/"
 )
-# Where a sentence ends: not after "e.g." or "i.e.", which a small letter follows.
+# The end of a sentence; "e.g." and "i.e." do not match, since a lower-case letter follows them.
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])")
-# Longer files take more time than the few docstrings taken from each are worth.
+# Longer files take too much time for the few docstrings taken from each.
 _MAX_BYTES = 100_000
 _MAX_PER_FILE = 20
-# How many texts are gathered for each one asked for: some are dropped as duplicates.
+# Ratio of texts gathered to texts requested, since duplicates are dropped
 _SURPLUS = 1.2
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -75,16 +75,17 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class DocstringData:
-    """Docstrings labelled with their package, and one that nobody has seen.
+    """Docstrings labeled with their packages, and a held-out one.
 
     Args:
-        train: Examples to learn from, `SHARES["train"]` of them.
-        dev: Examples to choose a model by; no file gives examples to two of the three.
-        test: Examples to score once.
-        held_out_text: A docstring from the test files that is in none of the three.
+        train: Training examples, a share of `SHARES["train"]`. The examples of a file are all in
+            the same split.
+        dev: Development examples.
+        test: Test examples.
+        held_out_text: A docstring from the test files that is in none of the splits.
         held_out_label: Its package.
-        num_files: How many files were read.
-        num_skipped_files: How many of them do not parse, and were skipped.
+        num_files: Number of files that were read.
+        num_skipped_files: Number of files that could not be parsed, and were skipped.
     """
 
     train: LabelledText
@@ -98,7 +99,7 @@ class DocstringData:
 
 @dataclass
 class _Gathered:
-    """Texts by split, each with its package, as they come from the files."""
+    """Texts by split, each with its package, in the order in which they were read."""
 
     texts: dict[str, list[tuple[str, str]]] = field(
         default_factory=lambda: {split: [] for split in SHARES}
@@ -110,27 +111,27 @@ class _Gathered:
 def collect_docstrings(
     packages: Sequence[str] | None = None, *, max_per_package: int = 200, seed: int = 0
 ) -> DocstringData:
-    """Reads the docstrings of installed packages; imports none of them and writes nothing.
+    """Reads the docstrings of installed packages, without importing them.
 
-    An example is the first sentence of the docstring of a module, class or function, cut to 300
-    characters at a word. Texts under 20 characters are dropped, and so
-    are all that name one of the packages or its usual alias (`np`, `tf`): the task would be
-    trivial. Of texts that differ in case, spaces and punctuation alone the first is kept, or none
-    if they come from two packages. A source file gives examples to one of train, dev and test
-    only, twenty at most. Tests, vendored packages and files over 100 kB are not read.
+    An example is the first sentence of the docstring of a module, class or function, truncated to
+    300 characters at a word boundary. Texts under 20 characters are dropped, and so are those that
+    contain the name of one of the packages or its usual alias (`np`, `tf`), which would make the
+    task trivial. Of texts that differ only in case, spaces and punctuation, the first is kept, or
+    none if they come from two packages. A source file contributes at most twenty examples, all to
+    the same split. Tests, vendored packages and files over 100 kB are not read.
 
     Args:
         packages: Top-level names of packages, two or more; `DEFAULT_PACKAGES` by default.
-        max_per_package: The most examples of one package, all three splits together.
-        seed: Picks the files and the examples. With the same versions of the packages, the same
-            seed gives the same data in the same order.
+        max_per_package: Maximum number of examples of one package, over all three splits.
+        seed: Seed of the choice of files and examples. With the same versions of the packages, the
+            same seed gives the same data in the same order.
 
     Returns:
         The three splits, and a held-out example. Class names are the packages, sorted.
 
     Raises:
-        ValueError: If fewer than two packages are given, one is not installed, or has too few
-            docstrings for every split.
+        ValueError: If fewer than two packages are given, or one is not installed or has too few
+            docstrings for one of the splits.
     """
     names = tuple(sorted(set(packages or DEFAULT_PACKAGES)))
     if len(names) < 2:
@@ -167,12 +168,12 @@ def raw_sentences(
 
     Args:
         packages: Top-level names of packages; `DEFAULT_PACKAGES` by default.
-        leave_out: Texts that must not be in it, whatever their case and punctuation.
-        max_characters: About how much to read, the same of each package.
-        seed: Picks the files.
+        leave_out: Texts to exclude, ignoring case and punctuation.
+        max_characters: Approximate number of characters to read, equally from each package.
+        seed: Seed of the choice of files.
 
     Yields:
-        For each source file, the sentences of all its docstrings' prose.
+        For each source file, the sentences of the prose in all its docstrings.
     """
     names = tuple(sorted(set(packages or DEFAULT_PACKAGES)))
     unwanted = {_key(text) for text in leave_out}
@@ -195,7 +196,7 @@ def raw_sentences(
 def _gather(
     package: str, giveaway: re.Pattern[str], max_per_package: int, seed: int, into: _Gathered
 ) -> None:
-    """Deals whole files out to the splits, each time to the one that is furthest from its share."""
+    """Assigns each file to the split that is furthest below its share, and reads its texts."""
     files = _source_files(package)
     rng = random.Random(f"{seed} {package}")
     rng.shuffle(files)
@@ -219,10 +220,10 @@ def _gather(
 
 
 def _source_files(package: str) -> list[Path]:
-    """The package's Python files, sorted by path."""
+    """Returns a package's Python files, sorted by path."""
     spec = importlib.util.find_spec(package)
     if spec is None or not (spec.submodule_search_locations or spec.has_location):
-        raise ValueError(f"package {package!r} has no source here: is it installed?")
+        raise ValueError(f"no source of package {package!r} was found, expected it to be installed")
     if not spec.submodule_search_locations:
         return [Path(spec.origin or "")]
     roots = [Path(location) for location in spec.submodule_search_locations]
@@ -236,7 +237,7 @@ def _source_files(package: str) -> list[Path]:
 
 
 def _docstrings(file: Path) -> Iterator[str]:
-    """Yields the first sentences of a file's docstrings, where they are long enough."""
+    """Yields the first sentence of each docstring of a file, if it is long enough."""
     for prose in _prose(file):
         text = textwrap.shorten(_split_sentences(prose)[0], MAX_CHARACTERS, placeholder="")
         if len(text) >= MIN_CHARACTERS:
@@ -255,7 +256,7 @@ def _sentences(file: Path) -> Iterator[str]:
 def _prose(file: Path) -> Iterator[str]:
     """Yields the prose of a file's docstrings, up to the first title, rule or code."""
     with warnings.catch_warnings():
-        # Sources of others warn of their own escape sequences.
+        # Third-party sources may have invalid escape sequences.
         warnings.simplefilter("ignore")
         tree = ast.parse(file.read_bytes())
     for node in _documented(tree):
@@ -268,7 +269,7 @@ def _split_sentences(prose: str) -> list[str]:
 
 
 def _documented(node: ast.AST) -> Iterator[_Documented]:
-    """Yields what may have a docstring; unlike `ast.walk`, does not go through expressions."""
+    """Yields the nodes that may have a docstring, without visiting expressions as `ast.walk`."""
     if isinstance(node, _Documented):
         yield node
     for block in ("body", "orelse", "handlers", "finalbody"):
@@ -277,7 +278,7 @@ def _documented(node: ast.AST) -> Iterator[_Documented]:
 
 
 def _giveaway_pattern(packages: Sequence[str]) -> re.Pattern[str]:
-    """Matches the packages' names anywhere, and their aliases where they are words."""
+    """Returns a pattern for the packages' names anywhere, and for their aliases as whole words."""
     names = "|".join(re.escape(package) for package in packages)
     aliases = [re.escape(alias) for package in packages for alias in _ALIASES.get(package, ())]
     if aliases:
@@ -286,14 +287,14 @@ def _giveaway_pattern(packages: Sequence[str]) -> re.Pattern[str]:
 
 
 def _key(text: str) -> str:
-    """What is left of a text without case, spaces and punctuation."""
+    """Normalizes case, spaces and punctuation of a text."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _of_one_package(
     texts: dict[str, list[tuple[str, str]]],
 ) -> dict[str, list[tuple[str, str]]]:
-    """Drops the texts that two packages share; within a package there are no two of one key."""
+    """Drops texts that occur in two packages; within a package they are already unique."""
     num_packages = Counter(_key(text) for found in texts.values() for text, _ in found)
     return {
         split: [example for example in found if num_packages[_key(example[0])] == 1]
@@ -308,17 +309,17 @@ def _balanced(
     max_per_package: int,
     rng: random.Random,
 ) -> list[tuple[str, str]]:
-    """Picks at most the split's share of each package, and mixes the packages."""
+    """Samples at most the split's share of each package, and shuffles."""
     limit = round(SHARES[split] * max_per_package)
     chosen = []
     for package in packages:
         own = [example for example in examples if example[1] == package]
-        # One of the test examples is to be held out.
+        # One of the test examples will be held out.
         needed = 2 if split == "test" else 1
         if min(len(own), limit) < needed:
             raise ValueError(
-                f"package {package!r} gives {min(len(own), limit)} docstrings to {split}, expected "
-                f"{needed} or more; max_per_package is {max_per_package}"
+                f"package {package!r} has {min(len(own), limit)} docstrings for {split}, expected "
+                f"{needed} or more; --max_per_package is {max_per_package}"
             )
         chosen += rng.sample(own, min(len(own), limit))
     rng.shuffle(chosen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nine GLUE tasks in the layout of the official download, one row of values each.
+"""The nine GLUE tasks in the layout of the official download.
 
 Reference:
 
@@ -15,21 +15,20 @@ from .labelled_text import LabelledText, read_labelled_text
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """What sets one task's files apart from another's.
+    """The files and metrics of a task.
 
     Args:
-        name: Its name here.
+        name: The name of the task.
         folder: Its folder in the download.
-        text: The column of the text, by name, or by number in a file without a header.
-        metrics: The official ones, as `classifier_scores` calls them; the mean of them is what
-            the benchmark averages over tasks.
+        text: The column of the text, by name, or by index in a file without a header.
+        metrics: The official metrics, as in `classifier_scores`; GLUE averages their mean over the
+            tasks.
         text_pair: The column of the second text; `None` for single sentences.
         label: The column of the label. Test files have none.
-        file_labels: The labels as the files spell them, in the order of the ids; `None` for
-            regression.
-        class_names: The classes for people to read, in the same order.
-        header: Whether `train.tsv` and `dev.tsv` name their columns; `test.tsv` always does.
-        test_text: The column of the text in `test.tsv`, where it is another.
+        file_labels: The labels in the files, in the order of the ids; `None` for regression.
+        class_names: Readable names of the classes, in the same order.
+        header: Whether `train.tsv` and `dev.tsv` have a header; `test.tsv` always has one.
+        test_text: The column of the text in `test.tsv`, if it differs.
         dev_splits: The names of the development files.
         test_splits: The names of the test files.
     """
@@ -54,7 +53,7 @@ class GlueTask:
 
     @property
     def num_classes(self) -> int:
-        """How many outputs the model has: 1 for regression."""
+        """The number of outputs of the model: 1 for regression."""
         return 1 if self.file_labels is None else len(self.file_labels)
 
     @property
@@ -160,39 +159,39 @@ TASKS = {
 
 
 def find_task(name: str) -> GlueTask:
-    """Finds a task by its name or its folder's: `sst2`, `SST-2` and `sst_2` are one.
+    """Finds a task by its name or its folder's name: `sst2`, `SST-2` and `sst_2` are equivalent.
 
     Raises:
-        ValueError: If there is no such task.
+        ValueError: If the task is unknown.
     """
     if name == "all":
-        raise ValueError("all of GLUE is what the program finetune_glue does")
+        raise ValueError("--task=all is not a task: for all of GLUE use the program finetune_glue")
     key = name.lower().replace("-", "").replace("_", "")
     if key not in TASKS:
-        raise ValueError(f"no GLUE task {name!r}, expected one of {', '.join(TASKS)}")
+        raise ValueError(f"unknown GLUE task {name!r}, expected one of {', '.join(TASKS)}")
     return TASKS[key]
 
 
 def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: str) -> LabelledText:
     """Reads one file of a task.
 
-    Empty texts are kept, since scores are compared over all examples. Rows that are broken in
-    the download itself (QQP has some) are skipped with a warning, and so are examples whose
+    Empty texts are kept, since official scores are over all examples. Rows that are malformed in
+    the download itself (QQP has some) are skipped with a warning, as are examples on which the
     annotators did not agree (`-`).
 
     Args:
-        data_dir: The folder that holds the tasks' folders, or the task's folder itself.
+        data_dir: The folder of the tasks' folders, or the task's folder itself.
         task: A task or its name.
-        split: The file without `.tsv`: `train`, `dev`, `test`; of MNLI `dev_matched`,
+        split: The file without `.tsv`: `train`, `dev`, `test`; for MNLI `dev_matched`,
             `dev_mismatched`, `test_matched` and `test_mismatched`.
 
     Returns:
-        The examples in the file's order, with `task.class_names`; without labels for a test
+        The examples in the order of the file, with `task.class_names`; without labels for a test
         split.
 
     Raises:
-        ValueError: If there is no such task or split, or the file is not as it should be.
-        FileNotFoundError: If the file is not there.
+        ValueError: If the task or split is unknown, or the file is malformed.
+        FileNotFoundError: If the file does not exist.
     """
     if isinstance(task, str):
         task = find_task(task)
@@ -217,10 +216,10 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
 
 
 def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabelledText | None:
-    """The diagnostic set, which a classifier of MNLI answers; `None` where it is not there.
+    """Reads the diagnostic set, which a classifier of MNLI predicts; `None` if it does not exist.
 
-    Looked for under the names that it has in the downloads: `AX/test.tsv`,
-    `diagnostic/diagnostic.tsv` and `MNLI/diagnostic.tsv`.
+    It has different names in the downloads: `AX/test.tsv`, `diagnostic/diagnostic.tsv` or
+    `MNLI/diagnostic.tsv`.
     """
     for name in ("AX/test.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv"):
         path = Path(data_dir) / name
@@ -232,13 +231,13 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabelledText | None:
 
 
 def _split_path(data_dir: Path, task: GlueTask, split: str) -> Path:
-    """Takes the task's own folder too, but no other task's that happens to have the file."""
+    """Returns the path of a split; `data_dir` may also be the task's own folder."""
     inside = data_dir / task.folder / f"{split}.tsv"
     if not inside.exists() and data_dir.resolve().name.lower() == task.folder.lower():
         inside = data_dir / f"{split}.tsv"
     if not inside.exists():
         raise FileNotFoundError(
-            f"{inside} is not there, expected {data_dir} to hold the GLUE download: "
+            f"{inside} does not exist, expected the GLUE download in {data_dir}: "
             f"{task.folder}/{{{','.join(task.splits)}}}.tsv"
         )
     return inside

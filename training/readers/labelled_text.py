@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled text from TSV, CSV, JSON Lines and JSON files, gzipped or not."""
+"""Reader of labeled text from TSV, CSV, JSON Lines and JSON files, optionally gzipped."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from .text_rows import (
     without_header,
 )
 
-# By the value of the flag --header, whether the first row names the columns.
+# Value of the flag --header -> whether the first row is a header
 HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
-# How programs write that there is no value.
+# Strings that programs write for missing values
 _NO_VALUES = frozenset(("nan", "null", "<na>", "#n/a"))
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledText:
-    """Texts, or pairs of texts, with what is known about them.
+    """Texts or pairs of texts, with their labels.
 
     Args:
         texts: The texts, or the first text of each pair.
-        text_pairs: The second text of each pair; `None` where there are no pairs.
+        text_pairs: The second text of each pair; `None` if there are no pairs.
         labels: Class ids, int32 `(examples,)`; for regression scores, float32 `(examples,)`;
-            `None` for unlabelled text.
+            `None` for unlabeled text.
         class_names: The name of each class id; `None` for regression.
-        path: The file, or in words where the texts come from.
-        skipped: How many malformed rows were left out.
+        path: The file, or a description of the source.
+        skipped: Number of malformed rows that were skipped.
     """
 
     texts: list[str]
@@ -58,26 +58,26 @@ class LabelledText:
 
     @property
     def inputs(self) -> list[str] | list[tuple[str, str]]:
-        """The texts, or `(text, text_pair)` tuples: what a task's `fit` and `predict` take."""
+        """The inputs of a task's `fit` and `predict`: texts, or `(text, text_pair)` tuples."""
         if self.text_pairs is None:
             return self.texts
         return list(zip(self.texts, self.text_pairs, strict=True))
 
     @property
     def num_classes(self) -> int:
-        """How many outputs a `TextClassifier` needs for it: 1 for regression."""
+        """The number of outputs of a `TextClassifier` for the labels: 1 for regression."""
         return 1 if self.class_names is None else len(self.class_names)
 
     @property
     def strata(self) -> Sequence[Hashable]:
-        """What a sample should hold in the same shares: the classes; scores are all of one."""
+        """The stratum of each row for stratified samples: its class; one for all scores."""
         if self.labels is None or self.class_names is None:
             return [0] * len(self)
         ids: list[int] = self.labels.tolist()
         return ids
 
     def rows(self, indices: Sequence[int]) -> LabelledText:
-        """Some of the rows."""
+        """Returns a subset of the rows."""
         pairs = self.text_pairs
         return replace(
             self,
@@ -87,7 +87,7 @@ class LabelledText:
         )
 
     def counts(self) -> dict[str, int | str]:
-        """The number of rows, and of each class; or the mean and the range of the scores."""
+        """Returns the number of rows, in total and by class, or mean and range of the scores."""
         rows: dict[str, int | str] = {"rows": len(self)}
         if self.labels is None:
             return rows
@@ -100,17 +100,17 @@ class LabelledText:
 
 @dataclass(frozen=True)
 class TextColumns:
-    """How a file of labelled text is read.
+    """How a file of labeled text is read.
 
     Args:
-        text: the column of the text, by name or by number from 0; in JSON also a nested field,
-            as in document.text.
-        text_pair: the column of the second text; empty for single texts.
-        label: the column of the label, likewise.
-        header: whether the first row names the columns: auto, yes or no.
-        format: tsv, csv or jsonl (JSON Lines, or an array); auto tells by the suffix.
-        allow_empty: whether a text may be empty.
-        regression: whether labels are scores rather than classes.
+        text: The column of the text, by name or by index from 0; in JSON also a nested field, such
+            as document.text.
+        text_pair: The column of the second text, likewise; empty for single texts.
+        label: The column of the label, likewise.
+        header: Whether the first row is a header: auto, yes or no.
+        format: Tsv, csv or jsonl (JSON Lines or an array); auto infers it from the suffix.
+        allow_empty: Whether to accept empty texts.
+        regression: Whether labels are scores rather than classes.
     """
 
     text: str = "text"
@@ -159,44 +159,44 @@ def read_labelled_text(
     skip_labels: Sequence[str] = (),
     on_bad_row: Literal["raise", "skip"] = "raise",
 ) -> LabelledText:
-    """Reads one file of labelled text, in UTF-8.
+    """Reads one file of labeled text, in UTF-8.
 
-    In TSV a quote is a character like any other, and a row is a line. CSV follows RFC 4180: a
-    quoted field may hold commas, doubled quotes and line ends, 131,072 characters at most. JSON
-    Lines holds one object a line; an array of objects is read too. Rows without a character in any
-    cell are skipped; a byte order mark is accepted, and so are lines that end in CRLF or CR.
+    In TSV quotes are plain characters, and a row is a line. CSV follows RFC 4180: a quoted field
+    may contain commas, doubled quotes and line ends, up to 131,072 characters. JSON Lines has one
+    object per line; an array of objects is read too. Blank rows are skipped. A byte order mark is
+    accepted, and so are the line ends CRLF and CR.
 
     Args:
-        path: The file; a last suffix `.gz` says that it is compressed.
-        text: The column of the text: its name, or its number from 0, which may be a string of
+        path: The file; gzipped if it ends in `.gz`.
+        text: The column of the text: its name, or its index from 0, possibly as a string of
             digits. In JSON, `labels.0.name` is a field of nested objects and lists.
         text_pair: The column of the second text, for pairs.
-        label: The column of the label; `None` reads unlabelled text.
-        header: Whether the first row names the columns. `"auto"`: it does if a column is asked
-            for by name; where all are numbers, it does if its label occurs in no other row, and
-            is a usual column name (`label`, `score`, …) or the one label that is no number.
-        format: By default told by the suffix.
-        class_names: The classes in the order of their ids; give a development file those of
-            its training file. By default the file's own, sorted: as numbers if all of them
-            are numbers, else as strings.
+        label: The column of the label; `None` reads unlabeled text.
+        header: Whether the first row is a header. `"auto"`: it is if a column is given by name.
+            If all columns are given by index, it is if its label occurs in no other row, and is a
+            common column name (`label`, `score`, …) or the only label that is not a number.
+        format: The format; inferred from the suffix by default.
+        class_names: The classes in the order of their ids; for a development file, those of the
+            training file. By default the labels of the file, sorted as numbers if all of them are
+            numbers, or else as strings.
         regression: Whether labels are scores.
-        allow_empty: Whether a text may be empty.
-        skip_labels: Labels whose rows are left out, such as SNLI's `-` for "no agreement".
-        on_bad_row: What becomes of a row with too few or too many columns. Those that are
-            skipped are counted in a warning and in `LabelledText.skipped`.
+        allow_empty: Whether to accept empty texts.
+        skip_labels: Labels whose rows are skipped, such as SNLI's `-` for "no agreement".
+        on_bad_row: Whether to raise an error for a row with too few or too many columns, or to
+            skip it. Skipped rows are counted in a warning and in `LabelledText.skipped`.
 
     Returns:
         A `LabelledText`, in the order of the file.
 
     Warns:
-        UserWarning: If labels differ only in case or in how a number is written, one is what
-            programs write for no value, there are almost as many classes as rows, or the first
-            row may be a header.
+        UserWarning: If labels differ only in case or in the notation of a number, a label is one
+            that programs write for missing values, there are almost as many classes as rows, or the
+            first row may be a header.
 
     Raises:
         MissingColumnError: If the file lacks one of the columns.
-        ValueError: If the file is not as described. Messages name the file and the line, what
-            was found and what was expected.
+        ValueError: If the file is malformed. The message names the file and the line, what was
+            found and what was expected.
 
     Example:
 
@@ -237,12 +237,12 @@ def _label(row: Row) -> str:
 
 
 def _warn_of_header(path: Path, rows: list[Row]) -> None:
-    """Warns if the first row may be a header: its label is the only one of its kind."""
+    """Warns if the first row may be a header: its label occurs in no other row."""
     counts = Counter(map(_label, rows))
     if rows and counts[_label(rows[0])] == 1 < max(counts.values()):
         warnings.warn(
             f"{path}: the label of the first row, {excerpt(_label(rows[0]))}, occurs in no other "
-            "row, and the row is read as an example; if it is a header, say --header=yes, "
+            "row. The row is read as an example; if it is a header, use --header=yes, "
             "otherwise --header=no",
             stacklevel=3,
         )
@@ -254,7 +254,7 @@ def _check_rows(path: Path, rows: list[Row], allow_empty: bool) -> None:
     for row in rows:
         if "label" in row.cells and not _label(row):
             text = excerpt(row.cells["text"], 40)
-            raise row_error(path, row.line, f"no label; the text is {text}")
+            raise row_error(path, row.line, f"the label is empty; the text is {text}")
         for role in ("text", "text_pair"):
             if not row.cells.get(role, "-").strip() and not allow_empty:
                 raise row_error(path, row.line, f"{role} is empty (--allow_empty accepts it)")
@@ -263,12 +263,12 @@ def _check_rows(path: Path, rows: list[Row], allow_empty: bool) -> None:
 def _encode(
     path: Path, rows: list[Row], class_names: Sequence[str] | None, regression: bool
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-    """Turns labels into scores, or into ids and the classes' names."""
+    """Converts labels to scores, or to class ids and class names."""
     if regression and class_names is not None:
-        raise ValueError(f"regression has no classes, but class_names is {list(class_names)}")
+        raise ValueError(f"--regression has no classes, but --class_names is {list(class_names)}")
     names = None if class_names is None else tuple(str(name) for name in class_names)
     if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"class_names must differ from one another, received {list(names)}")
+        raise ValueError(f"--class_names is {list(names)}, expected distinct names")
     if "label" not in rows[0].cells:
         return None, names
     if regression:
@@ -278,7 +278,8 @@ def _encode(
         names = _sorted_names(counts)
         if len(names) < 2:
             raise ValueError(
-                f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two kinds"
+                f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two or more "
+                "classes"
             )
         _warn_of_labels(path, counts)
     ids = {name: index for index, name in enumerate(names)}
@@ -290,7 +291,7 @@ def _score(path: Path, row: Row) -> float:
     label = _label(row)
     if not is_number(label):
         raise row_error(
-            path, row.line, f"the label is {excerpt(label)}, expected a finite number of float32"
+            path, row.line, f"the label is {excerpt(label)}, expected a finite float32 number"
         )
     return float(label)
 
@@ -299,8 +300,8 @@ def _check_known(path: Path, rows: list[Row], ids: dict[str, int]) -> None:
     unknown = Counter(label for label in map(_label, rows) if label not in ids)
     if unknown:
         row = next(row for row in rows if _label(row) in unknown)
-        hint = "; or is the first line a header?" if row.line == 1 else ""
-        also = f" ({unknown.total()} rows have such labels)" if unknown.total() > 1 else ""
+        hint = "; if the first line is a header, use --header=yes" if row.line == 1 else ""
+        also = f" ({unknown.total()} rows have unknown labels)" if unknown.total() > 1 else ""
         raise row_error(
             path,
             row.line,
@@ -310,31 +311,34 @@ def _check_known(path: Path, rows: list[Row], ids: dict[str, int]) -> None:
 
 
 def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
-    """Warns of classes that are probably none, or one class spelled in two ways."""
+    """Warns of classes that are probably missing values, or spellings of the same class."""
     alike: dict[object, list[str]] = {}
     for name in counts:
         alike.setdefault(_spelling(name), []).append(name)
     for names in alike.values():
         if len(names) > 1:
             found = " and ".join(f"{excerpt(name)} ({counts[name]} rows)" for name in names)
-            warnings.warn(f"{path}: are {found} one label?", stacklevel=4)
+            warnings.warn(
+                f"{path}: {found} are read as different classes, expected one spelling for a class",
+                stacklevel=4,
+            )
     for name in counts:
         if name.casefold() in _NO_VALUES:
             warnings.warn(
-                f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class; "
-                "programs write it for no value",
+                f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
+                "although it usually stands for a missing value",
                 stacklevel=4,
             )
     if len(counts) > max(10, counts.total() // 2):
         warnings.warn(
-            f"{path}: {counts.total()} rows have {len(counts)} classes; is --label the right "
-            "column, or are the labels scores (--regression)?",
+            f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
+            "is the right column, and use --regression if the labels are scores",
             stacklevel=4,
         )
 
 
 def _spelling(name: str) -> object:
-    """What spellings of one label share: `1` and `1.0`, `pos` and `Pos`."""
+    """Normalizes a label, so that `1` and `1.0`, or `pos` and `Pos`, become equal."""
     if is_number(name):
         return float(name)
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
@@ -342,5 +346,5 @@ def _spelling(name: str) -> object:
 
 def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:
     names = sorted(set(labels))
-    # Sorting is stable: numbers of equal value ("1", "1.0") stay in the order of their spelling.
+    # Sorting is stable: numbers of equal value ("1", "1.0") stay in alphabetical order.
     return tuple(sorted(names, key=float) if all(map(is_number, names)) else names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words in columns for training: which are held out, the scheme of their labels, documents."""
+"""Training data for token classification: splits, tagging schemes and document context."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class WordColumns:
     """How a file of words in columns is read.
 
     Args:
-        word_column: the words' column from 0, or from the end with a negative number.
-        label_column: the labels' column.
-        separator: what stands between columns: auto, tab or space.
-        comments: whether lines that begin with # before a sentence are comments (CoNLL-U).
+        word_column: Index of the words' column from 0, or a negative index from the end.
+        label_column: Index of the labels' column, likewise.
+        separator: The separator of columns: auto, tab or space.
+        comments: Whether lines that begin with # before a sentence are comments (CoNLL-U).
     """
 
     word_column: int = 0
@@ -47,7 +47,7 @@ class WordColumns:
         check_one_of(self, separator=get_args(Separator))
 
     def read_words(self, path: str, labelled: bool = True) -> TaggedText:
-        """The words of a file, with their labels or without."""
+        """Reads the words of a file, with or without their labels."""
         return read_conll(
             path,
             word_column=self.word_column,
@@ -59,19 +59,22 @@ class WordColumns:
 
 @dataclasses.dataclass(frozen=True)
 class TaggedFilesConfig(SeedsConfig, WordColumns):
-    """Training on words in columns: entities, chunks, or parts of speech.
+    """Training on words and labels in columns: entities, chunks, or parts of speech.
 
     Args:
-        train_file: words and labels in columns, as the shared tasks of CoNLL have them.
-        dev_file: likewise, to select the best epoch by; empty holds a tenth of train_file out, at
-            random and with the share of each type.
-        test_file: words to tag at the end, scored if label_column is there; empty for none.
-        train_rows: trains on so many sentences only, a random sample; 0 for all.
-        scheme: what labels of spans are turned into for training: IOB1, IOB2 or BIOES; keep
-            leaves them as they are.
-        context: whether a sentence's window is filled with its neighbours in the document; the
-            files must mark documents.
-        sequence_length: the longest window in tokens; longer sentences have several.
+        train_file: The training file: words and labels in columns, in the format of CoNLL's shared
+            tasks.
+        dev_file: The development file, which selects the best epoch; empty holds out a random
+            tenth of train_file, stratified by type.
+        test_file: The test file, predicted at the end and scored if it has the label_column; empty
+            for none.
+        train_rows: Number of training sentences to use, a random stratified sample; 0 for all.
+        scheme: Tagging scheme that labels of spans are converted to for training: IOB1, IOB2 or
+            BIOES; keep does not convert them.
+        context: Whether to fill a sentence's window with the sentences around it in the document;
+            the files must mark documents.
+        sequence_length: Maximum length of a window in tokens; longer sentences are split into
+            several windows.
     """
 
     scheme: str = "IOB2"
@@ -85,13 +88,13 @@ class TaggedFilesConfig(SeedsConfig, WordColumns):
 
 @dataclasses.dataclass(frozen=True)
 class TaggingData:
-    """What a run trains, selects and tags.
+    """The data of a run.
 
     Args:
-        train: the training sentences.
-        dev: the development sentences.
-        test: the sentences to tag at the end, or None.
-        class_names: the training labels, O first, then by type.
+        train: The training sentences.
+        dev: The development sentences.
+        test: The sentences to predict at the end, or `None`.
+        class_names: The labels of the training sentences, O first, then sorted by type.
     """
 
     train: TaggedText
@@ -100,13 +103,13 @@ class TaggingData:
     class_names: tuple[str, ...]
 
     def counts(self) -> Counts:
-        """What each part consists of."""
+        """Returns the number of sentences, words and entities in each part."""
         parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
         return {name: _counts(text) for name, text in parts.items()}
 
 
 def _counts(text: TaggedText) -> dict[str, int]:
-    """The number of sentences and words, and of entities by type, or of words by label."""
+    """Counts sentences, words, and entities by type, or words by label."""
     counts = {"sentences": len(text), "words": sum(map(len, text.words))}
     if text.labels is not None:
         by_type = Counter(name for names in _types(text.labels) for name in names)
@@ -115,21 +118,21 @@ def _counts(text: TaggedText) -> dict[str, int]:
 
 
 def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The types of each sentence's entities; where labels spell no spans, the labels."""
+    """Returns the types of each sentence's entities; the labels, if they do not mark spans."""
     if not are_span_labels(label for sentence in labels for label in sentence):
         return [list(sentence) for sentence in labels]
     return [[entity.type for entity in entities(sentence)] for sentence in labels]
 
 
 def read_data(config: TaggedFilesConfig) -> TaggingData:
-    """Reads and checks every file before anything is trained.
+    """Reads and validates every file before anything is trained.
 
     Raises:
-        FileNotFoundError: if a file is not there.
-        ValueError: if a file is malformed; the message names file, line and reason.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed; the message names the file, the line and the reason.
     """
     if not config.train_file:
-        raise ValueError("expected --train_file, words and labels in columns")
+        raise ValueError("--train_file is empty, expected a file of words and labels in columns")
     train = _read(config, config.train_file)
     if config.dev_file:
         dev = _read(config, config.dev_file)
@@ -151,7 +154,7 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
 
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
-    """The labels that occur: `O` first, then by type, and of one type by letter."""
+    """Returns the labels that occur: `O` first, then sorted by type and prefix."""
     names = {label for sentence in text.labels or () for label in sentence}
 
     def order(name: str) -> tuple[bool, str, str]:
@@ -162,12 +165,12 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
 
 
 def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
-    """Splits a random tenth of the sentences off, or of the documents where there are enough.
+    """Holds out a random tenth of the sentences, or of the documents if there are enough.
 
-    Sentences are held out with the shares of the rarest type of entity, or label, in each.
+    Sentences are stratified by the rarest entity type, or label, in each.
 
     Raises:
-        ValueError: if fewer than two sentences would be held out.
+        ValueError: If fewer than two sentences would be held out.
     """
     units = text.by_document(range(len(text)))
     if len(units) >= 10:
@@ -180,24 +183,29 @@ def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
 
 
 def _rarest_types(text: TaggedText) -> list[str]:
-    """The rarest type of entity, or label, in each sentence."""
+    """Returns the rarest entity type, or label, in each sentence."""
     types = _types(text.labels or ())
     counts = Counter(name for names in types for name in names)
     return [min(names, key=lambda name: (counts[name], name), default="") for names in types]
 
 
 def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:
-    """Words or labels as `TokenClassifier` takes them: by sentence, or by document for context.
+    """Returns words or labels in the form that `TokenClassifier` takes.
+
+    Args:
+        text: The sentences.
+        values: The words or labels of each sentence.
+        context: Whether to group the sentences by document.
 
     Raises:
-        ValueError: if there are no documents to give context.
+        ValueError: If `context` is set, and the file marks no documents.
     """
     if not context:
         return values
     if text.document_starts is None:
         raise ValueError(
             f"{text.path} marks no documents (-DOCSTART-, or # newdoc with --comments), which "
-            "--context needs"
+            "--context requires"
         )
     return text.by_document(values)
 
@@ -221,12 +229,12 @@ def _read(config: TaggedFilesConfig, name: str, labelled: bool = True) -> Tagged
 
 
 def in_scheme(text: TaggedText, scheme: Scheme) -> TaggedText:
-    """A text with its labels of spans in another scheme; other labels stay as they are.
+    """Returns a text with its labels converted to a tagging scheme, if they mark spans.
 
-    Logs a warning if labels are not spelled as their own scheme has it.
+    Logs a warning if the labels deviate from their own scheme.
 
     Raises:
-        ValueError: if some labels of spans are misspelled; the message names them.
+        ValueError: If only some labels are labels of spans; the message names the others.
     """
     labels = text.labels
     if labels is None:
@@ -234,8 +242,8 @@ def in_scheme(text: TaggedText, scheme: Scheme) -> TaggedText:
     misspelled = misspelled_labels(label for sentence in labels for label in sentence)
     if misspelled:
         raise ValueError(
-            f"{text.path}: labels that spell no span among labels that do: {_listed(misspelled)}; "
-            "expected O, B-TYPE, I-TYPE … (--scheme=keep takes labels as they are)"
+            f"{text.path}: some labels are not labels of spans: {_listed(misspelled)}; "
+            "expected O, B-TYPE, I-TYPE … (--scheme=keep accepts any labels)"
         )
     own_scheme = detect_scheme(labels)
     if own_scheme is None:
@@ -253,8 +261,8 @@ def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
     ]
     if others:
         logging.warning(
-            "%s: %d of %d labels are not as %s has them, the first %r of the word %r: is it a "
-            "mixture of schemes? They are read as conlleval reads them",
+            "%s: %d of %d labels deviate from the scheme %s, the first is %r of the word %r; the "
+            "file may mix schemes. They are interpreted as conlleval does",
             text.path,
             len(others),
             sum(map(len, text.words)),
@@ -273,5 +281,5 @@ def _warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> N
     unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
     if unknown:
         logging.warning(
-            "%s has labels that the training file has not: %s", text.path, _listed(unknown)
+            "%s has labels that are not in the training file: %s", text.path, _listed(unknown)
         )

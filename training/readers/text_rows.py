@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of TSV, CSV, JSON Lines and JSON files, each with the line it starts on.
+"""Rows of TSV, CSV, JSON Lines and JSON files, each with the line on which it starts.
 
-Every error names the file and the physical line, counted from 1 as an editor counts it, and quotes
-no more of the file than a reader can take in.
+Every error names the file and the physical line, counted from 1 as in an editor, and quotes a short
+excerpt.
 """
 
 import csv
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 Header = bool | Literal["auto"]
 
-# By its suffix, the format of a file.
+# Suffix -> format
 FORMATS = {
     ".tsv": "tsv",
     ".csv": "csv",
@@ -28,11 +28,11 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-# Of files of words in columns, which are no tables of texts.
+# Suffixes of files with words in columns, which are not tables of texts
 TAGGING_SUFFIXES = (".conll", ".bio", ".iob")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(r"[ \t\r\n]*")
-# What columns of labels and of texts are usually called.
+# Common names for columns of labels and of texts
 _USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
 _USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")
 _USUAL_NAMES = {
@@ -42,7 +42,7 @@ _USUAL_NAMES = {
 
 
 class Row(NamedTuple):
-    """One example as the file spells it: the line it starts on, and a cell for each role."""
+    """One example as strings: the line on which it starts, and a cell for each role."""
 
     line: int
     cells: dict[str, str]
@@ -54,12 +54,19 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class MissingColumnError(ValueError):
-    """A file lacks a column that was asked for."""
+    """Raised if a file lacks a requested column."""
 
 
 @dataclass
 class Rows:
-    """The rows of a file; `header` stays `"auto"` where the columns do not tell."""
+    """The rows of a file.
+
+    Args:
+        rows: The rows.
+        header: Whether the file has a header; `"auto"` if the columns do not determine it, in
+            which case its first row is the first of `rows`.
+        bad: Messages about the malformed rows that were skipped.
+    """
 
     rows: list[Row]
     header: Header
@@ -67,36 +74,36 @@ class Rows:
 
 
 def excerpt(value: Any, limit: int = 80) -> str:
-    """How a message quotes a value: in Python's spelling, cut at a length.
+    """Returns the `repr` of a value for a message, truncated to a length.
 
     Example:
 
     >>> excerpt("a" * 1000, 10)
     "'aaaaaaaa…"
     """
-    # A string of a million characters is not spelled out to be cut then.
+    # Long strings are truncated before `repr`, not after it.
     text = repr(value[:limit] if isinstance(value, str) else value)
     is_whole = len(text) <= limit and not (isinstance(value, str) and len(value) > limit)
     return text if is_whole else f"{text[: limit - 1]}…"
 
 
 def row_error(path: Path | str, line: int, message: str) -> ValueError:
-    """An error that says where in which file."""
+    """Returns an error that names the file and the line."""
     return ValueError(f"{path}, line {line}: {message}")
 
 
 def format_of(path: Path) -> str:
-    """Tells the format from the suffix, `.gz` aside.
+    """Infers the format from the suffix, ignoring `.gz`.
 
     Raises:
-        ValueError: If the suffix is not a known one.
+        ValueError: If the suffix is unknown.
     """
     name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     suffix = name.suffix.lower()
     if suffix not in FORMATS:
         raise ValueError(
-            f"{path}: cannot tell the format from the suffix {suffix!r}; expected one of "
-            f"{', '.join(FORMATS)} (.gz may follow), or --format: tsv, csv or jsonl"
+            f"{path}: cannot infer the format from the suffix {suffix!r}, expected one of "
+            f"{', '.join(FORMATS)} (optionally with .gz), or --format: tsv, csv or jsonl"
         )
     return FORMATS[suffix]
 
@@ -104,27 +111,27 @@ def format_of(path: Path) -> str:
 def read_columns(
     path: Path, format: str, columns: Mapping[str, str | int], header: Header, skip_bad: bool
 ) -> Rows:
-    """Reads the wanted columns of every row that is not blank.
+    """Reads the requested columns of every row that is not blank.
 
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
         format: `"tsv"`, `"csv"` or `"jsonl"`.
-        columns: From the role (`text`, `text_pair`, `label`, …) to the column's name or number.
-            In JSON a name may lead into nested objects and lists: `labels.0.name`.
-        header: Whether the first row names the columns; `"auto"` if that is to be found out.
-        skip_bad: Whether rows with another number of columns are set aside in `bad`.
+        columns: Maps each role (`text`, `text_pair`, `label`, …) to the column's name or index. In
+            JSON the name may be a path into nested objects and lists, such as `labels.0.name`.
+        header: Whether the first row is a header; `"auto"` infers it.
+        skip_bad: Whether to skip rows with another number of columns, and to list them in `bad`.
 
     Returns:
-        The rows. Where `header` is still `"auto"`, the first row is among them.
+        The rows. If their `header` is still `"auto"`, the first row of the file is included.
 
     Raises:
-        MissingColumnError: If a column is not there.
-        ValueError: If the file cannot be read so.
+        MissingColumnError: If a column does not exist.
+        ValueError: If the file is malformed.
     """
     if format == "jsonl":
         return Rows(list(_json_rows(path, columns)), True, [])
     if format not in ("tsv", "csv"):
-        raise ValueError(f"format is {format!r}, expected tsv, csv or jsonl")
+        raise ValueError(f"--format is {format!r}, expected tsv, csv or jsonl")
     table = list(_tsv_cells(path) if format == "tsv" else _csv_cells(path))
     if not table:
         raise ValueError(f"{path}: the file is empty")
@@ -132,7 +139,7 @@ def read_columns(
     names = [cell.strip() for cell in first]
     if header == "auto" and not (_all_positions(columns) and not _all_named(columns, names)):
         header = True
-    # A header is never broken; of the rows of a file without one, any may be.
+    # A header has the right number of columns; without one, take the most frequent number.
     width = len(first) if header is True else _usual_width(table)
     indices = _column_indices(path, first_line, columns, names, width, header is True)
     rows, bad = [], []
@@ -148,28 +155,28 @@ def read_columns(
 
 
 def read_cells(path: Path, format: Literal["tsv", "csv"]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line on which each row starts, and its cells; blank rows are left out.
+    """Yields the line on which each row starts, and its cells; skips blank rows.
 
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
-        format: How cells are told apart.
+        format: `"tsv"` or `"csv"`.
 
     Raises:
-        ValueError: If the file cannot be read so.
+        ValueError: If the file is malformed.
     """
     return _tsv_cells(path) if format == "tsv" else _csv_cells(path)
 
 
 def read_records(path: Path, format: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the line and the fields of each row: JSON, or a table whose first row names columns.
+    """Yields the line and the fields of each row of JSON, or of a table with a header.
 
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
-        format: `"tsv"`, `"csv"` or `"jsonl"`; by default told by the suffix.
+        format: `"tsv"`, `"csv"` or `"jsonl"`; inferred from the suffix by default.
 
     Raises:
-        ValueError: If the file cannot be read so, two columns have one name, or a row has another
-            number of columns than the first.
+        ValueError: If the file is malformed, two columns have the same name, or a row differs from
+            the header in its number of columns.
     """
     format = format or format_of(path)
     if format == "jsonl":
@@ -187,10 +194,10 @@ def read_records(path: Path, format: str | None = None) -> Iterator[tuple[int, d
 
 
 def without_header(path: Path, found: Rows) -> list[Row]:
-    """The rows, without a first one that names the columns after all.
+    """Returns the rows without the first one, if it turns out to be a header.
 
     Raises:
-        ValueError: If the first row names the columns, and was said to be an example.
+        ValueError: If the first row looks like a header, but `found.header` is False.
     """
     if found.header is True or not _starts_with_header(found.rows):
         return found.rows
@@ -200,12 +207,12 @@ def without_header(path: Path, found: Rows) -> list[Row]:
     role = "label" if "label" in first.cells else "text"
     value = excerpt(first.cells[role])
     raise row_error(
-        path, first.line, f"the {role} {value} looks like a column's name: is it --header=yes?"
+        path, first.line, f"the {role} {value} looks like a column name; try --header=yes"
     )
 
 
 def _starts_with_header(rows: list[Row]) -> bool:
-    """Whether the first label is the name of its column rather than a label."""
+    """Returns whether the first row looks like a header: its label is a column name."""
     if not rows:
         return False
     if "label" not in rows[0].cells:
@@ -218,34 +225,34 @@ def _starts_with_header(rows: list[Row]) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a decimal number that float32 can hold: no `nan`, `1_0` or `1e39`."""
+    """Returns whether a text is a decimal number in float32's range; not `nan`, `1_0`, `1e39`."""
     return bool(_NUMBER.fullmatch(text)) and abs(float(text)) <= _LARGEST
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the line and the object of each line of JSON that is not blank, or of an array.
+    """Yields the line and the content of each object in JSON Lines or in a JSON array.
 
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
 
     Raises:
-        ValueError: If a line or an element is no JSON object, two of its fields have one name, or
-            it holds half of a surrogate pair.
+        ValueError: If a line or an element is not a JSON object, two of its fields have the same
+            name, or it contains an unpaired surrogate.
     """
     return objects_of(read_lines(path), path)
 
 
 def is_array(path: Path) -> bool:
-    """Whether a file of JSON holds an array rather than an object or several."""
+    """Returns whether a JSON file contains an array, rather than one or several objects."""
     return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
 
 
 def objects_of(lines: Iterable[str], name: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """As `read_objects`, for lines that have been opened already.
+    """Parses lines as `read_objects` does.
 
     Args:
-        lines: The lines, line ends kept.
-        name: What messages call them.
+        lines: The lines, with their line ends.
+        name: The name of the file, for error messages.
     """
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
@@ -257,19 +264,19 @@ def objects_of(lines: Iterable[str], name: Path | str) -> Iterator[tuple[int, di
             record, end = _decode(line, 0, number, name)
             if line[end:].strip():
                 raise row_error(
-                    name, number, f"after the JSON there is {excerpt(line[end:].strip())}"
+                    name, number, f"unexpected text after the JSON: {excerpt(line[end:].strip())}"
                 )
             yield number, record
 
 
 def _elements(text: str, number: int, name: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The line and the object of each element of an array."""
+    """Yields the line and the object of each element of an array."""
     position = _after_blanks(text, text.index("[") + 1)
     counted, is_first = 0, True
     while text[position : position + 1] != "]":
         if not is_first:
             if text[position : position + 1] != ",":
-                raise row_error(name, number, "the array is broken off, expected a comma or ]")
+                raise row_error(name, number, "the array is incomplete, expected a comma or ]")
             position = _after_blanks(text, position + 1)
         number += text.count("\n", counted, position)
         counted, is_first = position, False
@@ -280,7 +287,7 @@ def _elements(text: str, number: int, name: Path | str) -> Iterator[tuple[int, d
         raise row_error(
             name,
             number + text.count("\n", counted, position),
-            f"after the array there is {excerpt(text[position + 1 :].strip())}",
+            f"unexpected text after the array: {excerpt(text[position + 1 :].strip())}",
         )
 
 
@@ -290,19 +297,19 @@ def _after_blanks(text: str, position: int) -> int:
 
 
 def _decode(text: str, start: int, line: int, name: Path | str) -> tuple[dict[str, Any], int]:
-    """The JSON object at a position, and where it ends."""
+    """Returns the JSON object at a position, and the position of its end."""
     start = _after_blanks(text, start)
     try:
         record, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         where = error.pos - (text.rfind("\n", 0, error.pos) + 1)
         line += text.count("\n", start, error.pos)
-        raise row_error(name, line, f"not JSON: {error.msg} at {where}") from error
+        raise row_error(name, line, f"not JSON: {error.msg} at position {where}") from error
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise row_error(name, line, f"cannot be read: {reason}") from error
     if not isinstance(record, dict):
-        raise row_error(name, line, f"a {type(record).__name__}, expected a JSON object")
+        raise row_error(name, line, f"found a {type(record).__name__}, expected a JSON object")
     if _SURROGATE.search(text, start, end):
         for field_name, value in record.items():
             try:
@@ -311,7 +318,7 @@ def _decode(text: str, start: int, line: int, name: Path | str) -> tuple[dict[st
                 raise row_error(
                     name,
                     line,
-                    f"{excerpt(field_name)} holds half of a surrogate pair, no character",
+                    f"{excerpt(field_name)} contains an unpaired surrogate, which is no character",
                 ) from error
     return record, end
 
@@ -320,7 +327,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"two fields are called {excerpt(name)}")
+        raise ValueError(f"two fields have the name {excerpt(name)}")
     return record
 
 
@@ -328,10 +335,10 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def field(record: Mapping[str, Any], column: str) -> Any:
-    """The value of a field, or of one inside nested objects and lists: `labels.0.name`.
+    """Returns the value of a field, possibly nested in objects and lists: `labels.0.name`.
 
     Raises:
-        KeyError: If there is none.
+        KeyError: If the field does not exist.
     """
     if column in record:
         return record[column]
@@ -356,17 +363,17 @@ def _field_names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yields the physical lines of a file, line ends kept.
+    """Yields the physical lines of a file, with their line ends.
 
-    The bytes are split at line feeds before they are decoded: text holds other characters that
-    Python's own splitting takes for line ends. A file without a line feed is split at carriage
-    returns, which end lines on old Macintoshes.
+    The bytes are split at line feeds before they are decoded, because text may contain other
+    characters that `str.splitlines` takes for line ends. A file without a line feed is split at
+    carriage returns, the line ends of classic Mac OS.
 
     Args:
         path: The file, UTF-8; gzipped if it ends in `.gz`.
 
     Raises:
-        ValueError: If it is not UTF-8, or the compressed file is broken.
+        ValueError: If the file is not UTF-8, or its compressed data is corrupted.
     """
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     number = 0
@@ -389,14 +396,14 @@ def read_lines(path: Path) -> Iterator[str]:
 def _byte_lines(file: BinaryIO) -> Iterator[bytes]:
     first = file.readline().removeprefix(_BYTE_ORDER_MARK)
     if not first.endswith(b"\n"):
-        yield from first.splitlines(keepends=True)  # At carriage returns, of which it may have some
+        yield from first.splitlines(keepends=True)  # at carriage returns, if there are any
     else:
         yield first
         yield from file
 
 
 def _tsv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row's line and cells; quotes are text, as GLUE's unbalanced ones require."""
+    """Yields each row's line and cells; quotes are plain text, since GLUE has unbalanced ones."""
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             yield number, line.rstrip("\r\n").split("\t")
@@ -415,8 +422,8 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise row_error(
                 path,
                 start,
-                f"the row that starts here is not CSV: {error} "
-                "(is a quote left open, or not doubled inside a quoted field?)",
+                f"the row that starts here is not valid CSV: {error} "
+                "(perhaps an unclosed quote, or one that is not doubled inside a quoted field)",
             ) from error
         if any(cell.strip() for cell in cells):
             yield start, cells
@@ -446,7 +453,7 @@ def _column_indices(
     width: int,
     header: bool,
 ) -> dict[str, int]:
-    """Finds each role's column."""
+    """Returns the index of each role's column."""
     indices = {}
     for role, column in columns.items():
         if header:
@@ -469,26 +476,30 @@ def _column_indices(
 
 def _wrong_width(path: Path, line: int, cells: list[str], width: int) -> ValueError:
     start = excerpt(cells[0], 40)
-    return row_error(path, line, f"{len(cells)} columns, expected {width}; it starts {start}")
+    return row_error(
+        path, line, f"{len(cells)} columns, expected {width}; the row starts with {start}"
+    )
 
 
 def check_single(path: Path, line: int, column: str | int, names: list[str]) -> None:
-    """Raises if two columns have the name that is asked for.
+    """Checks that only one column has the requested name.
 
     Raises:
-        ValueError: Names the file, the line and the column.
+        ValueError: If several have it; the message names the file, the line and the column.
     """
     if names.count(cast(str, column)) > 1:
-        raise row_error(path, line, f"two columns are called {column!r}; say which by number")
+        raise row_error(
+            path, line, f"two columns have the name {column!r}; give the column by its index"
+        )
 
 
 def _no_such_name(role: str, column: str | int, names: list[str], header: bool) -> str:
     if not header:
-        return f"{role} is column {column!r}, expected a number from 0 with --header=no"
+        return f"{role} is column {column!r}, expected an index from 0 with --header=no"
     return (
         f"no column {column!r} for {role}{_did_you_mean(column, names)}; the first row is "
-        f"{excerpt(names, 300)}. If that row is an example and no header, say --header=no and give "
-        "the columns by number, from 0: --text=0"
+        f"{excerpt(names, 300)}. If that row is not a header, use --header=no and give columns by "
+        "their index from 0, such as --text=0"
     )
 
 
@@ -499,7 +510,7 @@ def _did_you_mean(column: str | int, names: Iterable[str]) -> str:
 
 
 def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
-    """Yields the wanted fields of each object."""
+    """Yields the requested fields of each object."""
     for number, record in read_objects(path):
         cells = {}
         for role, column in columns.items():
@@ -516,7 +527,7 @@ def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
 
 
 def _json_cell(path: Path, line: int, role: str, value: Any) -> str:
-    """Spells a JSON value as a table would: null and NaN, which pandas writes, as nothing."""
+    """Converts a JSON value to a cell; null and NaN, which pandas writes, to an empty string."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, str):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rankings and judgements in TREC's formats, and collections: Cranfield, BEIR's and MS MARCO's."""
+"""Rankings and judgements in TREC's formats, and collections: Cranfield, BEIR and MS MARCO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .text_rows import (
     row_error,
 )
 
-# What BEIR, MS MARCO and others call the files of a collection.
+# The file names of collections by BEIR, MS MARCO and others
 _FILES = {
     "documents": ("corpus.jsonl", "corpus.tsv", "collection.tsv", "documents.tsv"),
     "queries": ("queries.jsonl", "queries.tsv"),
@@ -35,12 +35,12 @@ _JUDGEMENT = (("query-id", "query_id", "qid"), ("corpus-id", "doc_id", "docid", 
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """What rankings are made of.
+    """Documents, queries and relevance judgements.
 
     Args:
-        documents: the text of each document, by its id.
-        queries: the text of each query, by its id.
-        judgements: for each query, the grades of documents; above 0 is relevant.
+        documents: The text of each document, by id.
+        queries: The text of each query, by id.
+        judgements: For each query, the grades of documents; grades above 0 are relevant.
     """
 
     documents: dict[str, str]
@@ -48,7 +48,7 @@ class Collection:
     judgements: dict[str, dict[str, int]]
 
     def counts(self, queries: Sequence[str]) -> dict[str, int]:
-        """How many queries these are, and how many documents are judged relevant to them."""
+        """Returns the number of queries, and of documents judged relevant to them."""
         grades = [self.judgements.get(query, {}).values() for query in queries]
         relevant = [sum(grade > 0 for grade in own) for own in grades]
         return {
@@ -61,12 +61,12 @@ class Collection:
 def write_run(
     path: Path, scored: Mapping[str, Sequence[tuple[str, float]]], tag: str = "keras_bert"
 ) -> None:
-    """Writes a ranking: `query Q0 document rank score tag` on each line.
+    """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
     Args:
         path: The file, which is written atomically.
-        scored: For each query its documents with their scores, the best first.
-        tag: The system's name.
+        scored: For each query, the documents with their scores, the best first.
+        tag: The name of the system.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
@@ -75,10 +75,10 @@ def write_run(
 
 
 def read_run(path: Path) -> dict[str, list[str]]:
-    """The documents of each query in a TREC ranking, by descending score, ties by rank.
+    """Reads a TREC run: the documents of each query by descending score, ties by rank.
 
     Raises:
-        ValueError: If a line is not as `write_run` says; the message names file, line and field.
+        ValueError: If a line is malformed; the message names the file, the line and the field.
     """
     rows: dict[str, list[tuple[float, int, str]]] = {}
     for line, fields in _fields(path):
@@ -95,13 +95,13 @@ def read_run(path: Path) -> dict[str, list[str]]:
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """The grades of each query's documents: `query iteration document grade` on each line.
+    """Reads relevance judgements (qrels): `query iteration document grade` on each line.
 
-    Lines of three fields, without the iteration, are Cranfield's, and BEIR's, which have a header;
-    JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
+    Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
+    header. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
 
     Raises:
-        ValueError: If a line is neither; the message names file, line and field.
+        ValueError: If a line is malformed; the message names the file, the line and the field.
     """
     judgements: dict[str, dict[str, int]] = {}
     for line, (query, document, grade) in _judgements(path):
@@ -120,7 +120,7 @@ def _judgements(path: Path) -> Iterator[tuple[int, tuple[str, str, str]]]:
     for number, (line, fields) in enumerate(_fields(path)):
         if len(fields) not in (3, 4):
             raise row_error(
-                path, line, f"{len(fields)} fields, expected a query, a document, a grade"
+                path, line, f"{len(fields)} fields, expected a query, a document and a grade"
             )
         if number or fields[0].casefold() not in _JUDGEMENT[0]:
             yield line, (fields[0], fields[-2], fields[-1])
@@ -129,21 +129,21 @@ def _judgements(path: Path) -> Iterator[tuple[int, tuple[str, str, str]]]:
 def read_collection(
     folder: Path, documents: str = "", queries: str = "", judgements: str = ""
 ) -> Collection:
-    """A collection of files in TSV or JSON Lines, or Cranfield's.
+    """Reads a collection in TSV or JSON Lines, or Cranfield's.
 
-    Documents and queries are JSON with `_id` (or `id`), `text` and perhaps `title`, as BEIR has
-    them; or tables with such a header, or of an id and a text without one, as MS MARCO has them.
-    Queries without judgements are left out; of judgements, those of what is not in the files are
-    left out with a warning.
+    Documents and queries are JSON Lines with `_id` (or `id`), `text` and optionally `title`, as in
+    BEIR; or tables with such a header; or tables of an id and a text without a header, as in MS
+    MARCO. Queries without judgements are dropped. Judgements of queries or documents that are not
+    in the files are dropped with a warning.
 
     Args:
-        folder: Where the files lie.
-        documents, queries, judgements: Their names there; empty looks for the usual ones, first of
-            all Cranfield's.
+        folder: The folder of the files.
+        documents, queries, judgements: The names of the files; empty looks for common names, and
+            for Cranfield's first.
 
     Raises:
-        FileNotFoundError: If a file is not there.
-        ValueError: If one is malformed; the message names file and line.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed; the message names the file and the line.
     """
     given = {"documents": documents, "queries": queries, "judgements": judgements}
     if not any(given.values()) and (folder / "cran.all.1400").is_file():
@@ -159,12 +159,12 @@ def read_collection(
     total, kept = (sum(map(len, grades.values())) for grades in (graded, known))
     if not kept:
         raise ValueError(
-            f"{paths['judgements']}: none of the {total} judgements is of a query in "
+            f"{paths['judgements']}: none of the {total} judgements is for a query in "
             f"{paths['queries']} and a document in {paths['documents']}"
         )
     if kept < total:
         logging.warning(
-            "%s: %d of %d judgements are of queries or documents that the files have not",
+            "%s: %d of %d judgements are for queries or documents that are not in the files",
             paths["judgements"],
             total - kept,
             total,
@@ -177,12 +177,12 @@ def _find(folder: Path, role: str, name: str) -> Path:
     for candidate in (*names, *(f"{name}.gz" for name in names)):
         if (folder / candidate).is_file():
             return folder / candidate
-    advice = "" if name else f"; --{role} names another file"
-    raise FileNotFoundError(f"{folder} has no {role}, expected {' or '.join(names)} there{advice}")
+    advice = "" if name else f"; use --{role} for another name"
+    raise FileNotFoundError(f"{folder} has no {role}, expected {' or '.join(names)}{advice}")
 
 
 def _texts(path: Path) -> dict[str, str]:
-    """The texts of documents or queries, by their ids."""
+    """Reads the texts of documents or queries, by id."""
     texts: dict[str, str] = {}
     for line, id, text in _numbered_texts(path):
         if id in texts:
@@ -220,31 +220,31 @@ def _numbered_texts(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _field(path: Path, line: int, record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of the fields that there is, as a string."""
+    """Returns the first of the fields that exists, as a string."""
     for name in names:
         if isinstance(record.get(name), str | int) and not isinstance(record[name], bool):
             return str(record[name])
     raise row_error(
         path,
         line,
-        f"no {names[0]} that is a string or a number; the object has "
+        f"no field {names[0]} with a string or an integer; the object has "
         f"{excerpt(sorted(record), 300)}",
     )
 
 
 def read_cranfield(folder: Path) -> Collection:
-    """The Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
+    """Reads the Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
-    Judgements number the queries 1 to 225 in the order of their file, whatever ids it gives them.
-    All grades above 0 count alike: its files and their description disagree on which end of the
-    scale is the best.
+    The judgements number the queries from 1 to 225 in the order of the file `cran.qry`, which has
+    other ids. All grades above 0 become 1, because the files and their documentation disagree on
+    which end of the scale is best.
 
     Args:
-        folder: Where the three files lie.
+        folder: The folder of the three files.
 
     Raises:
-        FileNotFoundError: If one is not there.
-        ValueError: If one is malformed; the message names file and line.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed; the message names the file and the line.
     """
     documents = {
         str(number): " ".join(text.split())
@@ -270,7 +270,7 @@ def read_cranfield(folder: Path) -> Collection:
 
 
 def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The number and the wanted parts of each `.I` record; a title that opens its text is one."""
+    """Yields the number and the requested parts of each `.I` record, joined."""
     number, part, texts = 0, "", dict.fromkeys(parts, "")
     for line, text in enumerate(read_lines(path), start=1):
         text = text.rstrip("\r\n")

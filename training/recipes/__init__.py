@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes: one file each, with its command, hardware, time and score, and a frozen config."""
+"""Recipes: each file has a frozen config, and states its command, hardware, time and score."""
 
 import importlib
 import pkgutil
@@ -9,25 +9,26 @@ Config = TypeVar("Config")
 
 
 def names() -> tuple[str, ...]:
-    """The recipes, sorted."""
+    """Returns the names of the recipes, sorted."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str, kind: type[Config]) -> Config:
-    """The `CONFIG` of a recipe.
+    """Loads the `CONFIG` of a recipe.
 
     Args:
-        name: the recipe.
-        kind: the class that the program's configs are of.
+        name: Name of the recipe.
+        kind: The class of the program's config.
 
     Raises:
-        ValueError: if there is no such recipe, or it is for another program.
+        ValueError: If the recipe does not exist or is for another program.
     """
     if name not in names():
-        raise ValueError(f"no recipe {name!r}, expected one of {', '.join(names())}")
+        raise ValueError(f"--recipe={name} does not exist, expected one of {', '.join(names())}")
     config = importlib.import_module(f"{__name__}.{name}").CONFIG
     if not isinstance(config, kind):
         raise ValueError(
-            f"recipe {name!r} has a {type(config).__name__}, expected a {kind.__name__}"
+            f"--recipe={name} is for another program: it has a {type(config).__name__}, expected a "
+            f"{kind.__name__}"
         )
     return config

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT base as the paper pre-trained it: order of sentences, runs of masked words, LAMB.
+"""ALBERT base, pre-trained as in the paper: sentence order prediction, n-gram masking, LAMB.
 
     python -m training.pretrain --recipe=albert_base --input_files=DIR
 
-4,096 rows of 512 tokens make an update, gathered here from 128 batches of 32. Not run here.
+Score and time: not run here.
+Hardware: each update accumulates 4,096 rows of 512 tokens from 128 batches of 32.
 
-Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and its released code.
+Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and the released code.
 """
 
 from ..pretraining.config import PretrainConfig

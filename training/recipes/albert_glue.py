@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with ALBERT-base v2: the rates, batches and length from which the paper chooses by task.
+"""GLUE with ALBERT-base v2: the learning rates, batch sizes and length that the paper selects from.
 
     python -m training.finetune_glue --recipe=albert_glue --data_dir=DIR
 
-Hardware: one GPU; not run here. The paper counts updates and not epochs; three epochs are near to
-what it gives the tasks of middle size.
+Score and time: not run here.
+Hardware: one GPU.
+
+The paper gives numbers of updates instead of epochs; for the tasks of medium size they are close to
+three epochs.
 """
 
 from ..jobs.glue_grid import FinetuneGlueConfig

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT base as the paper pre-trained it: 90 % of a million updates at length 128, then 512.
+"""BERT base, pre-trained as in the paper: 90 % of a million updates at length 128, the rest at 512.
 
     python -m training.pretrain --recipe=bert_base --input_files=DIR --vocabulary=FILE
 
-The paper's text is Wikipedia and BooksCorpus, a sentence a line; its 256 rows of 512 tokens in an
-update want several accelerators, or `--accumulation=8` on one. Not run here.
+The paper's corpus is Wikipedia and BooksCorpus, in files with one sentence per line.
+
+Score and time: not run here.
+Hardware: an update of 256 rows of 512 tokens needs several accelerators, or `--accumulation=8` on
+one.
 
 Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
 """

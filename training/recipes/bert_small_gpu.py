@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT small on one GPU, on text of your own: packed rows, whole words, no second objective.
+"""BERT small on one GPU and your own text: packed rows, whole word masking, no sentence objective.
 
     python -m training.pretrain --recipe=bert_small_gpu --input_files=DIR
 
-Makes its vocabulary too. Not run here, for want of a GPU with TensorFlow, which reads the records.
+The vocabulary is trained on the same text.
+
+Score and time: not run here.
+Hardware: one GPU. TensorFlow must be installed too, since it reads the records.
 """
 
 from ..pretraining.config import PretrainConfig

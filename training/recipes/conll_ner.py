@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CoNLL-2003 named entities with BERT-base, cased, as the paper has it: document context.
+"""CoNLL-2003 named entities with BERT-base, cased, as in the paper: with document context.
 
     python -m training.finetune_tagging --recipe=conll_ner --data_dir=DIR
 
-The folder holds the official `eng.train`, `eng.testa` and `eng.testb`, IOB1 in the fourth column.
-Hardware: one GPU. Published: dev F1 96.4, test F1 92.4 (Devlin et al., 2019, table 7); not run
-here.
+The folder contains the official `eng.train`, `eng.testa` and `eng.testb`, with IOB1 labels in the
+fourth column.
+
+Score and time: not run here.
+Published score (Devlin et al., 2019, table 7): development F1 96.4, test F1 92.4.
+Hardware: one GPU.
 """
 
 from ..jobs.tagging import TaggingConfig

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistilBERT as its authors trained it: six of BERT base's layers, and its answers to learn from.
+"""DistilBERT, pre-trained as in the paper: six of BERT base's layers, distilled from BERT base.
 
     python -m training.pretrain --recipe=distilbert_base --input_files=DIR \\
         --teacher=hf://google-bert/bert-base-uncased
 
-The student begins with the teacher's layers 0, 2, 4, 7, 9 and 11, and learns by the triple loss
-(5, 2, 1) at temperature 2. Its authors compared distributions at every token; here it is done where
-tokens are masked. 4,000 rows of up to 512 tokens make an update, gathered here from 125 batches of
-32; 6,500 updates are about three passes over Wikipedia and BooksCorpus. Not run here.
+The student is initialized with the teacher's layers 0, 2, 4, 7, 9 and 11, and trained with the
+triple loss (weights 5, 2, 1) at temperature 2. The authors compared the distributions at every
+token; this recipe compares them at the masked tokens. 6,500 updates are about three passes over
+Wikipedia and BooksCorpus.
 
-Reference: [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3, and its released code.
+Score and time: not run here.
+Hardware: each update accumulates 4,000 rows of up to 512 tokens from 125 batches of 32.
+
+Reference: [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3, and the released code.
 """
 
 from ..pretraining.config import PretrainConfig

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with DistilBERT, over BERT's grid.
+"""GLUE with DistilBERT, over BERT's grid of hyperparameters.
 
     python -m training.finetune_glue --recipe=distilbert_glue --data_dir=DIR
 
-Hardware: one GPU; not run here.
+Score and time: not run here.
+Hardware: one GPU.
 """
 
 from ..jobs.glue_grid import FinetuneGlueConfig

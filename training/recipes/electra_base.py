@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA base as the paper pre-trained it: 766,000 updates of 256 rows of 512 tokens.
+"""ELECTRA base, pre-trained as in the paper: 766,000 updates of 256 rows of 512 tokens.
 
     python -m training.pretrain --recipe=electra_base --input_files=DIR --vocabulary=FILE
 
-The generator is a third as wide, 256 of 768. Not run here.
+The width of the generator is a third of the discriminator's, 256 of 768.
+
+Score, time and hardware: not run here.
 
 Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), section 3 and appendix A.
 """

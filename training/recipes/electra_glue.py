@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with ELECTRA-base, as in the paper (appendix B): rates that fall by layer, no weight decay.
+"""GLUE with ELECTRA-base, as in the paper (appendix B): layer-wise learning rates, no weight decay.
 
     python -m training.finetune_glue --recipe=electra_glue --data_dir=DIR
 
-Hardware: one GPU; not run here. For the small one add
-`--preset=hf://google/electra-small-discriminator --learning_rates=3e-4`, for the large one
+For ELECTRA-small add
+`--preset=hf://google/electra-small-discriminator --learning_rates=3e-4`, for ELECTRA-large
 `--preset=hf://google/electra-large-discriminator --learning_rates=5e-5 --layer_decay=0.9`.
+
+Score and time: not run here.
+Hardware: one GPU.
 """
 
 from ..jobs.glue_grid import FinetuneGlueConfig

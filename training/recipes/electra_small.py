@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA small as the paper pre-trained it: a million updates of 128 rows of 128 tokens.
+"""ELECTRA small, pre-trained as in the paper: a million updates of 128 rows of 128 tokens.
 
     python -m training.pretrain --recipe=electra_small --input_files=DIR --vocabulary=FILE
 
-The generator is a quarter as wide. (The released small generator is as wide as the discriminator.)
-85 % of the chosen tokens are masked, the others stay. Not run here.
+The width of the generator is a quarter of the discriminator's. (The released small generator is as
+wide as the discriminator.) 85 % of the selected tokens are masked, the others are kept.
+
+Score, time and hardware: not run here.
 
 Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.3 and appendix A.
 """

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CODAH (which of four endings makes sense) with MiniLM L6-H384, on the first of its five folds.
+"""CODAH (choose the best of four endings) with MiniLM L6-H384, on the first of five folds.
 
     python -m training.finetune_choice --recipe=minilm_codah --data_dir=DIR
 
-Measured accuracy: 55.2 ± 0.5 on the development set, 55.1 ± 2.8 on the test set, over three seeds.
-Hardware and time: a CPU, 7 minutes a seed. `transformers`, one seed: 57.2 and 55.7.
+Score: accuracy 55.2 ± 0.5 on the development set and 55.1 ± 2.8 on the test set, over three seeds
+(`transformers`, one seed: 57.2 and 55.7).
+Time: 7 minutes per seed.
+Hardware: a CPU.
 """
 
 from ..jobs.multiple_choice import ChoiceConfig

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CoLA (acceptability of sentences) with MiniLM L6-H384.
+"""CoLA (grammatical acceptability) with MiniLM L6-H384.
 
     python -m training.finetune --recipe=minilm_cola --data_dir=DIR
 
-Measured Matthews correlation 24.1 ± 4.8 on the development set after the last
-epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: two CPU
-cores that were also busy with other work, TensorFlow, mixed_bfloat16; 3 minutes a seed.
+Score: Matthews correlation 24.1 ± 4.8 on the development set after the last epoch, the mean
+of seeds 1, 2 and 3 with its 95 % interval.
+Time: 3 minutes per seed.
+Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
 """
 
 from ..jobs.classification import FinetuneConfig

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MRPC (whether two sentences mean the same) with MiniLM L6-H384.
+"""MRPC (paraphrase detection) with MiniLM L6-H384.
 
     python -m training.finetune --recipe=minilm_mrpc --data_dir=DIR
 
-Measured accuracy 79.6 ± 0.9 and F1 85.9 ± 0.5 on the development set after the last
-epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: two CPU
-cores that were also busy with other work, TensorFlow, mixed_bfloat16; 6 minutes a seed.
+Score: accuracy 79.6 ± 0.9 and F1 85.9 ± 0.5 on the development set after the last epoch, the mean
+of seeds 1, 2 and 3 with its 95 % interval.
+Time: 6 minutes per seed.
+Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
 """
 
 from ..jobs.classification import FinetuneConfig

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 1.1's dev set with MiniLM L6-H384, trained on SQuADShifts' 7,938 questions on Wikipedia.
+"""SQuAD 1.1's development set with MiniLM L6-H384, trained on the 7,938 Wikipedia questions of
+SQuADShifts.
 
     python -m training.finetune_squad --recipe=minilm_squad_v1 --data_dir=DIR
 
-Measured on every fifth question of the development set: exact match 55.9, F1 69.1. Hardware and
-time: one CPU core, 43 minutes. `transformers`: 56.7 and 68.9, in 125 minutes.
+Score: exact match 55.9, F1 69.1 on every fifth question of the development set (`transformers`:
+56.7 and 68.9, in 125 minutes).
+Time: 43 minutes.
+Hardware: one CPU core.
 """
 
 from ..jobs.question_answering import SquadConfig

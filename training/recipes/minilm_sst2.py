@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SST-2 (sentiment of film reviews) with MiniLM L6-H384.
+"""SST-2 (sentiment of movie reviews) with MiniLM L6-H384.
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=DIR
 
-Measured accuracy 89.3 ± 1.0 on the development set after the last
-epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: two CPU
-cores that were also busy with other work, TensorFlow, mixed_bfloat16; 7 minutes a seed.
+Score: accuracy 89.3 ± 1.0 on the development set after the last epoch, the mean
+of seeds 1, 2 and 3 with its 95 % interval.
+Time: 7 minutes per seed.
+Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
 """
 
 from ..jobs.classification import FinetuneConfig

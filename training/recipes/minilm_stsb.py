@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""STS-B (similarity of two sentences, 0 to 5) with MiniLM L6-H384.
+"""STS-B (sentence similarity, 0 to 5) with MiniLM L6-H384.
 
     python -m training.finetune --recipe=minilm_stsb --data_dir=DIR
 
-Measured Pearson 85.7 ± 1.6 and Spearman 85.6 ± 1.5 on the development set after the last
-epoch, the mean of seeds 1, 2 and 3 with its 95 % interval. Hardware and time: two CPU
-cores that were also busy with other work, TensorFlow, mixed_bfloat16; 5 minutes a seed.
+Score: Pearson 85.7 ± 1.6 and Spearman 85.6 ± 1.5 on the development set after the last epoch, the
+mean of seeds 1, 2 and 3 with its 95 % interval.
+Time: 5 minutes per seed.
+Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
 """
 
 from ..jobs.classification import FinetuneConfig

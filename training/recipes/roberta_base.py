@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa base as the paper pre-trained it: masks drawn anew, full sentences, byte pairs.
+"""RoBERTa base, pre-trained as in the paper: dynamic masking, full sentences, byte-level BPE.
 
     python -m training.pretrain --recipe=roberta_base --input_files=DIR
 
-An update is 8,192 rows of 512 tokens, gathered from 256 batches of 32, which one large accelerator
-holds. Not run here.
+Score and time: not run here.
+Hardware: each update accumulates 8,192 rows of 512 tokens from 256 batches of 32, for one large
+accelerator.
 
 Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
 """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE with RoBERTa-base, over the grid of the paper (its appendix on fine-tuning).
+"""GLUE with RoBERTa-base, over the grid of the paper's appendix on fine-tuning.
 
     python -m training.finetune_glue --recipe=roberta_glue --data_dir=DIR
 
-Hardware: one GPU; not run here.
+Score and time: not run here.
+Hardware: one GPU.
 """
 
 from ..jobs.glue_grid import FinetuneGlueConfig

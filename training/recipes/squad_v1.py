@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 1.1 (a passage's answer to a question) with BERT-base, as in the paper.
+"""SQuAD 1.1 (extractive question answering) with BERT-base, as in the paper.
 
     python -m training.finetune_squad --recipe=squad_v1 --data_dir=DIR
 
-Hardware: one GPU. Published score of the dev set: exact match 80.8, F1 88.5; not run here.
+Score and time: not run here.
+Published score (development set): exact match 80.8, F1 88.5.
+Hardware: one GPU.
 """
 
 from ..jobs.question_answering import SquadConfig

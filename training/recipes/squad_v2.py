@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 2.0 (a passage's answer to a question, or none) with BERT-large, as in the paper.
+"""SQuAD 2.0 (question answering with unanswerable questions) with BERT-large, as in the paper.
 
     python -m training.finetune_squad --recipe=squad_v2 --data_dir=DIR
 
-Hardware: one GPU. Published score of the dev set: exact match 78.7, F1 81.9; not run here.
+Score and time: not run here.
+Published score (development set): exact match 78.7, F1 81.9.
+Hardware: one GPU.
 """
 
 from ..jobs.question_answering import SquadConfig

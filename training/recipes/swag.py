@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SWAG (which of four sentences goes on) with BERT-base, as in the paper.
+"""SWAG (choose which of four sentences comes next) with BERT-base, as in the paper.
 
     python -m training.finetune_choice --recipe=swag --data_dir=DIR
 
-Hardware: one GPU. Published accuracy of the dev set: 81.6; not run here.
+Score and time: not run here.
+Published score (development set): accuracy 81.6.
+Hardware: one GPU.
 """
 
 from ..jobs.multiple_choice import ChoiceConfig

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The official scores of each task, and baselines to compare them with."""
+"""The official metrics of each task, and baselines."""

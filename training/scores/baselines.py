@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model must beat: answers that need no model, and bags of words.
+"""Simple baselines for each task, such as the majority class and a bag of words.
 
-They are scored by the metrics that the model is scored by, and written beside its scores: the
-`baselines` of `results.json`. They are to cost seconds where training costs minutes, so that the
-bag of words learns from a sample of a large file, and reads the beginning of a long text.
+They are scored with the same metrics as the model, and reported beside its scores, as `baselines`
+in `results.json`. They take seconds where training takes minutes: the bag of words is trained on a
+sample of a large file, and on the beginning of a long text.
 
-Needs scikit-learn: the extra `training`.
+Requires scikit-learn: the extra `training`.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ from ..readers.data_splits import stratified_sample
 from ..readers.labelled_text import LabelledText
 from . import classifier_scores, entity_scores, squad_scores
 
-# By the name of a baseline, its scores by the name of the metric.
+# Name of the baseline -> name of the metric -> score
 Baselines = dict[str, dict[str, float]]
 
 MAX_TRAINING_ROWS = 50_000
 MAX_CHARACTERS = 2_000
 _MAX_FEATURES = 100_000
-# Of the sliding window: words around an answer in which the question's words count, and the most
-# words of an answer.
+# The sliding window: number of words around an answer in which the question's words count, and
+# maximum number of words of an answer
 _WINDOW_WORDS = 10
 _ANSWER_WORDS = 4
 
 
 def show(found: Mapping[str, Baselines]) -> None:
-    """Prints the baselines of each dev set."""
+    """Prints the baselines of each development set."""
     for dev_name, rows in found.items():
-        print(run_report.table(f"{dev_name}, to beat", rows), flush=True)
+        print(run_report.table(f"{dev_name}, baselines", rows), flush=True)
 
 
 def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str]) -> Baselines:
-    """The same answer always, and a bag of words.
+    """Returns the baselines of text classification: a constant prediction and a bag of words.
 
-    The bag of words is TF-IDF over words and pairs of words, with logistic regression, or ridge
-    regression for scores. For pairs its features are those of both texts, the products and the
-    differences of the two, and their cosine. It learns from at most 50,000 rows, drawn with a
-    fixed seed, of at most 2,000 characters each, and knows at most 100,000 words and pairs.
+    The bag of words is TF-IDF over unigrams and bigrams, with logistic regression, or ridge
+    regression for scores. For pairs, its features are those of both texts, their products and
+    absolute differences, and their cosine. It is trained on at most 50,000 rows, sampled with a
+    fixed seed, of at most 2,000 characters each, and has at most 100,000 features per text.
 
     Args:
-        train: What the baselines learn from.
-        dev: What they are scored on.
-        metric_names: As `training.scores.classifier_scores` calls them.
+        train: The training text.
+        dev: The text to score on.
+        metric_names: The metrics, as in `training.scores.classifier_scores`.
 
     Returns:
-        `{"majority": scores, "bag_of_words": scores}`; for regression `"mean"` in place of
-        `"majority"`. There is no bag of words if no text has a word that scikit-learn sees.
+        `{"majority": scores, "bag_of_words": scores}`; for regression `"mean"` instead of
+        `"majority"`. The bag of words is omitted if scikit-learn finds no word in any text.
 
     Raises:
-        ValueError: If one of them has no labels.
+        ValueError: If one of the texts has no labels.
     """
     labels = _labels(dev)
     is_regression = train.class_names is None
@@ -88,12 +88,12 @@ def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str])
 
 
 def _bag_of_words(train: LabelledText, dev: LabelledText) -> np.ndarray | None:
-    """The answers to `dev`; None where there are no words, or only one class, to learn from."""
+    """Returns the predictions for `dev`, or `None` without words or with only one class."""
     labels = _labels(train)
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=_MAX_FEATURES)
     try:
         words.fit([*_cut(train.texts), *_cut(train.text_pairs or [])])
-    except ValueError:  # "empty vocabulary", which texts without a word of two letters have
+    except ValueError:  # "empty vocabulary": no text has a word of two or more letters
         return None
     if train.class_names is not None and len(np.unique(labels)) < 2:
         return None
@@ -120,19 +120,19 @@ def _cut(texts: Sequence[str]) -> list[str]:
 
 def _labels(data: LabelledText) -> np.ndarray:
     if data.labels is None:
-        raise ValueError(f"{data.path} has no labels, which the baselines need")
+        raise ValueError(f"{data.path} has no labels, which the baselines require")
     return data.labels
 
 
 def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
-    """The commonest tag always, and the commonest tag of each word.
+    """Returns the baselines of token classification: the most frequent tag, of all and by word.
 
     Args:
-        train: What is counted.
-        dev: What they are scored on; words that `train` has not get its commonest tag.
+        train: The text whose tags are counted.
+        dev: The text to score on; words that are not in `train` get its most frequent tag.
 
     Returns:
-        `{"majority": scores, "word_majority": scores}`, by the names of
+        `{"majority": scores, "word_majority": scores}`, with the metrics of
         `entity_scores.tagging_scores`.
     """
     by_word: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
@@ -152,19 +152,19 @@ def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
 
 
 def of_choices(dev: ChoiceRows) -> Baselines:
-    """Choosing at random, by expectation, and choosing the longest.
+    """Returns the baselines of multiple choice: random choices (expected), and the longest choice.
 
     Args:
-        dev: What they are scored on.
+        dev: The rows to score on.
 
     Returns:
         `{"random": {"accuracy": ...}, "longest": {"accuracy": ...}}`.
 
     Raises:
-        ValueError: If it has no labels.
+        ValueError: If the rows have no labels.
     """
     if dev.labels is None:
-        raise ValueError(f"{dev.path} has no labels, which the baselines need")
+        raise ValueError(f"{dev.path} has no labels, which the baselines require")
     longest = [int(np.argmax([len(choice) for choice in choices])) for choices in dev.choices]
     chance = 100 * math.fsum(1 / len(choices) for choices in dev.choices) / len(dev)
     return {
@@ -174,19 +174,19 @@ def of_choices(dev: ChoiceRows) -> Baselines:
 
 
 def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) -> Baselines:
-    """No answer to any question, where that may be right, and a sliding window.
+    """Returns the baselines of question answering: a sliding window, and no answer if allowed.
 
-    The window's answer is the run of words of the passage, at most 4 between punctuation and words
-    of the question, that has the most of the question's words within 10 words of it, each
-    weighted by how few passages have it ([Richardson et al., 2013](
-    https://aclanthology.org/D13-1020/) choose among given answers so).
+    The sliding window scores each run of at most 4 words of the passage, between punctuation and
+    words of the question, by the question's words within 10 words of it, weighted by their inverse
+    passage frequency. ([Richardson et al., 2013](https://aclanthology.org/D13-1020/) score given
+    answers in this way.)
 
     Args:
         examples: The questions with their answers.
-        has_unanswerable: Whether some have none, so that they are scored as in SQuAD 2.0.
+        has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
 
     Returns:
-        By the name of the baseline, the scores that `finetune_squad` has.
+        The scores by the name of the baseline, with the metrics of `finetune_squad`.
     """
     golds = [
         squad_scores.GoldQuestion(one.id, tuple(answer.text for answer in one.answers or ()))
@@ -220,7 +220,7 @@ def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> st
 
 
 def _words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Start, end and lower-case form of each word."""
+    """Yields start, end and lower-case form of each word."""
     for match in re.finditer(r"\w+", text):
         yield match.start(), match.end(), match[0].lower()
 
@@ -228,7 +228,7 @@ def _words(text: str) -> Iterator[tuple[int, int, str]]:
 def _runs(
     context: str, words: Sequence[tuple[int, int, str]], asked: set[str]
 ) -> Iterator[tuple[int, int]]:
-    """First word, and the one after the last, of each run that could answer."""
+    """Yields the index of the first word and after the last word of each candidate answer."""
     first = 0
     for index, (start, _, word) in enumerate(words):
         is_after_gap = index > 0 and context[words[index - 1][1] : start] != " "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of classifiers and regressors, and their mean over seeds.
+"""Metrics of classification and regression, and their mean over seeds.
 
-Needs scikit-learn and SciPy: the extra `training`.
+Requires scikit-learn and SciPy: the extra `training`.
 """
 
 import math
@@ -31,7 +31,7 @@ def _f1(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
     )
 
 
-# From the name to (function of predictions and labels, factor).
+# Name -> (function of predictions and labels, factor)
 _METRICS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], float], float]] = {
     "accuracy": (sklearn_metrics.accuracy_score, 100.0),
     "f1": (_f1("binary"), 100.0),
@@ -47,23 +47,23 @@ _OF_SCORES = ("pearson", "spearman", "mse")
 def score(
     metric_names: Sequence[str], predictions: npt.ArrayLike, labels: npt.ArrayLike
 ) -> dict[str, float]:
-    """Scores predictions, as GLUE does: times 100, but for `mse`, which stays in squared units.
+    """Scores predictions as GLUE does, in percent, except `mse`, which is in squared units.
 
-    `f1` is that of class 1 in a task of two classes; `macro_f1` the mean over the classes that
-    occur in the labels or the predictions. A correlation with a constant is undefined: SciPy,
-    and with it GLUE's own scoring, answers NaN; here it is 0, as scikit-learn has it for `mcc`,
-    so that a collapsed run counts as one and can be averaged.
+    `f1` is that of class 1 of two classes; `macro_f1` is the mean over the classes that occur in
+    the labels or the predictions. A correlation with a constant is undefined: SciPy, and with it
+    GLUE's own scoring, returns NaN. Here it is 0, as in scikit-learn's `mcc`, so that a collapsed
+    run can be averaged with others.
 
     Args:
         metric_names: Among `accuracy`, `f1`, `macro_f1`, `mcc`, `pearson`, `spearman`, `mse`.
         predictions: Class ids, or scores, `(examples,)`.
-        labels: The same, in the same order.
+        labels: Class ids, or scores, in the same order.
 
     Returns:
-        A float for each name, in the order of the names.
+        The score of each metric, in the order of the names.
 
     Raises:
-        ValueError: If a name is not known, shapes differ, or a prediction is not finite.
+        ValueError: If a metric is unknown, shapes differ, or a prediction is not finite.
 
     Example:
 
@@ -72,7 +72,7 @@ def score(
     """
     unknown = [name for name in metric_names if name not in _METRICS]
     if unknown:
-        raise ValueError(f"no metric {unknown[0]!r}, expected among {', '.join(_METRICS)}")
+        raise ValueError(f"unknown metric {unknown[0]!r}, expected one of {', '.join(_METRICS)}")
     predicted, true = np.asarray(predictions), np.asarray(labels)
     if predicted.ndim != 1 or predicted.shape != true.shape or not true.size:
         raise ValueError(
@@ -91,11 +91,11 @@ def score(
 def by_class(
     predictions: npt.ArrayLike, labels: npt.ArrayLike, class_names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Precision, recall and F1 of each class, times 100, and the number of its rows.
+    """Returns precision, recall and F1 of each class, in percent, and the number of its rows.
 
     Args:
         predictions: Class ids, `(examples,)`.
-        labels: The same, in the same order.
+        labels: Class ids, in the same order.
         class_names: The classes, in the order of their ids.
     """
     columns = sklearn_metrics.precision_recall_fscore_support(
@@ -113,12 +113,12 @@ def by_class(
 
 
 def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Scores in double precision: in float32 Pearson's sums round visibly."""
+    """Converts scores to float64: in float32, Pearson's sums have visible rounding errors."""
     return tuple(array.astype("float64") if name in _OF_SCORES else array for array in arrays)
 
 
 def metrics_for(num_classes: int) -> tuple[str, ...]:
-    """The metrics of a data set that brings none of its own.
+    """Returns the default metrics of a data set.
 
     Args:
         num_classes: The number of classes, 1 for regression.
@@ -129,22 +129,22 @@ def metrics_for(num_classes: int) -> tuple[str, ...]:
 
 
 def selection_score(scores: Mapping[str, float]) -> float:
-    """The one number by which runs and checkpoints are compared; the higher the better.
+    """Returns the number by which runs and checkpoints are compared; higher is better.
 
-    It is the mean of the metrics, errors (`mse`) aside: GLUE's own rule for MRPC and QQP (F1 and
-    accuracy) and STS-B (Pearson and Spearman); with one metric, that metric.
+    It is the mean of the metrics except `mse`, which is GLUE's own rule for MRPC and QQP (F1 and
+    accuracy) and STS-B (Pearson and Spearman).
     """
     return float(np.mean([value for name, value in scores.items() if name != "mse"]))
 
 
 def summarise(scores: Sequence[float]) -> tuple[float, float]:
-    """The mean over seeds, and half the width of its 95 % interval by Student's t.
+    """Returns the mean over seeds, and half the width of its 95 % interval by Student's t.
 
     Args:
-        scores: One score a seed, one or more.
+        scores: The score of each seed, one or more.
 
     Returns:
-        The mean, and the half width: NaN for a single score, which shows no spread.
+        The mean, and the half width, which is NaN for a single score.
 
     Raises:
         ValueError: If there are no scores.
@@ -156,7 +156,7 @@ def summarise(scores: Sequence[float]) -> tuple[float, float]:
     (91.0, 2.48)
     """
     if not scores:
-        raise ValueError("expected one score or more, received none")
+        raise ValueError("expected at least one score, received none")
     mean, count = float(np.mean(scores)), len(scores)
     if count == 1:
         return mean, math.nan

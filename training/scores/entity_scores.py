@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Precision, recall and F1 of entities, as `conlleval` and `seqeval` count them.
 
-An entity is right if its type, its first and its last word are. These are our own few lines and no
-use of `seqeval`, which has had no release since 2020 and needs scikit-learn; a test holds them to
-its numbers.
+An entity is correct if its type, its first word and its last word are. `seqeval` itself is not
+used, since it has had no release since 2020 and requires scikit-learn; a test compares the scores
+with its.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Labels = Sequence[Sequence[str]]
 
 
 class EntityScore(NamedTuple):
-    """Scores times 100; one whose denominator is 0 is 0.
+    """Scores in percent; a score with denominator 0 is 0.
 
     Args:
-        precision: Right ones among those that were found.
-        recall: Right ones among those that there are.
+        precision: Share of the predicted entities that are correct.
+        recall: Share of the labeled entities that are predicted.
         f1: The harmonic mean of both.
-        support: How many there are.
+        support: Number of labeled entities.
     """
 
     precision: float
@@ -37,10 +37,10 @@ class EntityScores(NamedTuple):
     """The scores of a tagger.
 
     Args:
-        micro: Over all entities, whatever their type: the official F1 of CoNLL-2003 and WNUT-17.
+        micro: Scores over all entities: the official F1 of CoNLL-2003 and WNUT-17.
         macro: The mean over the types that occur in the labels or the predictions.
-        weighted: That mean, each type by its support.
-        by_type: Of each type, sorted by name.
+        weighted: The mean over the types, weighted by their support.
+        by_type: The scores of each type, sorted by name.
     """
 
     micro: EntityScore
@@ -52,16 +52,16 @@ class EntityScores(NamedTuple):
 def entity_scores(
     predictions: Labels, labels: Labels, strict: Scheme | None = None
 ) -> EntityScores:
-    """Scores the entities that predicted labels spell.
+    """Scores the entities of predicted labels.
 
     Args:
-        predictions: For each sentence the label of each word: IOB1, IOB2 or BIOES.
-        labels: The right ones, in the same order.
-        strict: The scheme that entities must be spelled in to count, as `seqeval` has it with
-            `mode="strict"`; `None` reads what can be read, as `conlleval` and `seqeval` do.
+        predictions: The predicted label of each word of each sentence, in IOB1, IOB2 or BIOES.
+        labels: The correct labels, in the same order.
+        strict: The scheme that the labels of an entity must follow to count, as in `seqeval` with
+            `mode="strict"`; `None` is lenient, as are `conlleval` and `seqeval` by default.
 
     Raises:
-        ValueError: If the numbers of sentences or words differ, or a label spells no span.
+        ValueError: If the numbers of sentences or words differ, or a label is not one of a span.
 
     Example:
 
@@ -91,15 +91,15 @@ def entity_scores(
 
 
 def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
-    """The scores of tags as `training.scores.classifier_scores` gives those of classes.
+    """Scores predicted labels of words.
 
     Args:
-        predictions: For each sentence the label of each word.
-        labels: The right ones, in the same order.
+        predictions: The predicted label of each word of each sentence.
+        labels: The correct labels, in the same order.
 
     Returns:
-        `f1`, `precision` and `recall` of entities, where the labels spell spans; and `accuracy`,
-        of words. All times 100.
+        `f1`, `precision` and `recall` of entities, if the labels mark spans, and the `accuracy` of
+        words. All in percent.
     """
     _check_alike(predictions, labels)
     pairs = [
@@ -108,7 +108,7 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
         for pair in zip(*sentences, strict=True)
     ]
     if not pairs:
-        raise ValueError("expected one word or more, received none")
+        raise ValueError("expected at least one word, received none")
     accuracy = 100.0 * sum(predicted == true for predicted, true in pairs) / len(pairs)
     if not are_span_labels(label for pair in pairs for label in pair):
         return {"accuracy": accuracy}
@@ -122,12 +122,12 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
 
 
 def selection_score(scores: dict[str, float]) -> float:
-    """The one number by which taggers are compared: F1 of entities, or the accuracy of words."""
+    """Returns the number by which taggers are compared: F1 of entities, or accuracy of words."""
     return scores.get("f1", scores["accuracy"])
 
 
 def table(scores: EntityScores) -> str:
-    """The scores as text: a line for each type, and the means.
+    """Formats the scores as a table in plain text: a line for each type, and the means.
 
     Example:
 
@@ -175,12 +175,12 @@ def _mean(scores: Iterable[EntityScore], weights: Sequence[int], support: int) -
 def _check_alike(predictions: Labels, labels: Labels) -> None:
     if len(predictions) != len(labels):
         raise ValueError(
-            f"predictions are of {len(predictions)} sentences and labels of {len(labels)}, "
-            "expected as many"
+            f"there are predictions for {len(predictions)} sentences and labels for {len(labels)}, "
+            "expected equal numbers"
         )
     for index, (predicted, true) in enumerate(zip(predictions, labels, strict=True)):
         if len(predicted) != len(true):
             raise ValueError(
                 f"sentence {index} has {len(predicted)} predictions and {len(true)} labels, "
-                "expected one of each a word"
+                "expected one of each per word"
             )

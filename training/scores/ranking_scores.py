@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of rankings: reciprocal rank, average precision, discounted gain.
+"""Metrics of rankings: reciprocal rank, average precision, discounted cumulative gain.
 
-A ranking is the documents that a system found for a query, the best first; judgements say for
-each query which documents are relevant, and how much. Queries without a relevant document, or
-without a judgement, are left out, as in TREC's own program.
+A ranking lists the documents that a system retrieved for a query, the best first. Judgements grade
+the relevance of documents for each query. Queries without a relevant document, or without a
+judgement, are ignored, as in `trec_eval`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ Judgements = Mapping[str, Mapping[str, int]]
 
 
 def ranking_scores(run: Run, judgements: Judgements, cutoff: int = 10) -> dict[str, float]:
-    """The means over queries, times 100.
+    """Returns the means over queries, in percent.
 
     Args:
-        run: For each query its documents, the best first, none twice.
-        judgements: For each query the grade of each document that was judged; above 0 is relevant.
-        cutoff: How many documents the scores named by it look at.
+        run: For each query, its documents, the best first, without duplicates.
+        judgements: For each query, the grades of judged documents; grades above 0 are relevant.
+        cutoff: The number k of documents that `mrr@k` and `ndcg@k` consider.
 
     Returns:
         `mrr@k`, the reciprocal rank of the first relevant document among the first k; `map`, the
-        mean over relevant documents of the precision down to each, 0 for those not found; and
-        `ndcg@k`, the gains (the grades) discounted by log2(rank + 1), over the best there could be.
+        mean over relevant documents of the precision at their rank, 0 for those not retrieved; and
+        `ndcg@k`, the gains (the grades) discounted by log2(rank + 1), relative to the ideal
+        ranking.
 
     Raises:
-        ValueError: If no query has a relevant document, or a query names a document twice.
+        ValueError: If no query has a relevant document, or a ranking has a document twice.
 
     Example:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's scores, of versions 1.1 and 2.0: exact match and F1, as the official scorers count."""
+"""SQuAD's metrics, versions 1.1 and 2.0: exact match and F1, as in the official scorers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclasses.dataclass(frozen=True)
 class GoldQuestion:
-    """The answers that people gave to a question.
+    """A question's id and its gold answers.
 
     Args:
-        id: what predictions are filed under.
-        texts: the answers; none where the passage holds none.
+        id: The question's id, the key of its prediction.
+        texts: The gold answers; empty if the question is unanswerable.
     """
 
     id: str
@@ -34,7 +34,7 @@ class GoldQuestion:
 
 @functools.lru_cache(maxsize=200_000)
 def normalised(text: str) -> str:
-    """A text without case, ASCII punctuation and English articles, its words with a space between.
+    """Removes case, ASCII punctuation, English articles and extra spaces.
 
     Example:
 
@@ -46,17 +46,17 @@ def normalised(text: str) -> str:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """1 if both are the same but for what `normalised` takes away, otherwise 0."""
+    """Returns 1 if both texts are equal after `normalised`, otherwise 0."""
     return float(normalised(prediction) == normalised(gold))
 
 
 def f1(prediction: str, gold: str, *, both_empty: float = 1.0) -> float:
-    """The harmonic mean of precision and recall of the words that both have.
+    """Returns the harmonic mean of precision and recall of the common words.
 
     Args:
-        prediction: the model's answer.
-        gold: a person's.
-        both_empty: the score where neither has a word; SQuAD 1.1's scorer counts 0.
+        prediction: The predicted answer.
+        gold: The gold answer.
+        both_empty: The score if neither has a word, which is 0 in SQuAD 1.1's scorer.
     """
     predicted, true = normalised(prediction).split(), normalised(gold).split()
     if not predicted or not true:
@@ -71,23 +71,25 @@ def f1(prediction: str, gold: str, *, both_empty: float = 1.0) -> float:
 def score_squad_v1(
     golds: Sequence[GoldQuestion], predictions: Mapping[str, str]
 ) -> dict[str, float]:
-    """The scores of SQuAD 1.1, times 100; a question without a prediction counts 0.
+    """Returns the scores of SQuAD 1.1, in percent; a question without a prediction counts 0.
 
     Args:
-        golds: the questions, each with an answer or more.
-        predictions: answers by the questions' ids; others are not looked at.
+        golds: The questions, each with at least one answer.
+        predictions: The predicted answers by question id; other ids are ignored.
 
     Returns:
         `exact_match` and `f1`.
 
     Raises:
-        ValueError: if there is no question, or a question has no answer.
+        ValueError: If there is no question, or a question has no answer.
     """
     _check(golds)
     exact_sum = f1_sum = 0.0
     for gold in golds:
         if not gold.texts:
-            raise ValueError(f"question {gold.id!r} has no answers, as only SQuAD 2.0 allows")
+            raise ValueError(
+                f"question {gold.id!r} has no answers, which is allowed in SQuAD 2.0 only"
+            )
         prediction = predictions.get(gold.id)
         if prediction is not None:
             exact_sum += max(exact_match(prediction, text) for text in gold.texts)
@@ -101,25 +103,25 @@ def score_squad_v2(
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The scores of SQuAD 2.0, times 100.
+    """Returns the scores of SQuAD 2.0, in percent.
 
-    Questions without a prediction are left out of all numbers, as the official scorer leaves them
-    out of its total; `missing` says how many there are.
+    Questions without a prediction are ignored, as in the total of the official scorer; `missing` is
+    their number.
 
     Args:
-        golds: the questions.
-        predictions: answers by the questions' ids, empty for none.
-        null_odds: how likely it is that there is no answer, in any unit; `None` is 0 for all.
-        threshold: above which of them a prediction is taken for empty.
+        golds: The questions.
+        predictions: The predicted answers by question id; an empty string for no answer.
+        null_odds: The null odds by question id, in any unit; `None` is 0 for all.
+        threshold: The null odds above which a prediction counts as no answer.
 
     Returns:
-        `exact`, `f1` and `total`; the same with `HasAns_` of the answerable questions and with
-        `NoAns_` of the others, where there are any; with `null_odds` also `best_exact` and
-        `best_f1`, and `best_exact_thresh` and `best_f1_thresh`, the thresholds that give them;
-        and `missing`, if any are.
+        `exact`, `f1` and `total`; the same with the prefix `HasAns_` for answerable questions and
+        `NoAns_` for unanswerable ones, if there are any; with `null_odds` also `best_exact` and
+        `best_f1`, and the thresholds that give them, `best_exact_thresh` and `best_f1_thresh`; and
+        `missing`, unless it is 0.
 
     Raises:
-        ValueError: if there is no question, no prediction, or null odds are missing.
+        ValueError: If there is no question or no prediction, or null odds are missing.
     """
     _check(golds)
     questions = {gold.id: gold for gold in golds}
@@ -141,7 +143,7 @@ def score_squad_v2(
     ):
         if chosen.any():
             for name, values in final.items():
-                # In the order of the file, which decides the last digit
+                # Summed in the order of the file, as officially, for the same rounding
                 results[prefix + name] = 100 * sum(values[chosen].tolist()) / int(chosen.sum())
             results[f"{prefix}total"] = int(chosen.sum())
     if null_odds is not None:
@@ -153,12 +155,12 @@ def score_squad_v2(
 def dev_scores(
     golds: Sequence[GoldQuestion], predictions: Mapping[str, str], has_unanswerable: bool
 ) -> dict[str, float]:
-    """The scores of version 2.0 without its totals where there may be no answer, else of 1.1.
+    """Returns the scores of version 2.0 without its totals, or of 1.1.
 
     Args:
-        golds: the questions.
-        predictions: answers by the questions' ids, empty for none.
-        has_unanswerable: whether questions may have no answer.
+        golds: The questions.
+        predictions: The predicted answers by question id; an empty string for no answer.
+        has_unanswerable: Whether questions may be unanswerable, as in version 2.0.
     """
     if not has_unanswerable:
         return score_squad_v1(golds, predictions)
@@ -167,23 +169,25 @@ def dev_scores(
 
 
 def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
-    """SQuAD 2.0's F1 of one answer to each question, `(questions,)`, at most 1."""
+    """Returns SQuAD 2.0's F1 of an answer to each question, `(questions,)`, in [0, 1]."""
     return np.array([_best(f1, text, gold) for gold, text in zip(golds, texts, strict=True)])
 
 
 def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray) -> float:
-    """The threshold on the odds of no answer that gives the largest sum of scores.
+    """Returns the null threshold with the largest sum of scores.
 
-    Every distinct value is tried, and none at all; of equals the smallest is taken.
+    Every distinct value of the odds is tried, and one below all of them; of equally good
+    thresholds, the smallest is returned.
 
     Args:
-        scores: of each question's best answer, `(questions,)`.
-        null_scores: of no answer.
-        odds: no answer is given where they are above the threshold.
+        scores: The score of each question's best answer, `(questions,)`.
+        null_scores: The score of no answer to each question, `(questions,)`.
+        odds: The null odds, `(questions,)`; the prediction is no answer if they are above the
+            threshold.
     """
     order = np.argsort(odds, kind="stable")
     gains = np.concatenate([[0.0], np.cumsum((scores - null_scores)[order])])
-    # Only behind the last of equal odds: a threshold cannot part them.
+    # A threshold cannot separate equal odds: only the position after the last of them is valid.
     is_cut = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
     best = int(np.argmax(np.where(is_cut, gains, -np.inf)))
     return float(odds[order][best - 1]) if best else float(odds[order][0]) - 1.0
@@ -196,9 +200,9 @@ def _official_thresholds(
     null_odds: Mapping[str, float],
     questions: Mapping[str, GoldQuestion],
 ) -> dict[str, float]:
-    """The best scores over thresholds, found one question after the other as officially.
+    """Returns the best scores and thresholds, computed as in the official scorer.
 
-    There, questions of the same odds may fall on both sides of a threshold.
+    It separates questions one by one, even those with equal odds.
     """
     position = {gold.id: index for index, gold in enumerate(scored)}
     order = [
@@ -235,17 +239,17 @@ def _odds_of(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> 
 
 def _check(golds: Sequence[GoldQuestion]) -> None:
     if not golds:
-        raise ValueError("expected one question or more, received none")
+        raise ValueError("expected at least one question, received none")
 
 
 def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
-    """The questions of a file in SQuAD's JSON, and whether it is of version 2.0.
+    """Reads the questions of a file in SQuAD's JSON, and whether it is of version 2.0.
 
-    Where the answers lie is not looked at. A file is of version 2.0 if it says of any question
-    whether it is answerable.
+    The positions of the answers are ignored. A file is of version 2.0 if any question has the field
+    `is_impossible`.
 
     Raises:
-        ValueError: if the file has another form.
+        ValueError: If the file has another format.
     """
     from keras_bert.data.squad import load_json
 
@@ -263,8 +267,7 @@ def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is no file of SQuAD's form: {excerpt(error)} (evaluate reads other files with "
-            "--kind)"
+            f"{path} is not in SQuAD's format: {excerpt(error)} (use --kind for other formats)"
         ) from error
     return golds, any("is_impossible" in question for question in questions)
 
@@ -274,7 +277,10 @@ def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str
 
     values = load_json(path)
     if not isinstance(values, dict):
-        raise ValueError(f"{path} holds {type(values).__name__}, expected an object by question id")
+        raise ValueError(
+            f"{path} contains a {type(values).__name__}, expected an object with question ids as "
+            "keys"
+        )
     for name, value in values.items():
         if not isinstance(value, kind):
             raise ValueError(f"{path}: {excerpt(name)} has {excerpt(value)}, expected {what}")
@@ -284,10 +290,10 @@ def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str
 def score_files(
     data_file: str, predictions_file: str, null_odds_file: str = "", threshold: float = 1.0
 ) -> dict[str, float]:
-    """The scores of a file of predictions, by the version that the data are of.
+    """Returns the scores of a file of predictions, by the version of the data file.
 
     Raises:
-        ValueError: if a file is malformed.
+        ValueError: If a file is malformed.
     """
     golds, is_version_2 = read_gold(data_file)
     predictions = _read_by_id(predictions_file, str, "a string")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TF1 releases of ALBERT and ELECTRA, from weights of the transformers library's models."""
+"""The TF1 releases of ALBERT and ELECTRA, with weights of the transformers library's models."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TF1 release's layout, read and written, against files that TensorFlow's own saver makes."""
+"""The TF1 release's layout, read and written, against files written by TensorFlow's own saver."""
 
 import os
 from pathlib import Path

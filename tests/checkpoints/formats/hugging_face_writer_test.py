@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing Hugging Face's layout: what was read comes back bit by bit, and transformers reads it."""
+"""Writing Hugging Face's layout: a round trip is bit-exact, and transformers can load the files."""
 
 import json
 import warnings

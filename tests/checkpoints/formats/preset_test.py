@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own presets: what is saved is found again, and a save that fails changes nothing."""
+"""Our own presets: a round trip, and a failed save that changes nothing."""
 
 import json
 

@@ -39,7 +39,7 @@ def test_every_token_comes_once_in_order_and_rows_are_as_full_as_they_can_be(max
         documents_of_row = plain_pairs.document_of(row)
         assert (documents_of_row[after - 1] + 1 == documents_of_row[after + 1]).all()
     if max_tokens == 64:
-        # No sentence is longer than 25, so none of 26 free places stays free
+        # No sentence is longer than 25 tokens, so that 26 free positions are never left
         assert min(map(len, rows[:-1])) >= 64 - 25
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks drawn in graph, held to their rates.
+"""Dynamic masking in graph, compared with its rates.
 
-A rate is accepted within five standard deviations of its binomial count: a true rate is refused
-once in 1.7 million times, and never twice differently, for every draw is seeded.
+A rate passes within five standard deviations of its binomial count: a correct rate would fail
+once in 1.7 million times. Every draw is seeded, so that results do not vary.
 """
 
 import numpy as np
@@ -106,7 +106,7 @@ def test_labels_are_what_was_there_and_the_rest_is_as_it_was(unit):
     masked = to_numpy(masker(unit=unit)(features, 5))
     used = masked["mask_weights"] == 1
     assert set(np.unique(masked["mask_weights"])) == {0, 1}
-    # Slots that are used come first, and go up
+    # Used slots come first, in ascending order
     assert (np.diff(used.astype(int), axis=1) <= 0).all()
     assert (np.diff(masked["mask_positions"], axis=1)[used[:, 1:]] > 0).all()
     assert not masked["mask_ids"][~used].any()
@@ -132,7 +132,7 @@ def test_labels_are_what_was_there_and_the_rest_is_as_it_was(unit):
 @pytest.mark.parametrize("unit", UNITS)
 def test_special_tokens_and_padding_are_never_chosen(unit):
     features = rows(count=2000, shortest=2)
-    # What stands at padding is not looked at; a [MASK] that is typed is no word to guess.
+    # The content of padding is ignored; a literal [MASK] in the text is not predicted.
     features["token_ids"][~features["padding_mask"]] = 7
     features["token_ids"][:, 3] = MASK
     masked = to_numpy(masker(unit=unit, mask_selection_rate=0.9)(features, 0))
@@ -340,7 +340,7 @@ def test_runs_do_not_cross_special_tokens_and_words_are_still_equally_likely():
     assert not is_chosen[:, [0, 18, 39]].any()
     # A word beside [SEP] is in shorter runs, but those are as likely to come first.
     np.testing.assert_allclose(is_chosen.mean(axis=0)[ids[0] > MASK], 6 / 37, atol=0.03)
-    # Words next to each other are chosen together more often than tokens on their own are.
+    # Adjacent words are selected together more often than independent tokens are.
     together = (is_chosen[:, 1:] & is_chosen[:, :-1]).sum() / is_chosen.sum()
     alone = chosen(to_numpy(masker()(ids, 0)), 40)
     assert together > 2 * (alone[:, 1:] & alone[:, :-1]).sum() / alone.sum()
@@ -413,7 +413,7 @@ def test_training_that_goes_on_sees_the_masks_it_would_have_seen():
     assert len(whole) == 16
     for first, second in zip(whole[5:], steps(5), strict=True):
         assert_equal(first, second)
-    # The second time a batch comes, its masks are others.
+    # The second time that a batch occurs, its masks differ.
     assert all(differ(whole[i], whole[i + 8]) for i in range(8))
     np.testing.assert_array_equal(whole[0]["segment_ids"], whole[8]["segment_ids"])
     assert_equal(whole[9], make({name: value[4:8] for name, value in features.items()}, 9))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences in one row: all there, whole, told apart, with little padding."""
+"""Packed rows contain all sequences whole and separate, with little padding."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The algorithm that makes BERT's sentence pairs, and corpora to try it on.
+"""The algorithm that creates BERT's sentence pairs, and corpora for tests.
 
-Stated in the plainest way, a token and a sentence at a time, with Python's own random numbers.
+A reference implementation, token by token and sentence by sentence, with Python's own random
+numbers.
 """
 
 import numpy as np

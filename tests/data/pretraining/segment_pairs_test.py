@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs held to a plain statement of the algorithm. Bounds are 4.5 standard errors: were the
-seeds not fixed, a right implementation would fail one check in 150,000."""
+"""Sentence pairs against a reference implementation. Bounds are 4.5 standard errors: with random
+seeds, a correct implementation would fail one check in 150,000."""
 
 import random
 

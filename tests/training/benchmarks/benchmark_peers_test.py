@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers of a benchmark have as many weights as what they are measured beside."""
+"""The models of other libraries in a benchmark have the same number of weights as ours."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_every_encoder_has_vectors_of_its_tokens(family):
 
 
 def test_an_architecture_of_no_family_has_no_peers():
-    with pytest.raises(ValueError, match="No family that has peers"):
+    with pytest.raises(ValueError, match="No family of the other libraries"):
         peers.family_of(small("bert").replace(layer_sharing="attention"))
 
 

@@ -13,7 +13,7 @@ def test_both_mask_the_same_share_of_the_same_rows():
     assert results["tokens"] == 2 * 256 * 20
     names = ["keras_bert token", "keras_bert word", "keras_bert ngram", "keras_hub"]
     assert list(results["masked"]) == names
-    # Three of twenty; a word that does not fit leaves room now and then
+    # Three of twenty; fewer where a whole word does not fit
     assert results["masked"]["keras_bert token"] == pytest.approx(0.15)
     assert results["masked"]["keras_hub"] == pytest.approx(0.15)
     assert results["masked"]["keras_bert word"] == pytest.approx(0.15, rel=0.02)

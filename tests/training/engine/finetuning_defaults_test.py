@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learning rate and epochs that are chosen for a run that was given neither."""
+"""The default learning rate and number of epochs."""
 
 import dataclasses
 

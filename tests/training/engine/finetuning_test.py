@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedule of a run is as long as the run."""
+"""The learning rate schedule is as long as the run."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from training.engine.options import EncoderConfig
     ("num_rows", "batch_size", "accumulation", "epochs", "updates"),
     [
         (33, 32, 1, 3, 6),
-        (33, 32, 2, 3, 4),  # 9 micro-batches of 16 or fewer, the last of which is left over
+        (33, 32, 2, 3, 4),  # 9 micro-batches of at most 16 rows, the last of which is partial
         (10, 8, 4, 4, 5),  # an accumulation that continues in the next epoch
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How programs meet their users."""
+"""The command-line interface of programs."""
 
 import importlib
 import os
@@ -22,7 +22,7 @@ PROGRAMS = sorted(
     for path in (ROOT / "training").glob("*.py")
     if "program.run(" in path.read_text(encoding="utf-8")
 )
-# A program that does nothing but hold a folder, in native code that lets no Python run meanwhile.
+# A program that only claims a folder, then blocks in native code that keeps Python from running.
 HOLDER = """
 import hashlib, signal, sys
 from training.engine import output_folder, program
@@ -117,7 +117,7 @@ def test_two_processes_do_not_write_into_one_folder(holder, tmp_path):
         output_folder.claimed(tmp_path).__enter__()
     holder.kill()
     holder.wait()
-    with output_folder.claimed(tmp_path):  # the lock died with its process
+    with output_folder.claimed(tmp_path):  # the lock was released when its process ended
         pass
 
 
@@ -130,7 +130,7 @@ def test_ctrl_c_ends_at_once_in_a_line_even_in_native_code(holder):
     assert holder.returncode == 130
     (line,) = errors.strip().splitlines()
     assert line.startswith("interrupted: ")
-    assert line.endswith("keeps seed_1/model.keras; the same command begins anew")
+    assert line.endswith("contains seed_1/model.keras; the same command starts from the beginning")
 
 
 @pytest.mark.parametrize("taken", ["a file", "a file in the path", "cannot be made"])
@@ -151,8 +151,8 @@ def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path, taken
 def test_an_error_tells_what_a_run_left(tmp_path):
     (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
-        pytest.raises(SystemExit, match=r"^error: broken \(.* keeps the checkpoint "
-                      r"checkpoints/step_000000007; the same command goes on from there\)$"),
+        pytest.raises(SystemExit, match=r"^error: broken \(.* contains the checkpoint "
+                      r"checkpoints/step_000000007; the same command resumes from there\)$"),
         program.plain_errors(),
         output_folder.claimed(tmp_path),
     ):  # fmt: skip
@@ -161,7 +161,7 @@ def test_an_error_tells_what_a_run_left(tmp_path):
 
 def test_too_little_room_is_found_before_it_is_needed(tmp_path):
     output_folder.check_room(tmp_path, 1)
-    with pytest.raises(OSError, match=r"no room in .*: a model takes about 1,152,921,504,"):
+    with pytest.raises(OSError, match=r"not enough disk space .* about 1,152,921,504,"):
         output_folder.check_room(tmp_path, 1 << 60)
 
 
@@ -182,7 +182,7 @@ def test_help_lists_the_flags_of_each_program_without_tensorflow(name):
     if name == "finetune":
         assert "  --batch_size=32" in flags
         assert "  --[no]export=true" in flags
-        assert "        rows in an optimizer step." in shown
+        assert "        Rows in an optimizer step." in shown
 
 
 def test_a_flag_that_there_is_not_is_refused_with_the_next_one():

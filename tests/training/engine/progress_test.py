@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told while a model is trained."""
+"""Progress lines during training."""
 
 import io
 

@@ -90,7 +90,7 @@ def test_a_torn_one_is_recognised_and_the_one_before_is_used(tmp_path, file, dam
     assert checkpoints.restore(model) == state(1)
     for name, tensor in model_tensors(model).items():
         np.testing.assert_array_equal(tensor, expected[name])
-    # Step 2, done again, takes the place of the torn one.
+    # Step 2, repeated, replaces the corrupted checkpoint.
     checkpoints.save(model, state(2))
     assert checkpoints.restore(model) == state(2)
 
@@ -109,7 +109,7 @@ def test_where_none_is_whole_nothing_is_begun_anew(tmp_path):
     checkpoints = RunCheckpoints(tmp_path)
     checkpoints.save(build(), state(1))
     (tmp_path / "step_000000001" / "state.json").write_text("")
-    with pytest.raises(ValueError, match=r"no checkpoint in .* is whole"):
+    with pytest.raises(ValueError, match=r"every checkpoint in .* is corrupted"):
         checkpoints.restore(build())
 
 
@@ -133,10 +133,10 @@ def test_no_room_is_said_and_nothing_is_lost(tmp_path):
     model, checkpoints = build(units=3000), RunCheckpoints(tmp_path)
     checkpoints.save(model, state(1))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # No file may be larger than this, which a file system says as it says that it is full.
+    # A limit on file sizes raises the same kind of error as a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
-        with pytest.raises(DiskFullError, match=r"no room .* step 2 .*step_000000001 is kept"):
+        with pytest.raises(DiskFullError, match=r"not enough .* step 2 .*step_000000001 is kept"):
             checkpoints.save(model, state(2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

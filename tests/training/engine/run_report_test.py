@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page at the end of a run."""
+"""The report at the end of a run."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     of_dev = {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 73.5}}
     results["baselines"] = {"dev": of_dev}
     text = report(results, {"reading": 1.0}, "texts.txt")
-    assert "Kept: epoch 2 of 3, the best on dev" in text
+    assert "Best model: epoch 2 of 3, selected on dev" in text
     assert "60.00" not in text  # the last epoch's
     lines = text.splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith("dev  "))
@@ -46,7 +46,7 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
         ["bag", "of", "words", "73.50"],
     ]
     assert "pos                 82.00        40" in text
-    assert "It took 1 min 48 s; the slowest part was training: 1 min 40 s" in text
+    assert "Time: 1 min 48 s; the slowest part was training: 1 min 40 s" in text
     for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1"):
         assert str(tmp_path / name) in text
     assert text.endswith(
@@ -58,7 +58,7 @@ def test_several_seeds_have_a_mean_and_an_interval(results):
     results["runs"] = [{}, {}]
     results["summary"]["dev"]["accuracy"]["interval_95"] = 1.5
     text = report(results)
-    assert "Kept: seed 1, epoch 2 of 3" in text
+    assert "Best model: seed 1, epoch 2 of 3" in text
     assert "  dev accuracy 60.00 ± 1.50" in text
     assert "Next" not in text
 

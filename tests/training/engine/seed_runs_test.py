@@ -92,9 +92,9 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
     assert_same(train(tmp_path / "killed"), expected)
     # The last batch of an epoch is followed by the evaluation and not by a checkpoint.
     assert capsys.readouterr().out.splitlines() == [
-        "Continuing seed 3 from epoch 1, batch 4",
-        "Continuing seed 3 from epoch 2, batch 3",
-        "Continuing seed 3 from epoch 2, batch 5",
+        "Resuming seed 3 from epoch 1, batch 4",
+        "Resuming seed 3 from epoch 2, batch 3",
+        "Resuming seed 3 from epoch 2, batch 5",
     ]
 
 
@@ -108,7 +108,7 @@ def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=2)
     with pytest.raises(
-        ValueError, match="has a run of other settings; choose another --output_dir"
+        ValueError, match="contains a run of other settings; choose another --output_dir"
     ):
         train(tmp_path, fingerprint="other")
 
@@ -121,7 +121,7 @@ def test_what_is_finished_is_not_done_again(tmp_path):
     run.finish({"seed": 1, "score": 0.1})
     assert not run.checkpoints.folder.exists()
     assert SeedRun(tmp_path, 1, "abc", 0.0).finished() == {"seed": 1, "score": 0.1}
-    # Another run takes its place, and nobody takes that one's model for its own.
+    # Another run replaces it, and does not use its model.
     assert SeedRun(tmp_path, 1, "other", 0.0).finished() is None
     assert run.finished() is None
 

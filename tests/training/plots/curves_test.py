@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a run is a PNG, and what cannot be drawn is said."""
+"""The plot of a run is a PNG, and missing curves are an error."""
 
 import sys
 
@@ -45,8 +45,8 @@ def test_evaluations_take_the_place_of_training_metrics(monkeypatch, tmp_path):
         {"epoch": 2, "accuracy": 91.25, "f1": 90.0, "mse": 2.0},
     ]
     assert drawn_labels(monkeypatch, tmp_path, history, evaluations=evaluations, kept=1) == {
-        "Loss": ["training 0.4", "kept"],
-        "Score on the development set": ["accuracy 91.25", "F1 90", "kept"],
+        "Loss": ["training 0.4", "best"],
+        "Score on the development set": ["accuracy 91.25", "F1 90", "best"],
     }
 
 
@@ -90,7 +90,7 @@ def test_labels_of_curves_that_end_together_do_not_cover_each_other(tmp_path, mo
 
 
 def test_what_cannot_be_drawn(tmp_path):
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="nothing to plot"):
         plot_curves(tmp_path / "a.png", {"loss": [float("nan")]})
     with pytest.raises(ValueError, match=r"an evaluation has \['epoch', 'f1'\], expected 'step'"):
         plot_curves(tmp_path / "a.png", {}, evaluations=[{"epoch": 1, "f1": 3.0}], steps=[9])

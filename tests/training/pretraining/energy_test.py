@@ -16,5 +16,5 @@ def test_energy_since_the_last_call():
 
 
 def test_an_unknown_country():
-    with pytest.raises(ValueError, match="country is 'Atlantis'"), energy_meter("Atlantis"):
+    with pytest.raises(ValueError, match="--country is 'Atlantis'"), energy_meter("Atlantis"):
         pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings as labelled text: from made packages, and once from installed ones."""
+"""Docstrings as labeled text: of generated packages, and once of installed ones."""
 
 import dataclasses
 import sys
@@ -73,7 +73,7 @@ def test_texts_are_clean_unique_and_tell_nothing_away(packages):
         text.startswith("Does all of the p work, i.e. part ") and "more" not in text
         for text in texts
     )
-    # Three texts from each of 30 files, and the one that is said twice.
+    # Three texts from each of 30 files, and the duplicate.
     assert len(texts) == 2 * (3 * 30 + 1)
     assert all(text.split()[-1] != "read." and label in PACKAGES for text, label, _ in examples)
 
@@ -112,11 +112,11 @@ def test_the_seed_decides(packages):
 def test_what_cannot_be_collected(packages):
     with pytest.raises(ValueError, match="expected two names or more"):
         collect_docstrings(["applelib"])
-    with pytest.raises(ValueError, match="package 'plumlib' has no source here"):
+    with pytest.raises(ValueError, match="no source of package 'plumlib'"):
         collect_docstrings(["applelib", "plumlib"])
-    with pytest.raises(ValueError, match="package 'sys' has no source here"):
+    with pytest.raises(ValueError, match="no source of package 'sys'"):
         collect_docstrings(["applelib", "sys"])
-    with pytest.raises(ValueError, match="gives 0 docstrings to dev, expected 1"):
+    with pytest.raises(ValueError, match="has 0 docstrings for dev, expected 1"):
         collect_docstrings(packages, max_per_package=4)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GLUE's nine layouts in miniature, and the real files where `KERAS_BERT_DATA` points to them."""
+"""GLUE's nine file formats in miniature, and the real files if `KERAS_BERT_DATA` points to them."""
 
 import os
 from pathlib import Path
@@ -36,7 +36,7 @@ FILES = {
     "QQP/train": [
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
         "0\t1\t2\tWhy?\tHow?\t0",
-        "1\t1\t2\tWhy is",  # Torn in the official download.
+        "1\t1\t2\tWhy is",  # Malformed in the official download.
         "2\t1\t2\t\tHow?\t1",
     ],
     "QQP/test": ["id\tquestion1\tquestion2", "0\tWhy?\tHow?"],
@@ -137,7 +137,7 @@ def test_class_names_match_the_labels_of_the_files():
 def test_tasks_are_found_by_any_spelling():
     for name in ("sst2", "SST-2", "sst_2"):
         assert find_task(name).folder == "SST-2"
-    with pytest.raises(ValueError, match="no GLUE task 'squad', expected one of cola, sst2"):
+    with pytest.raises(ValueError, match="unknown GLUE task 'squad', expected one of cola, sst2"):
         find_task("squad")
 
 
@@ -152,7 +152,7 @@ def test_a_split_that_is_not_there(data_dir):
         ValueError, match="MNLI has no split 'dev', expected one of train, dev_matc"
     ):
         read_split(data_dir, "mnli", "dev")
-    with pytest.raises(FileNotFoundError, match=r"SST-2.dev\.tsv is not there"):
+    with pytest.raises(FileNotFoundError, match=r"SST-2.dev\.tsv does not exist"):
         read_split(data_dir, "sst2", "dev")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled text: every format's quirks, and errors that name the place."""
+"""Labeled text: the details of every format, and errors that name file and line."""
 
 import gzip
 import json
@@ -126,8 +126,8 @@ def test_unlabelled(write):
 @pytest.mark.parametrize(
     ("header", "content"),
     [
-        ("auto", "text\tlabel\na\tx\nb\ty\n"),  # A usual name of the column.
-        ("auto", "body\tverdict\na\t1\nb\t0\n"),  # The one label that is no number.
+        ("auto", "text\tlabel\na\tx\nb\ty\n"),  # A common column name.
+        ("auto", "body\tverdict\na\t1\nb\t0\n"),  # The only label that is not a number.
         ("auto", "a\tx\nb\ty\n"),
         (True, "whatever\tx\na\tx\nb\ty\n"),
         (False, "a\tx\nb\ty\n"),
@@ -141,10 +141,10 @@ def test_header_with_numbered_columns(write, header, content):
 def test_a_header_that_is_said_not_to_be_one(write):
     path = write("a.tsv", "text\tlabel\na\t1.0\nb\t0.5\n")
     for regression in (False, True):
-        with pytest.raises(ValueError, match=r"line 1: the label 'label' .* is it --header=yes\?"):
+        with pytest.raises(ValueError, match=r"line 1: the label 'label' .* try --header=yes"):
             read_labelled_text(path, text=0, label=1, header=False, regression=regression)
     path = write("b.tsv", "body\tverdict\na\tx\nb\ty\n")
-    with pytest.raises(ValueError, match=r"unknown label 'verdict'.* first line a header"):
+    with pytest.raises(ValueError, match=r"unknown label 'verdict'.* first line is a header"):
         read_labelled_text(path, text=0, label=1, header=False, class_names=("x", "y"))
 
 
@@ -152,7 +152,7 @@ def test_a_header_that_is_said_not_to_be_one(write):
     ("arguments", "message"),
     [
         ({"text": "body"}, r"line 1: no column 'body' for text; .*\['text', 'label', 'label2'\]"),
-        ({"text": "body", "header": False}, "column 'body', expected a number .* --header=no"),
+        ({"text": "body", "header": False}, "column 'body', expected an index .* --header=no"),
         ({"text": 3, "label": 1}, "text is column 3, expected 0 to 2"),
         ({"text": -1, "label": 1}, "text is column -1, expected 0 to 2"),
     ],
@@ -167,35 +167,43 @@ def test_a_column_that_is_not_there(write, arguments, message):
     ("name", "content", "message"),
     [
         ("a.tsv", "text\tlabel\na\tx\nb\ty\tz\n", "line 3: 3 columns, expected 2"),
-        ("a.tsv", "text\tlabel\na\tx\nb\t \n", "line 3: no label; the text is 'b'"),
+        ("a.tsv", "text\tlabel\na\tx\nb\t \n", "line 3: the label is empty; the text is 'b'"),
         ("a.tsv", "text\tlabel\na\tx\n  \ty\n", "line 3: text is empty"),
-        ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns are called 'text'"),
+        ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns have the name 'text'"),
         ("a.tsv", b"text\tlabel\na\tx\ncaf\xe9\ty\n", "line 3: expected UTF-8, found byte 0xe9"),
         ("a.tsv", "text\tlabel\n", "a.tsv: no examples"),
         ("a.tsv", "", "a.tsv: the file is empty"),
-        ("a.tsv", "text\tlabel\na\tx\nb\tx\n", "all 2 labels are 'x', expected two kinds"),
-        ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', "line 3: the row that starts here is not CSV"),
+        (
+            "a.tsv",
+            "text\tlabel\na\tx\nb\tx\n",
+            "all 2 labels are 'x', expected two or more classes",
+        ),
+        ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', "line 3: the row that starts here is not valid CSV"),
         ("a.csv", 'text,label\n"a "quoted" word",x\n', "line 2: the row that starts here"),
         ("a.csv.gz", gzip.compress(b"text,label\na,x\n" * 99)[:40], "cannot be read past line"),
         ("a.tsv.gz", b"text\tlabel\na\tx\n", "cannot be read past line 0"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
-        ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: no label"),
-        ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: no label"),
+        ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: the label is empty"),
+        ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: the label is empty"),
         ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
         ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
-        ("a.jsonl", '\n"a"\n', "line 2: a str, expected a JSON object"),
-        ("a.jsonl", '\n["a", 1]\n', "line 2: a str, expected a JSON object"),
-        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: after the JSON there is '2'"),
-        ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields are called 'text'"),
-        ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' holds half of a surr"),
+        ("a.jsonl", '\n"a"\n', "line 2: found a str, expected a JSON object"),
+        ("a.jsonl", '\n["a", 1]\n', "line 2: found a str, expected a JSON object"),
+        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: unexpected text after the JSON: '2'"),
+        ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields have the name 'text'"),
+        ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' contains an unpaired"),
         ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: cannot be read: nested too deeply"),
         ("a.json", '[{"text": "a",\n"label": 1},\n{"text": }]', "line 3: not JSON: Expecting"),
-        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 1: the array is broken off"),
-        ("a.json", '[{"text": "a", "label": 1}]\n{', "line 1: after the array there is '{'"),
+        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 1: the array is incomplete"),
+        (
+            "a.json",
+            '[{"text": "a", "label": 1}]\n{',
+            "line 1: unexpected text after the array: '{'",
+        ),
         ("a.json", '[{"text": "a", "label": {"b": 1}}]', "a dict, .* or one of its fields: label."),
         ("a.json", '[{"text": "a", "labels": {"b": 1}}]', r"has \['labels', 'labels.b', 'text'\]"),
         ("a.jsonl", '{"text": "a"\n', "line 1: not JSON"),
-        ("a.txt", "text\tlabel\na\tx\n", r"cannot tell the format from the suffix '\.txt'"),
+        ("a.txt", "text\tlabel\na\tx\n", r"cannot infer the format from the suffix '\.txt'"),
     ],
 )
 def test_errors_name_the_place(write, name, content, message):
@@ -241,10 +249,13 @@ def test_what_an_error_quotes_is_short(write):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["1", "1.0", "2", "1"], r"a\.tsv: are '1' \(2 rows\) and '1.0' \(1 rows\) one label\?"),
-        (["pos", "Pos", "neg"], r"are 'pos' \(1 rows\) and 'Pos' \(1 rows\) one label"),
+        (["1", "1.0", "2", "1"], r"a\.tsv: '1' \(2 rows\) and '1.0' \(1 rows\) are read as diff"),
+        (["pos", "Pos", "neg"], r"'pos' \(1 rows\) and 'Pos' \(1 rows\) are read as"),
         (["pos", "nan", "nan", "neg"], r"2 rows have the label 'nan', which is read as a class"),
-        ([f"id {n}" for n in range(20)], "20 rows have 20 classes; is --label the right column"),
+        (
+            [f"id {n}" for n in range(20)],
+            "20 rows have 20 classes; check that --label is the right column",
+        ),
     ],
 )
 def test_labels_that_are_probably_wrong_are_warned_of(write, labels, message):
@@ -290,7 +301,7 @@ def test_arguments_that_contradict(write):
     path = write("a.tsv", "text\tlabel\na\t1\nb\t2\n")
     with pytest.raises(ValueError, match="regression has no classes"):
         read_labelled_text(path, regression=True, class_names=("1", "2"))
-    with pytest.raises(ValueError, match="class_names must differ"):
+    with pytest.raises(ValueError, match="expected distinct names"):
         read_labelled_text(path, class_names=("1", "1"))
     with pytest.raises(ValueError, match="format is 'xml'"):
         read_labelled_text(path, format="xml")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines on data whose answers can be counted by hand."""
+"""Baselines on data with predictions that can be counted by hand."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_scores_of_pairs_by_the_words_that_both_texts_have():
     )
     scores = baselines.of_text(train, dev, ["pearson", "mse"])
     assert scores["mean"]["pearson"] == 0.0
-    # No word tells the score, only whether both texts have it.
+    # No single word predicts the score, only whether both texts have it.
     assert scores["bag_of_words"]["pearson"] > 90
     assert scores["bag_of_words"]["mse"] < scores["mean"]["mse"] / 2
 

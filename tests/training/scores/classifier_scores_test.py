@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores against their definitions, and what they answer where the definitions do not hold."""
+"""Metrics against their definitions, and their values where the definitions do not apply."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_constant_predictions_score_zero():
 @pytest.mark.parametrize(
     ("names", "predictions", "labels", "message"),
     [
-        (["bleu"], [0], [0], "no metric 'bleu', expected among accuracy, f1"),
+        (["bleu"], [0], [0], "unknown metric 'bleu', expected one of accuracy, f1"),
         (["accuracy"], [0, 1], [0], r"shape \(2,\) and labels \(1,\)"),
         (["accuracy"], [[0, 1]], [[0, 1]], r"expected both \(examples,\)"),
         (["accuracy"], [], [], "one or more"),

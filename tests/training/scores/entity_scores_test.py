@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of entities, by their definition and beside seqeval's."""
+"""Entity scores against their definition and against seqeval."""
 
 import numpy as np
 import pytest
@@ -90,9 +90,9 @@ def test_tags_that_spell_no_spans_have_an_accuracy():
 @pytest.mark.parametrize(
     ("predictions", "labels", "message"),
     [
-        ([["O"]], [["O"], ["O"]], "of 1 sentences and labels of 2"),
+        ([["O"]], [["O"], ["O"]], "for 1 sentences and labels for 2"),
         ([["O"]], [["O", "O"]], "sentence 0 has 1 predictions and 2 labels"),
-        ([], [], "one word or more"),
+        ([], [], "at least one word"),
     ],
 )
 def test_what_cannot_be_scored(predictions, labels, message):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's scores on answers whose scores can be counted by hand."""
+"""SQuAD's metrics on answers whose scores can be counted by hand."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.backend_independent
         ("an apple a day", "apple day"),
         ("theatre anna", "theatre anna"),
         ("a-the", "athe"),  # punctuation goes first
-        ("“Quoted” – 東京。", "“quoted” – 東京。"),  # of punctuation only ASCII's
+        ("“Quoted” – 東京。", "“quoted” – 東京。"),  # only ASCII punctuation is removed
         ("\u00a0x\u3000y ", "x y"),
         ("the", ""),
     ],
@@ -41,7 +41,7 @@ def test_what_does_not_count_is_taken_away(text, expected):
 
 
 def test_words_are_counted_as_often_as_both_have_them():
-    # 2 of 3 words are right, of 4: precision 2/3, recall 1/2
+    # 2 of 3 predicted words are correct, of 4 gold words: precision 2/3, recall 1/2
     assert f1("red red car", "red red big bus") == pytest.approx(2 * (2 / 3) * 0.5 / (2 / 3 + 0.5))
     assert f1("red", "blue") == 0
     assert f1("the", "an") == 1
@@ -60,7 +60,7 @@ GOLDS = [
 
 def test_version_1_counts_missing_predictions_as_wrong():
     scores = score_squad_v1(GOLDS, {"a": "a red car", "b": "in 1999", "c": "a", "e": "?"})
-    # c is the same after normalising, and has no word in common
+    # c is equal after normalization, and has no common word
     assert scores == pytest.approx({"exact_match": 100 * 2 / 4, "f1": 100 * (1 + 2 / 3) / 4})
     with pytest.raises(ValueError, match="'n' has no answers"):
         score_squad_v1([GoldQuestion("n", ())], {})
@@ -72,7 +72,7 @@ def test_version_2_splits_by_answerable_and_leaves_missing_predictions_out():
     scores = score_squad_v2(golds, predictions)
     assert scores == pytest.approx(
         {
-            # c's gold has no words left, so that no answer is right
+            # c's gold answer is empty after normalization, so that no answer is correct
             "exact": 60.0, "f1": 100 * (1 + 2 / 3 + 1 + 1) / 5, "total": 5,
             "HasAns_exact": 100 * 2 / 3, "HasAns_f1": 100 * (1 + 2 / 3 + 1) / 3, "HasAns_total": 3,
             "NoAns_exact": 50.0, "NoAns_f1": 50.0, "NoAns_total": 2,
@@ -91,7 +91,7 @@ def test_null_odds_above_the_threshold_empty_a_prediction():
     scores = score_squad_v2(golds, predictions, odds, threshold=0.5)
     assert scores["exact"] == pytest.approx(200 / 3)
     assert (scores["HasAns_exact"], scores["NoAns_exact"]) == (50.0, 100.0)
-    # Between -1 and 1: a is answered and n is not; beyond 2 both a and b, and n wrongly.
+    # Thresholds between -1 and 1 answer a but not n; above 2, both a and b, and n incorrectly.
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (pytest.approx(200 / 3), -1.0)
     with pytest.raises(ValueError, match="no null odds for question 'a'"):
         score_squad_v2(golds, predictions, {"b": 1.0})
@@ -148,7 +148,7 @@ def test_malformed_files_are_named(tmp_path):
     data = data_file(tmp_path, True)
     with pytest.raises(ValueError, match=r"bad\.json: 'a' has 3, expected a string"):
         score_files(data, write(tmp_path / "bad.json", {"a": 3}))
-    with pytest.raises(ValueError, match=r"list\.json holds list"):
+    with pytest.raises(ValueError, match=r"list\.json contains a list"):
         score_files(data, write(tmp_path / "list.json", []))
-    with pytest.raises(ValueError, match=r"empty\.json is no file of SQuAD's form: KeyError"):
+    with pytest.raises(ValueError, match=r"empty\.json is not in SQuAD's format: KeyError"):
         read_gold(write(tmp_path / "empty.json", {}))
