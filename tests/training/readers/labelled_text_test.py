@@ -178,7 +178,11 @@ def test_a_column_that_is_not_there(write, arguments, message):
             "text\tlabel\na\tx\nb\tx\n",
             "all 2 labels are 'x', expected two or more classes",
         ),
-        ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', "line 3: the row that starts here is not valid CSV"),
+        (
+            "a.csv",
+            'text,label\na,x\n"b,y\nc,x\n',
+            "line 3: the row that starts here is not valid CSV",
+        ),
         ("a.csv", 'text,label\n"a "quoted" word",x\n', "line 2: the row that starts here"),
         ("a.csv.gz", gzip.compress(b"text,label\na,x\n" * 99)[:40], "cannot be read past line"),
         ("a.tsv.gz", b"text\tlabel\na\tx\n", "cannot be read past line 0"),
