@@ -167,13 +167,17 @@ def test_a_saved_task_of_another_kind(tmp_path, classifier):
     ("name", "content", "message"),
     [
         ("in.jsonl", '{"text": "a"}\n{"text": \n', r"in\.jsonl, line 2: not JSON"),
-        ("in.jsonl", '{"text": "a"}\n3\n', r"in\.jsonl, line 2: a int, expected a JSON object"),
+        (
+            "in.jsonl",
+            '{"text": "a"}\n3\n',
+            r"in\.jsonl, line 2: found a int, expected a JSON object",
+        ),
         (
             "in.txt",
             '{"text": "a"}\n\n{"text": 3}',
             r"in\.txt, line 3: text is 3, expected a string",
         ),
-        ("in.jsonl", '{"txt": "a"}', r"line 1: the model wants text; .*'txt'.* has no text"),
+        ("in.jsonl", '{"txt": "a"}', r"line 1: the model expects text, but .*'txt'.* has no text"),
         ("in.jsonl", '{"text": "a", "text_pair": 1}', "line 1: text_pair is 1, expected a string"),
         ("in.csv", "review,stars\na,1\n", r"line 1: no column 'text' for text; .*'review'"),
     ],
