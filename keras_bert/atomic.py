@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atomic writes: a file or folder appears under its name once it is complete."""
+"""Atomic writes: a file or folder gets its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from typing import Any
 def atomic_path(
     path: str | os.PathLike[str], *, suffix: str = "", sync: bool = False
 ) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; what was written there is then renamed to `path`.
+    """Context manager that yields a temporary path next to `path`, and renames it to `path`.
 
-    If the block raises, what it wrote is removed, and what lay at `path` is untouched. Of a process
-    that was killed meanwhile, a hidden file or folder whose name holds `.partial` is left.
+    If the block raises an error, the temporary file is removed, and an existing file at `path` is
+    not changed. A process that is killed leaves a hidden file or folder with `.partial` in its
+    name.
 
     Args:
-        path: The file, which is replaced if it exists; or a folder, which must not exist or be
-            empty.
-        suffix: What the temporary name ends with, where a library looks at it.
-        sync: Whether the content and the renaming survive a power cut: the disk has them when the
-            block has ended.
+        path: Path of a file, which is replaced if it exists; or of a folder, which must be empty or
+            not exist.
+        suffix: The suffix of the temporary name, for libraries that depend on it.
+        sync: Whether to flush the content and the renaming to disk, so that they survive a power
+            failure.
 
     Yields:
-        The temporary path, at which there is nothing.
+        The temporary path, which does not exist.
 
     Example:
 
@@ -41,7 +42,7 @@ def atomic_path(
     ['vocab.txt']
     """
     target = Path(path)
-    # Of this process: several may write the same file, and the last one wins.
+    # One name per process: several may write the same file, and the last one wins.
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial{suffix}")
     _remove(temporary)
     try:
@@ -83,7 +84,7 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Waits until the disk has a file or, where the system can, the entries of a folder."""
+    """Flushes a file or, where the system supports it, the entries of a folder to disk."""
     if path.is_dir() and os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY)

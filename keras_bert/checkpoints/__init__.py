@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights read and written: our presets, Hugging Face's and the TF1 layout; KerasHub's read."""
+"""Loading and saving of checkpoints: presets, Hugging Face, TF1 releases and (loading) KerasHub."""
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An opened checkpoint: its configuration, and its weights and tokenizer, read when needed."""
+"""An opened checkpoint: its configuration, and its weights and tokenizer, which are read lazily."""
 
 from __future__ import annotations
 
@@ -25,40 +25,42 @@ EncoderT = TypeVar("EncoderT", bound=Encoder)
 
 
 def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
-    """A `keras_bert.Backbone`, which Keras' registry has once `keras_bert.models` is imported.
+    """Creates a `keras_bert.Backbone`, the class of which is found in Keras' registry.
 
     Raises:
-        TypeError: If it is not imported yet.
+        TypeError: If `keras_bert.models` is not imported, so that it is not registered.
     """
     cls = keras.saving.get_registered_object("keras_bert>Backbone")
     if cls is None:
-        raise TypeError("Give the class of the encoder: cls=keras_bert.Backbone.")
+        raise TypeError("Pass the class of the encoder: cls=keras_bert.Backbone.")
     return cls(config, **arguments)
 
 
-# Of the tensors that an error lists
+# The maximum number of tensors that an error message lists
 _NAMES_SHOWN = 10
 
 
 @dataclasses.dataclass(eq=False)
 class Checkpoint:
-    """A folder of weights, in whichever format.
+    """A checkpoint folder in any of the formats, as returned by `open_checkpoint`.
 
-    `open_checkpoint` makes it. Opening reads the configuration alone; tensors and vocabulary
-    are read when they are asked for, one tensor at a time.
+    Opening a checkpoint only reads its configuration. Tensors, one at a time, and the vocabulary
+    are read when they are needed.
 
     Args:
-        format: `keras_bert`, `hugging_face`, `google_tf1` or `keras_hub`.
-        folder: Where the files lie.
+        format: `"keras_bert"`, `"hugging_face"`, `"google_tf1"` or `"keras_hub"`.
+        folder: The folder of the files.
         config: The architecture.
-        backbone_layout: How the encoder's weights are stored.
-        head_layouts: How the weights of each head that the format knows are stored.
-        open_tensors: Finds the tensors.
-        open_tokenizer: Reads the tokenizer, `None` where the folder has none.
-        unsupported_heads: Messages for heads whose meaning the tasks here do not support.
+        backbone_layout: How the weights of the encoder are stored.
+        head_layouts: How the weights of each head that the format supports are stored.
+        open_tensors: A function that opens the tensors.
+        open_tokenizer: A function that reads the config of the tokenizer; it returns `None` if the
+            folder has none.
+        unsupported_heads: Error messages for heads that the tasks of this package do not support.
         num_tokens: The number of tokens when the tokenizer was saved; `None` if it is unknown.
-        class_names: The names of a classifier's outputs, in their order, if the files have them.
-        task: The settings of a task in a preset of ours; `None` in other formats.
+        class_names: The names of the classes of a classifier, in the order of its outputs; `None`
+            if the files do not have them.
+        task: The settings of a task in a preset of this package; `None` in other formats.
 
     Example:
 
@@ -69,7 +71,7 @@ class Checkpoint:
     head = ClassificationHead(2)
     head.build((None, checkpoint.config.hidden_dim))
     checkpoint.load_head("classifier", head)    # warns: there is none
-    checkpoint.warn_unused()                    # names the masked-LM head's tensors
+    checkpoint.warn_unused()                    # names the tensors of the masked LM head
     ```
     """
 
@@ -106,31 +108,31 @@ class Checkpoint:
             )
         if size > self.config.vocabulary_size:
             raise CheckpointError(
-                f"{self.folder}: the vocabulary has {size} word pieces; the "
-                f"model has vectors for {self.config.vocabulary_size} (vocabulary_size)."
+                f"{self.folder}: the vocabulary has {size} tokens; the model has embeddings for "
+                f"{self.config.vocabulary_size} (vocabulary_size)."
             )
         if self.num_tokens is None and size < self.config.vocabulary_size:
             self._warn(
-                f"has a vocabulary of {size} tokens for {self.config.vocabulary_size} vectors "
-                "(vocabulary_size): either the table is padded, or the vocabulary's file is cut "
-                "off."
+                f"has a vocabulary of {size} tokens for {self.config.vocabulary_size} embeddings "
+                "(vocabulary_size): either the table is padded, or the file of the vocabulary is "
+                "truncated."
             )
         return tokenizer
 
     @property
     def vocabulary(self) -> list[str] | None:
-        """The tokens, a token's id being its index; `None` if the folder has none."""
+        """The tokens in the order of their ids; `None` if the folder has no tokenizer."""
         return tokens_of(self.tokenizer) if self.tokenizer else None
 
     def require_tokenizer(self) -> dict[str, Any]:
-        """The config of the tokenizer.
+        """Returns the config of the tokenizer.
 
         Raises:
-            CheckpointError: If the folder has none.
+            CheckpointError: If the folder has no tokenizer.
         """
         if self.tokenizer is None:
             raise CheckpointError(
-                f"{self.folder} holds no vocabulary: looked for vocab.txt, spiece.model, "
+                f"{self.folder} has no vocabulary: looked for vocab.txt, spiece.model, "
                 "vocab.json with merges.txt, and tokenizer.json (in a KerasHub preset, for "
                 "vocabulary.txt, vocabulary.spm, and vocabulary.json with merges.txt in "
                 "assets/tokenizer)."
@@ -148,7 +150,7 @@ class Checkpoint:
         )
 
     def num_classes(self, head: str = "classifier") -> int | None:
-        """The width of a head's output; `None` if the checkpoint has no such head."""
+        """Returns the number of outputs of a head; `None` if the checkpoint does not have it."""
         if head not in self.heads:
             return None
         stored = self._found(self.head_layouts[head])["kernel"]
@@ -164,28 +166,31 @@ class Checkpoint:
         weights_fit: bool = True,
         **arguments: Any,
     ) -> EncoderT:
-        """An encoder of this architecture, whose weights are fresh.
+        """Creates an encoder of this architecture, with randomly initialized weights.
 
         Args:
-            config: The architecture with changes that concern no weight; `None` takes `config`.
-            cls: The encoder's class, by default `keras_bert.Backbone`.
-            weights_fit: Whether the stored tensors are first compared with what the configuration
-                asks for, so that no memory is taken for what does not fit; `False` where the
-                weights are not wanted.
-            **arguments: Those of `cls`.
+            config: The architecture, with changes that do not affect weights. Defaults to
+                `config`.
+            cls: The class of the encoder. Defaults to `keras_bert.Backbone`.
+            weights_fit: Whether to check first that the shapes of the stored tensors match the
+                configuration, before memory is allocated; `False` if weights will not be loaded.
+            **arguments: Other arguments of `cls`.
+
+        Returns:
+            An encoder.
 
         Raises:
-            CheckpointError: If tensors are missing or of another shape.
+            CheckpointError: If tensors are missing or have the wrong shapes.
         """
         if weights_fit:
             self.check_encoder()
         return cls(config or self.config, **arguments)
 
     def check_encoder(self) -> None:
-        """Compares the encoder's tensors with what the configuration asks for.
+        """Checks that the tensors of the encoder match the configuration; the pooler is optional.
 
         Raises:
-            CheckpointError: If tensors are missing (a pooler may) or of another shape.
+            CheckpointError: If tensors are missing or have the wrong shapes.
         """
         layout = self._found(self.backbone_layout)
         shapes = weights.backbone_weight_shapes(self.config)
@@ -198,18 +203,18 @@ class Checkpoint:
         return pooler.isdisjoint(self._tensors.names())
 
     def load_into(self, backbone: Encoder, *, pooler_is_used: bool = True) -> None:
-        """Sets every weight of an encoder.
+        """Loads the weights of an encoder.
 
-        A checkpoint without a pooler leaves the encoder's own and warns: models that were only
-        trained on tokens have none.
+        If the checkpoint has no pooler, as models that were trained on tokens only, that of the
+        encoder is not changed, with a warning.
 
         Args:
             backbone: The encoder.
-            pooler_is_used: `False` leaves that warning out, for tasks on tokens.
+            pooler_is_used: Whether to warn about a missing pooler; `False` for tasks on tokens.
 
         Raises:
-            CheckpointError: If weights are missing, or one has another shape than the encoder
-                needs (nothing is set then), or a tensor cannot be read.
+            CheckpointError: If weights are missing or have the wrong shapes, in which case no
+                weight is changed, or if a tensor cannot be read.
         """
         targets = weights.backbone_weights(backbone)
         layout = self._found(self.backbone_layout)
@@ -218,29 +223,30 @@ class Checkpoint:
                 del targets[name]
             if pooler_is_used:
                 missing = ", ".join(POOLER_WEIGHTS)
-                self._warn(f"has no pooler; it is freshly initialised: {missing}.")
+                self._warn(f"has no pooler; it is initialized randomly: {missing}.")
         self._load(targets, layout, "encoder")
 
     def load_head(self, name: str, head: Head, outputs: Sequence[int] | None = None) -> bool:
-        """Sets the weights of a head, or warns that they stay freshly initialised.
+        """Loads the weights of a head; if the checkpoint does not have it, warns instead.
 
         Args:
-            name: `classifier`, `masked_lm`, `next_sentence`, … (see `heads`).
-            head: The built layer, or the layers, that make the head up: see `head_weights`.
-            outputs: For each output of a classifier, the index of the stored one that it takes
-                its weights from; `None` keeps the stored order.
+            name: The name of the head: `"classifier"`, `"masked_lm"`, `"next_sentence"`, … (see
+                `heads`).
+            head: The layer or the layers of the head, built; see `head_weights`.
+            outputs: For each output of a classifier, the index of the stored output whose weights
+                are loaded; `None` keeps the stored order.
 
         Returns:
             Whether the checkpoint has the head.
 
         Raises:
-            CheckpointError: If it has a part of the head alone, or of another shape, or one that
-                means something else.
+            CheckpointError: If the checkpoint has only a part of the head, weights have the wrong
+                shapes, or the head has a meaning that is not supported.
         """
         targets = weights.head_weights(head)
         if name not in self.heads:
             self._warn(
-                f"has no {name} head; it is freshly initialised: {', '.join(sorted(targets))}."
+                f"has no {name} head; it is initialized randomly: {', '.join(sorted(targets))}."
             )
             return False
         if name in self.unsupported_heads:
@@ -249,11 +255,11 @@ class Checkpoint:
         return True
 
     def leave_head(self, name: str) -> None:
-        """Excludes a head that is intentionally not loaded from `unused`."""
+        """Marks a head as used that is intentionally not loaded, so that `unused` excludes it."""
         self._used |= _names(self._found(self.head_layouts[name]))
 
     def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """A head's weights as float32 arrays by name, kernels as `(input, output)`.
+        """Returns the weights of a head as float32 arrays by name, with kernels `(input, output)`.
 
         Raises:
             CheckpointError: If the checkpoint does not have the head, or only a part of it.
@@ -268,12 +274,12 @@ class Checkpoint:
         return {ours: layouts.assemble(stored, self._tensors) for ours, stored in layout.items()}
 
     def unused(self) -> list[str]:
-        """The names in the files of tensors that have not been used so far."""
+        """Returns the names (in the files) of tensors that have not been used so far."""
         rest = set(self._tensors.names()) - self._used
         return sorted(self._tensors.label(name) for name in rest)
 
     def warn_unused(self) -> None:
-        """Warns with the names of `unused`, if there are any."""
+        """Warns about the tensors that have not been used, if there are any."""
         unused = self.unused()
         if unused:
             self._warn(f"has weights that were not used: {', '.join(unused)}.")
@@ -305,7 +311,7 @@ class Checkpoint:
         self._used |= _names(wanted)
 
     def _check(self, wanted: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
-        """Raises if a weight is missing, or stored in another shape."""
+        """Checks that all weights are stored, with the right shapes."""
         self._reject_missing(wanted, owner)
         for ours, stored in wanted.items():
             layouts.check_shape(stored, shapes[ours], self._tensors)
@@ -327,5 +333,5 @@ class Checkpoint:
 
 
 def _names(layout: Layout) -> set[str]:
-    """All tensors that hold a layout's weights, copies too."""
+    """Returns the names of all tensors of a layout, including copies."""
     return {name for stored in layout.values() for name in (*stored.names, *stored.copies)}

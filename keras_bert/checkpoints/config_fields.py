@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration files of released models: what a family calls the fields of `BertConfig`."""
+"""The configuration files of released models: the names of the fields of `BertConfig` in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.config import BertConfig, ConfigError
 
-# Fields that change no output: of training, of tokenization, and of what is returned
+# Fields that do not change outputs: of training, of tokenization, and which outputs are returned
 _WITHOUT_EFFECT = (
     "dropout",
     "attention_dropout",
@@ -28,16 +28,16 @@ _WITHOUT_EFFECT = (
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFields:
-    """The fields of a family's configuration file.
+    """The fields of the configuration file of a family.
 
     Args:
-        required: The file's name for each of our fields that decides the outputs.
-        optional: The same for fields that some files leave out.
-        defaults: Values of optional fields that are left out, where `BertConfig` has others.
-        fixed: Values of our fields that the family's code fixes.
-        activation: The file's name for the activation.
-        positions_follow_padding: Whether positions count from `pad_token_id + 1`, and the file's
-            number of positions includes those before.
+        required: The name in the file of each field of `BertConfig` that must be present.
+        optional: The name in the file of each field that may be absent.
+        defaults: Defaults of optional fields that differ from those of `BertConfig`.
+        fixed: Values of fields that are constant in the code of the family.
+        activation: The name in the file of the activation.
+        positions_follow_padding: Whether positions begin with `pad_token_id + 1`, and the number of
+            positions in the file includes the rows before.
     """
 
     required: Mapping[str, str]
@@ -50,12 +50,12 @@ class ConfigFields:
     def read(
         self, fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
     ) -> BertConfig:
-        """The architecture that a file describes.
+        """Converts the fields of a file to a `BertConfig`.
 
         Args:
-            fields: The file's JSON object.
-            path: The file, for errors.
-            activations: Our name for each of the format's activations.
+            fields: The JSON object of the file.
+            path: Path of the file, for error messages.
+            activations: The name in `BertConfig` of each activation of the format.
 
         Raises:
             CheckpointError: If a field is missing or has a value that is not allowed.
@@ -72,7 +72,7 @@ class ConfigFields:
                 f"{', '.join(activations)}."
             )
         values = {ours: fields[theirs] for ours, theirs in self.required.items()}
-        # Some writers spell an absent value as null.
+        # Some files have null for an absent value.
         given = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}
         values |= self.defaults
         values |= {ours: value for ours, value in given.items() if value is not None}
@@ -82,7 +82,7 @@ class ConfigFields:
             changes: dict[str, Any] = {}
             if config.masked_lm_activation == config.activation:
                 changes["masked_lm_activation"] = None
-            # ALBERT has a projection between equal widths too, the others have none.
+            # ALBERT has a projection even between equal dimensions, the other families do not.
             if config.embedding_dim == config.hidden_dim and config.layer_sharing == "none":
                 changes["embedding_dim"] = None
             if self.positions_follow_padding:
@@ -94,19 +94,19 @@ class ConfigFields:
             raise CheckpointError(f"{path}: {error}") from error
 
     def write(self, config: BertConfig, activations: Mapping[str, str]) -> dict[str, Any]:
-        """The inverse of `read`, for an architecture without `misfits`.
+        """Converts a `BertConfig` to the fields of a file, the inverse of `read`.
 
         Args:
-            config: The architecture.
-            activations: The format's name for each of our activations.
+            config: The architecture, which must not have `misfits`.
+            activations: The name in the format of each activation of `BertConfig`.
 
         Raises:
-            CheckpointError: If the format has no name for the activation.
+            CheckpointError: If the format does not have the activation.
         """
         if config.activation not in activations:
             raise CheckpointError(
-                f"The format has no word for the activation {config.activation!r}; "
-                f"it has them for {', '.join(activations)}."
+                f"The format does not have the activation {config.activation!r}; "
+                f"it has {', '.join(activations)}."
             )
         names = {**self.required, **self.optional}
         fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
@@ -116,14 +116,15 @@ class ConfigFields:
         return {**fields, self.activation: activations[config.activation]}
 
     def misfits(self, config: BertConfig, masked_lm: bool = True) -> list[str]:
-        """What the file cannot express of an architecture, as `field=value` that it would need.
+        """Returns the fields of an architecture that the file cannot represent.
 
         Args:
             config: The architecture.
-            masked_lm: Whether the masked-LM head belongs to it.
+            masked_lm: Whether the masked LM head is part of the model.
 
         Returns:
-            An empty list if the file describes the architecture.
+            A list of strings `field=value`, with the value that the field would need to have; empty
+            if the file can represent the architecture.
         """
         wanted: dict[str, Any] = {"masked_lm_activation": config.activation, **self.fixed}
         wanted["position_offset"] = config.pad_token_id + 1 if self.positions_follow_padding else 0
@@ -142,5 +143,5 @@ class ConfigFields:
                 needs.append(f"{field.name}={needed!r}")
         shares_all = self.fixed.get("layer_sharing") == "all"
         if "embedding_dim" in self.required and shares_all and config.embedding_dim is None:
-            needs.append("embedding_dim")  # it has a projection whatever the widths
+            needs.append("embedding_dim")  # there is a projection even between equal dimensions
         return needs

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error and the warning of checkpoints."""
+"""The error and the warning class of checkpoints."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is missing, malformed, unsupported, or does not fit the model.
+    """Raised if a checkpoint is missing, malformed, unsupported, or does not match the model.
 
-    The message names the file, and the tensor or field where there is one.
+    The message names the file, and the tensor or field if there is one.
     """
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was read, but some weights were not found or not used."""
+    """Warns that a checkpoint was loaded, but some weights were missing or not used."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The families of released models: one record each, for every checkpoint format.
+"""The families of released models, with one record each for all checkpoint formats.
 
-A record has the fields of the family's configuration files, what the family's code fixes, and the
-names of its weights in each format. A new family is a new record.
+A record has the fields of the family's configuration files, the values that are constant in its
+code, and the names of its weights in each format. A new family is a new record.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from keras_bert.checkpoints.weight_names import (
 
 @dataclasses.dataclass(frozen=True)
 class TF1Release(WeightNames):
-    """A family's release by Google, as checkpoints of TensorFlow 1.
+    """The release of a family by Google, as TensorFlow 1 checkpoints.
 
     Args:
-        config: The fields of its JSON file.
-        config_file: The JSON file; `None` where the variables alone describe the architecture.
-        prefix: The beginning of the names of the checkpoint's files.
-        activations: Our name for each of its activations.
+        config: The fields of its configuration file.
+        config_file: The name of its configuration file; `None` if the architecture is inferred from
+            the variables.
+        prefix: The prefix of the names of the checkpoint files.
+        activations: The name in `BertConfig` of each activation of the release.
     """
 
     config: ConfigFields
@@ -55,21 +56,23 @@ class TF1Release(WeightNames):
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One family of released models.
+    """A family of released models.
 
     Args:
-        name: Hugging Face's `model_type`; with a dot, the scope of the encoder's tensors there.
-        class_prefix: The beginning of its classes' names in `transformers` and in KerasHub.
-        config: The fields of its JSON files, Hugging Face's and the TF1 release's.
-        hugging_face: Its tensors in Hugging Face's format, the encoder's without their scope.
-        classes: The heads of each class of `transformers`, by the ending of the class's name.
-        poolers: The tensors of the pooler in classes that keep it in their head, likewise.
-        can_be_causal: Whether `transformers` has its classes with a causal mask.
-        keras_hub: The attributes that lead to its weights in KerasHub's models.
+        name: Its `model_type` in `transformers`, which is also the scope of the encoder's tensors.
+        class_prefix: The prefix of the names of its classes in `transformers` and in KerasHub.
+        config: The fields of its configuration files of Hugging Face and of the TF1 release.
+        hugging_face: The names of its tensors in Hugging Face's format, those of the encoder
+            without their scope.
+        classes: The heads of each class of `transformers`, by the suffix of the name of the class.
+        poolers: The dense layer of the pooler, by the suffix of the name of the class, in classes
+            whose pooler is part of the head.
+        can_be_causal: Whether `transformers` supports causal attention for its classes.
+        keras_hub: The attributes that lead to its weights in KerasHub models.
         keras_hub_config: The arguments of its encoder in KerasHub.
-        keras_hub_masked_lm_activation: The activation of its masked-LM head in KerasHub; `None`
-            where there is none.
-        google_tf1: Its TF1 release; `None` where there is none.
+        keras_hub_masked_lm_activation: The activation of its masked LM head in KerasHub; `None` if
+            KerasHub has no such head.
+        google_tf1: Its TF1 release; `None` if there is none.
     """
 
     name: str
@@ -85,7 +88,7 @@ class Family:
     google_tf1: TF1Release | None = None
 
 
-# Fields of config.json and of the TF1 releases' files
+# Fields of config.json and of the configuration files of the TF1 releases
 _REQUIRED = {
     "vocabulary_size": "vocab_size",
     "num_layers": "num_hidden_layers",
@@ -104,7 +107,7 @@ _OPTIONAL = {
     "pad_token_id": "pad_token_id",
 }
 
-# "gelu" is computed by its tanh form, and the exact one has no name.
+# "gelu" is the tanh approximation; the exact GELU is not supported.
 _TF1_TANH_GELU = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 
 _HUB_FIELDS = {
@@ -190,7 +193,7 @@ ROBERTA = Family(
     hugging_face=WeightNames(
         {
             **hf_embeddings("lm_head.decoder"),
-            # The first layer of the classifier is the same computation.
+            # The first layer of the classification head is a pooler.
             **scoped("pooler.dense", hf_dense("pooler.dense", "classifier.dense")),
         },
         HF_BLOCK,
@@ -218,7 +221,7 @@ ROBERTA = Family(
     ),
     keras_hub_config=ConfigFields(
         _HUB_FIELDS,
-        # Its positions count padding too, and its segment's vector is part of theirs.
+        # Positions include padding, and the segment embedding is part of the position embeddings.
         fixed={
             "num_segments": 0,
             "pad_token_id": 1,
@@ -360,7 +363,7 @@ ELECTRA = Family(
         "ForMultipleChoice": "sequence_summary.summary",
     },
     can_be_causal=True,
-    # KerasHub's encoder has a pooler, which the original has not.
+    # KerasHub's encoder has a pooler, unlike the original.
     keras_hub=WeightNames(
         {**HUB_TABLES, **HUB_PROJECTION, **scoped("pooler.dense", HUB_POOLER)},
         HUB_BLOCK,
@@ -468,6 +471,6 @@ DISTILBERT = Family(
 )
 
 FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT)}
-"""The families by their names; the first one that can express an architecture writes it."""
+"""The families by name. An architecture is saved as the first family that can represent it."""
 TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family.google_tf1)
-"""The TF1 releases; the first one that can express an architecture writes it."""
+"""The TF1 releases. An architecture is saved as the first one that can represent it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files read with errors that name them, and folders written whole or not at all."""
+"""Reading and writing of the files of checkpoint folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keras_bert.vocabularies import files
 
 @contextlib.contextmanager
 def checkpoint_errors() -> Iterator[None]:
-    """Raises the errors of reading and writing files as `CheckpointError`."""
+    """Context manager that converts errors of reading and writing files to `CheckpointError`."""
     try:
         yield
     except CheckpointError:
@@ -28,10 +28,10 @@ def checkpoint_errors() -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file's JSON object.
+    """Reads a file that contains a JSON object.
 
     Raises:
-        CheckpointError: If the file cannot be read or holds anything else.
+        CheckpointError: If the file cannot be read, or does not contain a JSON object.
     """
     with checkpoint_errors():
         return files.read_json(path)
@@ -46,20 +46,20 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def replaced_files(
     folder: str | os.PathLike[str], owned: Collection[str] = (), last: str = "config.json"
 ) -> Iterator[Path]:
-    """Yields an empty folder; what was written into it then replaces the files of `folder`.
+    """Context manager that yields a temporary folder, whose files then replace those of `folder`.
 
-    If the block raises, `folder` keeps the files it had.
+    If the block raises an error, the files of `folder` are not changed.
 
     Args:
-        folder: Where the files go; it is made where it does not exist.
-        owned: Names of files that belong to what is written: those that were not written this
-            time are left over from an earlier one, and are removed.
-        last: The file to move last. Readers detect a folder's format by it, so a new
-            folder is not taken for a complete one before its weights are there.
+        folder: Path of the folder, which is created if it does not exist.
+        owned: The names of all files that may be written. Those of them that are not written, but
+            left from an earlier time, are removed.
+        last: The file to move last. The format of a folder is detected by it, so that a new folder
+            is not considered complete before its weights are there.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    # Inside the target, so that a move is a rename on one file system.
+    # Inside the target, so that moving a file is a rename in the same file system.
     temporary = target / f".writing-{uuid.uuid4().hex}"
     temporary.mkdir()
     try:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a format stores our weights: under which names, in how many parts, which way round."""
+"""Layouts: how a checkpoint format stores the weights of this package.
+
+A layout has, for each weight, the names of the tensors, and whether they are transposed.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from keras_bert.checkpoints.tensors import TensorSource
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """How one weight of ours lies in a file.
+    """How a weight is stored in a file.
 
     Args:
-        names: The tensors that make it up. Several stand side by side along its last axis, as
-            query, key and value do in the one kernel that we keep for the three.
-        transposed: Whether the file has the axes the other way round, `(output, input)`.
-        copies: Other names under which some files hold the same tensor.
+        names: The names of its tensors. Several tensors are concatenated along the last axis, such
+            as query, key and value, which are one kernel in this package.
+        transposed: Whether the tensors are transposed, `(output, input)`.
+        copies: Other names that the tensor has in some files.
     """
 
     names: tuple[str, ...]
@@ -29,28 +32,37 @@ class Stored:
     copies: tuple[str, ...] = ()
 
     def found_in(self, names: Collection[str]) -> Stored:
-        """The same, with the name of a copy where only the copy is there."""
+        """Replaces the name by that of a copy, if a file has only the copy.
+
+        Args:
+            names: The names of the tensors in the file.
+        """
         if len(self.names) > 1 or self.names[0] in names:
             return self
         copy = next((name for name in self.copies if name in names), self.names[0])
         return dataclasses.replace(self, names=(copy,))
 
 
-# Our name of a weight -> how the format stores it.
+# The name of a weight in this package -> how the format stores it.
 Layout = Mapping[str, Stored]
 
 
 def stored_shape(stored: Stored, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that each stored part must have, for a weight of ours of a shape."""
+    """Returns the shape that each tensor of a weight must have, by the shape of the weight."""
     part = (*shape[:-1], shape[-1] // len(stored.names))
     return part[::-1] if stored.transposed else part
 
 
 def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) -> None:
-    """Raises if what is stored cannot become a weight of this shape.
+    """Checks that the tensors of a weight have the right shapes.
+
+    Args:
+        stored: How the weight is stored.
+        shape: The shape of the weight.
+        source: The tensors.
 
     Raises:
-        CheckpointError: Names the file, the tensor, the shape expected and the one found.
+        CheckpointError: If they have not; the message names the file, the tensor, and both shapes.
     """
     expected = stored_shape(stored, shape)
     for name in stored.names:
@@ -63,10 +75,17 @@ def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) ->
 
 
 def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
-    """A weight of ours, float32, from the tensors that make it up.
+    """Reads the tensors of a weight, and combines them to its value.
+
+    Args:
+        stored: How the weight is stored.
+        source: The tensors.
+
+    Returns:
+        A float32 array.
 
     Raises:
-        CheckpointError: If a tensor cannot be read, or holds integers (a quantized model), NaN or
+        CheckpointError: If a tensor cannot be read, or has integers (a quantized model), NaN or
             infinity.
     """
     parts = [_read_float(name, source) for name in stored.names]
@@ -82,15 +101,15 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
             f"{source.file(name)}: tensor {source.label(name)!r} holds {tensor.dtype}; "
             "expected floating-point weights. Quantized models are not supported."
         )
-    # float16 and bfloat16 fit into float32 without loss, and every backend takes float32.
+    # float32 represents float16 and bfloat16 exactly, and every backend supports it.
     tensor = tensor.astype(np.float32, copy=False)
     is_finite = np.isfinite(tensor)
     if not is_finite.all():
         first = tuple(int(index) for index in np.argwhere(~is_finite)[0])
         raise CheckpointError(
             f"{source.file(name)}: tensor {source.label(name)!r} holds "
-            f"{tensor.size - np.count_nonzero(is_finite)} values that are infinite or not a "
-            f"number, the first one {tensor[first]} at {list(first)}; expected finite weights."
+            f"{tensor.size - np.count_nonzero(is_finite)} values that are infinite or NaN, "
+            f"the first one {tensor[first]} at {list(first)}; expected finite weights."
         )
     return tensor
 
@@ -98,6 +117,6 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
 def disassemble(
     stored: Stored, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """The inverse of `assemble`: the names and values of the tensors to store."""
+    """Yields the names and values of the tensors of a weight, the inverse of `assemble`."""
     for name, part in zip(stored.names, np.split(value, len(stored.names), -1), strict=True):
         yield name, np.ascontiguousarray(part.T if stored.transposed else part)

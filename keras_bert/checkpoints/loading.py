@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding a checkpoint by folder, address or name; its files decide the format."""
+"""Opening of checkpoints by folder, address or name; the format is detected by the files."""
 
 from __future__ import annotations
 
@@ -17,39 +17,45 @@ from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, 
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
-    """Finds a checkpoint and reads its configuration.
-
-    Looked for in this order: a folder (a preset of ours, KerasHub's, Hugging Face's layout, the
-    TF1 release's, told by its files), `hf://organisation/model` (followed by `@revision` for
-    another than the newest), a name that KerasHub knows.
+    """Opens a checkpoint and reads its configuration.
 
     Args:
-        source: The folder, address or name.
-        weights: Whether the weights are wanted; without them less is downloaded.
+        source: In the order in which they are tried: a folder (a preset of this package or of
+            KerasHub, a Hugging Face checkpoint or a TF1 release, detected by its files);
+            `"hf://organization/model"`, optionally followed by `@revision`; or the name of a
+            KerasHub preset.
+        weights: Whether the weights will be loaded; if not, they are not downloaded.
+
+    Returns:
+        A `Checkpoint`.
 
     Raises:
-        CheckpointError: If nothing is found, or what is found is malformed or not supported.
+        CheckpointError: If the checkpoint is not found, malformed or not supported.
     """
     source = os.fspath(source)
     if os.path.isdir(source):
         return open_folder(Path(source))
     if os.path.exists(source):
-        raise CheckpointError(f"{source} is a file; give the folder it lies in.")
+        raise CheckpointError(f"{source} is a file; expected its folder.")
     if source.startswith(hub.SCHEME):
         return open_folder(hub.download(source, weights=weights))
-    # Only then KerasHub is imported, which takes seconds.
+    # KerasHub is imported only if necessary, since it takes seconds.
     names = keras_hub.known_names() if re.fullmatch(r"[A-Za-z0-9_.]+", source) else ()
     if source in names:
         return open_folder(keras_hub.download(source, weights=weights))
     raise CheckpointError(
-        f"There is no checkpoint {source!r}: it is no folder, no address "
-        f"{hub.SCHEME}organisation/model, and no name of a preset that KerasHub knows"
+        f"There is no checkpoint {source!r}: it is neither a folder, nor an address "
+        f"{hub.SCHEME}organization/model, nor the name of a KerasHub preset"
         + (f" ({', '.join(names)})." if names else ".")
     )
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """The checkpoint in a folder, whichever of the formats it has."""
+    """Opens the checkpoint in a folder, in any of the formats.
+
+    Raises:
+        CheckpointError: If the folder has no checkpoint, or it is malformed or not supported.
+    """
     config = folder / hugging_face.CONFIG_FILE
     if config.exists():
         fields = read_json(config)
@@ -63,9 +69,9 @@ def open_folder(folder: Path) -> Checkpoint:
         return google_tf1.open_folder(folder, release)
     found = sorted(path.name for path in folder.iterdir())
     raise CheckpointError(
-        f"{folder} holds no checkpoint: looked for {hugging_face.CONFIG_FILE} (our own, Hugging "
-        "Face's or KerasHub's), bert_config.json, albert_config.json and *.index (the TF1 "
-        "releases'); "
+        f"{folder} has no checkpoint: looked for {hugging_face.CONFIG_FILE} (of keras_bert, "
+        "Hugging Face or KerasHub), and for bert_config.json, albert_config.json and *.index (of "
+        "the TF1 releases); "
         f"found {', '.join(found[:20]) or 'nothing'}."
     )
 
@@ -78,21 +84,24 @@ def load_backbone(
     dtype: Any = None,
     **arguments: Any,
 ) -> EncoderT:
-    """An encoder with the weights of a checkpoint.
+    """Creates an encoder with the weights of a checkpoint.
 
-    Warns with the names of weights that were not found (a pooler) or not used (heads).
+    It warns about weights that are missing (of a pooler) or not used (of heads).
 
     Args:
-        source: What `open_checkpoint` takes.
-        cls: The encoder's class, by default `keras_bert.Backbone`.
-        load_weights: `False` gives the architecture with fresh weights.
-        packed: Whether the encoder also takes packed rows.
-        dtype: A Keras dtype policy or its name.
+        source: A folder, address or name; see `open_checkpoint`.
+        cls: The class of the encoder. Defaults to `keras_bert.Backbone`.
+        load_weights: Whether to load the weights; otherwise they are initialized randomly.
+        packed: Whether the encoder has the inputs of packed rows.
+        dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
         **arguments: Other arguments of `cls`.
 
+    Returns:
+        An encoder.
+
     Raises:
-        CheckpointError: As `open_checkpoint`, and if the encoder's weights are not all there,
-            with the shapes they need.
+        CheckpointError: See `open_checkpoint`; and if weights of the encoder are missing or have
+            the wrong shapes.
     """
     checkpoint = open_checkpoint(source, weights=load_weights)
     backbone = checkpoint.new_backbone(

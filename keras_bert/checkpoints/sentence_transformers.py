@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pooling options in folders of sentence-transformers."""
+"""The pooling options in checkpoint folders of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
 
 def read_options(folder: Path) -> dict[str, Any]:
-    """The options of text vectors that a checkpoint's folder has.
+    """Reads the options of sentence embeddings from a checkpoint folder.
 
     Args:
-        folder: Of a checkpoint in any layout.
+        folder: The folder of a checkpoint in any format.
 
     Returns:
-        Those of `pooling` (`mean` or `cls`), `normalize` and `sequence_length` that the folder
-        decides: none, if it is no sentence-transformers model.
+        A dict of those of `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length` that
+        the folder specifies; empty if it is not a sentence-transformers model.
 
     Raises:
-        CheckpointError: If tokens are pooled in another way.
+        CheckpointError: If the pooling is not supported.
     """
     options: dict[str, Any] = {}
     if (folder / POOLING_FILE).exists():
@@ -51,6 +51,6 @@ def _pooling(path: Path) -> str:
 
 
 def _normalizes(folder: Path) -> bool:
-    # The module has no weights, so that its folder is often left out of copies.
+    # The module has no weights, so that copies of the model often lack its folder.
     modules = folder / "modules.json"
     return NORMALIZE_FOLDER in modules.read_text("utf-8") if modules.exists() else False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of named tensors, read one tensor at a time."""
+"""Reading of named tensors, one at a time, and writing of safetensors files."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from keras_bert.checkpoints.errors import CheckpointError
 
 
 class TensorSource(Protocol):
-    """Named tensors that are read when they are asked for."""
+    """Interface of files of named tensors, which are read lazily."""
 
     def names(self) -> Collection[str]:
-        """The names of all tensors that matter (no optimizer state, no buffers)."""
+        """Returns the names of all tensors, without optimizer state and buffers."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """A tensor's shape, without reading it."""
+        """Returns the shape of a tensor, without reading it."""
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
-        """A tensor, in the dtype it is stored in."""
+        """Reads a tensor, in the dtype in which it is stored."""
 
     def label(self, name: str) -> str:
-        """The name as the file spells it."""
+        """Returns the name of a tensor in its file."""
 
     def file(self, name: str) -> str:
-        """The file a tensor lies in."""
+        """Returns the path of the file that contains a tensor."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """Where a tensor lies: the file, and its name there."""
+    """The file of a tensor, and its name in the file."""
 
     path: Path
     name: str
 
 
 class SafetensorsFiles:
-    """Tensors in one or several safetensors files, a format that holds data and no code.
+    """Tensors in one or several safetensors files, a format that contains data and no code.
 
     Args:
-        locations: Where each tensor lies, by the name it is asked for.
+        locations: The location of each tensor by its name.
     """
 
     def __init__(self, locations: Mapping[str, Location]) -> None:
@@ -80,15 +80,15 @@ class SafetensorsFiles:
 
 
 def open_safetensors(path: Path) -> Any:
-    """An open file, to be used in a `with` statement.
+    """Opens a safetensors file, as a context manager.
 
     Raises:
-        CheckpointError: If the file is missing, cut off, or no safetensors file.
+        CheckpointError: If the file is missing, truncated, or not a safetensors file.
     """
     try:
         return safe_open(path, framework="numpy")
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: no readable safetensors file: {error}.") from error
+        raise CheckpointError(f"{path}: not a readable safetensors file: {error}.") from error
 
 
 def _get(location: Location, getter: Any) -> Any:
@@ -101,5 +101,5 @@ def _get(location: Location, getter: Any) -> Any:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Writes tensors to one file. `"pt"` is how readers are told of row-major tensors."""
+    """Writes tensors to a safetensors file, with the format `"pt"`, which `transformers` needs."""
     save_file(dict(tensors), path, metadata={"format": "pt"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer beside the weights of a checkpoint, as the config from which `text` makes it."""
+"""The tokenizer files of a checkpoint, read to and written from the config of a tokenizer."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ ALL_FILES = (
     SETTINGS_FILE,
     ADDED_FILE,
 )
-"""The names that a tokenizer's files can have; those not written are another tokenizer's."""
+"""The names of all tokenizer files; those that are not written belong to another tokenizer."""
 
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = "wordpiece", "byte_pair", "sentence_piece"
 
 _WORDPIECE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Classes of the transformers library that compute what BERT's does, and its names for any tokenizer
-# that is wholly in a tokenizer.json
+# Classes of the transformers library that are equal to BERT's tokenizer, and its classes for
+# tokenizers that are completely defined by a tokenizer.json
 _CLASSES = {
     *(
         f"{family}Tokenizer"
@@ -61,28 +61,31 @@ _CLASSES = {
 }
 _BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _SENTENCE_PIECE_TOKENS = ("[CLS]", "[SEP]", "<pad>", "<unk>")
-# Ours alone: the transformers library ignores the field.
+# A field of this package, which the transformers library ignores.
 _SPECIAL_IN_TEXT = "special_tokens_in_text"
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """The tokenizer of a folder in Hugging Face's layout, a TF1 release's or ours.
+    """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
 
-    Looked for in this order: `vocab.txt` (WordPiece), `spiece.model` or the released
-    `30k-clean.model` (SentencePiece), `vocab.json` and `merges.txt` (byte pairs), and
-    `tokenizer.json`, which can be any of them.
+    The files are tried in this order: `vocab.txt` (WordPiece), `spiece.model` or the released
+    `30k-clean.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and `tokenizer.json`
+    (any of them).
+
+    Args:
+        folder: The folder.
 
     Returns:
-        What `keras_bert.text.from_config.tokenizer_from_config` takes; `None` if the folder holds
+        The config for `keras_bert.text.from_config.tokenizer_from_config`; `None` if the folder has
         none of the files.
 
     Raises:
-        CheckpointError: If a file is malformed, or its tokenizer is none of the supported ones.
+        CheckpointError: If a file is malformed, or the tokenizer is not supported.
     """
     settings_path = folder / SETTINGS_FILE
     settings = read_json(settings_path) if settings_path.exists() else {}
     if "tokenizer_class" not in settings and (folder / "config.json").exists():
-        # Where some folders of the transformers library have it
+        # Some folders of the transformers library have it there
         name = read_json(folder / "config.json").get("tokenizer_class")
         settings = {**settings, **({"tokenizer_class": name} if name else {})}
     with checkpoint_errors():
@@ -129,7 +132,7 @@ def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The tokens of a `vocab.txt`.
+    """Reads the tokens of a `vocab.txt`.
 
     Raises:
         CheckpointError: If the file is missing or malformed, or lacks a special token.
@@ -139,10 +142,15 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool) -> dict[str, Any]:
-    """The config of a byte-pair tokenizer in two files.
+    """Reads the config of a BPE tokenizer from its two files.
+
+    Args:
+        tokens_path: Path of the `vocab.json`.
+        merges_path: Path of the `merges.txt`.
+        add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
 
     Raises:
-        CheckpointError: If one is missing or malformed; the message names the file and the line.
+        CheckpointError: If a file is missing or malformed; the message names the file and line.
     """
     with checkpoint_errors():
         vocabulary = load_tokens(tokens_path)
@@ -168,14 +176,14 @@ def _byte_pair(
 
 
 def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a SentencePiece tokenizer whose model is a file.
+    """Reads the config of a SentencePiece tokenizer from the file of its model.
 
     Args:
-        path: The file.
+        path: Path of the model.
         settings: The fields of `tokenizer_config.json`.
 
     Raises:
-        CheckpointError: If the file is missing, or no model with ALBERT's special tokens.
+        CheckpointError: If the file is missing, or is not a model with ALBERT's special tokens.
     """
     try:
         model = path.read_bytes()
@@ -218,10 +226,10 @@ def _wordpiece(
     settings: Mapping[str, Any],
     file: TokenizerJson | None,
 ) -> dict[str, Any]:
-    """The config of a WordPiece tokenizer.
+    """Creates the config of a WordPiece tokenizer.
 
-    Lowercasing is what `tokenizer_config.json` says, else the normalizer of `tokenizer.json`, else
-    what the vocabulary looks like.
+    Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
+    `tokenizer.json`, or else inferred from the vocabulary.
     """
     normalizer = file.part("normalizer") if file else {}
     _check_settings(settings, folder / SETTINGS_FILE)
@@ -234,20 +242,20 @@ def _wordpiece(
 
 
 def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
-    """Raises if a WordPiece vocabulary belongs to another tokenizer than BERT's.
+    """Checks that a WordPiece vocabulary belongs to BERT's tokenizer and not to another one.
 
     Args:
         settings: The fields of `tokenizer_config.json`.
-        path: The file.
+        path: Path of the file.
 
     Raises:
-        CheckpointError: Names the field.
+        CheckpointError: If it does not; the message names the field.
     """
     name = settings.get("tokenizer_class")
     if name is not None and str(name).removesuffix("Fast") not in _CLASSES:
         raise CheckpointError(
-            f"{path}: tokenizer_class is {name!r}, which is not supported; of tokenizers with a "
-            f"vocabulary of word pieces there are {', '.join(sorted(_CLASSES))}."
+            f"{path}: tokenizer_class is {name!r}, which is not supported; with a WordPiece "
+            f"vocabulary it must be one of {', '.join(sorted(_CLASSES))}."
         )
     others = {
         "word_tokenizer_type": "basic",
@@ -265,8 +273,8 @@ def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
     words = [word for word in settings.get("never_split") or () if word not in _WORDPIECE_TOKENS]
     if words:
         raise CheckpointError(
-            f"{path}: never_split names {', '.join(map(repr, words[:5]))}, which is not supported; "
-            "it may name special tokens alone."
+            f"{path}: never_split has {', '.join(map(repr, words[:5]))}, which is not supported; "
+            "it may have special tokens only."
         )
 
 
@@ -280,8 +288,8 @@ def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, fol
         differs.append("tokenize_chinese_chars=False")
     if differs:
         warnings.warn(
-            f"{folder}: the tokenizer asks for {' and '.join(differs)}, which the original BERT "
-            "tokenizer does not have: some texts will get other ids than its authors gave them.",
+            f"{folder}: the tokenizer has {' and '.join(differs)}, which the original BERT "
+            "tokenizer does not support: some texts will have different ids than in its training.",
             CheckpointWarning,
             stacklevel=4,
         )
@@ -290,7 +298,7 @@ def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, fol
 def _added_tokens(
     folder: Path, settings: Mapping[str, Any], file: TokenizerJson | None
 ) -> tuple[list[Mapping[str, Any]], Path]:
-    """The tokens that were added to a vocabulary, and the file that has them."""
+    """Reads the tokens that were added to a vocabulary; returns them and the path of their file."""
     added: list[Mapping[str, Any]]
     decoder = settings.get("added_tokens_decoder")
     if isinstance(decoder, dict) and all(isinstance(token, dict) for token in decoder.values()):
@@ -304,16 +312,19 @@ def _added_tokens(
     else:
         return [], folder
     if not all("content" in token and str(token.get("id")).isdigit() for token in added):
-        raise CheckpointError(f"{path}: the added tokens must each have a content and an id.")
+        raise CheckpointError(f"{path}: each added token must have a content and an id.")
     return added, path
 
 
 def _check_added_tokens(
     tokenizer: Mapping[str, Any], folder: Path, settings: Mapping[str, Any]
 ) -> None:
-    """Raises if tokens were added to a byte-pair or SentencePiece vocabulary.
+    """Checks that no tokens were added to a BPE or SentencePiece vocabulary.
 
-    Of those of byte pairs that the vocabulary has, it warns: they are not found in texts.
+    It warns about added tokens of BPE that are in the vocabulary: they are not recognized in texts.
+
+    Raises:
+        CheckpointError: If an added token is not in the vocabulary.
     """
     path = folder / TOKENIZER_FILE
     added, path = _added_tokens(folder, settings, TokenizerJson(path) if path.exists() else None)
@@ -324,13 +335,13 @@ def _check_added_tokens(
     if missing:
         raise CheckpointError(
             f"{path}: the tokens {', '.join(map(repr, missing[:5]))} were added to the vocabulary; "
-            f"that is read of WordPiece alone, and this is a {tokenizer['kind']} tokenizer."
+            f"this is supported for WordPiece only, and this is a {tokenizer['kind']} tokenizer."
         )
-    # SentencePiece finds the symbols that were defined for it.
+    # SentencePiece itself recognizes user-defined symbols.
     if own and tokenizer["kind"] == BYTE_PAIR:
         warnings.warn(
-            f"{path}: the added tokens {', '.join(map(repr, own[:5]))} are not found in texts: "
-            "there they are text like any other.",
+            f"{path}: the added tokens {', '.join(map(repr, own[:5]))} are not recognized in "
+            "texts: they are split like other text.",
             CheckpointWarning,
             stacklevel=5,
         )
@@ -339,17 +350,17 @@ def _check_added_tokens(
 def _with_added_tokens(
     config: dict[str, Any], added: Sequence[Mapping[str, Any]], path: Path
 ) -> dict[str, Any]:
-    """The config of a tokenizer with tokens that were added to its vocabulary.
+    """Adds tokens to the config of a WordPiece tokenizer.
 
     Args:
-        config: Of the tokenizer without them.
-        added: The tokens, each with its `id` and `content`, and perhaps `single_word`, `special`
-            and `normalized`; those that the vocabulary has as special tokens too.
-        path: The file that has them, for messages.
+        config: The config without them.
+        added: The tokens, each with its `id` and `content`, and optionally `single_word`, `special`
+            and `normalized`. They may include the special tokens of the vocabulary.
+        path: The file of the added tokens, for error messages.
 
     Raises:
-        CheckpointError: If the ids do not follow those of the vocabulary, are of other tokens, or
-            a token is only to be found as a whole word.
+        CheckpointError: If ids do not continue those of the vocabulary, or differ from them, or if
+            a token has `single_word`, which is not supported.
     """
     vocabulary = list(config["vocabulary"])
     for token in sorted(added, key=lambda token: int(token["id"])):
@@ -369,7 +380,7 @@ def _with_added_tokens(
             f"{path}: the added token {whole[0]!r} has single_word, which is not supported."
         )
     names = list(dict.fromkeys(str(token["content"]) for token in own))
-    # In the words of the transformers library: found in the text as it is normalized
+    # "normalized" means that the token is recognized in the normalized text
     uncased = {
         str(token["content"])
         for token in own
@@ -384,7 +395,7 @@ def _with_added_tokens(
 
 
 def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What `tokenizer_config.json` says of added tokens, in the transformers library's words."""
+    """Returns the field `added_tokens_decoder` of `tokenizer_config.json`."""
     vocabulary = list(config["vocabulary"])
     return {
         str(vocabulary.index(token)): {
@@ -402,15 +413,15 @@ def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
 def write_tokenizer(
     folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
-    """Writes a tokenizer's files and `tokenizer_config.json`, or nothing without a tokenizer.
+    """Writes the files of a tokenizer, including `tokenizer_config.json`.
 
     Args:
-        folder: Where to.
-        tokenizer: A tokenizer's config.
-        max_sequence_length: The longest row in tokens.
+        folder: The folder to write to.
+        tokenizer: The config of a tokenizer; with `None`, nothing is written.
+        max_sequence_length: Maximum length of a row in tokens.
 
     Raises:
-        CheckpointError: If a word piece cannot stand on a line, or there is no such kind.
+        CheckpointError: If a token cannot be written to a line, or `kind` is not supported.
     """
     if tokenizer is None:
         return
@@ -452,10 +463,10 @@ def write_tokenizer(
 
 
 def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
-    """The tokens of a tokenizer's config, a token's id being its index.
+    """Returns the tokens of a tokenizer's config in the order of their ids.
 
     Raises:
-        ValueError: If it has a SentencePiece model that is malformed.
+        ValueError: If its SentencePiece model is malformed.
     """
     if tokenizer.get("kind") == SENTENCE_PIECE:
         return [piece.text for piece in read_pieces(model_of(tokenizer))]
@@ -463,12 +474,12 @@ def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
 
 
 def model_of(tokenizer: Mapping[str, Any]) -> bytes:
-    """The SentencePiece model of a tokenizer's config.
+    """Decodes the SentencePiece model of a tokenizer's config.
 
     Raises:
-        ValueError: If it is no base64.
+        ValueError: If it is not base64.
     """
     try:
         return base64.b64decode(tokenizer["model"], validate=True)
     except (TypeError, binascii.Error) as error:
-        raise ValueError(f"model of the tokenizer's config is no base64: {error}.") from error
+        raise ValueError(f"model of the tokenizer's config is not base64: {error}.") from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of weights in each checkpoint format, as far as several families share them."""
+"""The names of weights in each checkpoint format that several families have in common."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from keras_bert.config import BertConfig
 
 @dataclasses.dataclass(frozen=True)
 class WeightNames:
-    """How a format stores a family's weights.
+    """How a format stores the weights of a family.
 
     Args:
-        encoder: Our weights outside the blocks.
-        block: Our weights of a block, without the block's scope.
-        block_scope: The beginning of a block's names: `{layer}` is the index of the block that the
-            weights belong to, `{group}` its index among the blocks that share their weights.
+        encoder: The weights outside the blocks.
+        block: The weights of a block, without its scope.
+        block_scope: The prefix of the names of a block: `{layer}` is replaced by the index of the
+            block, `{group}` by the index of its group of blocks that share weights.
         heads: The weights of each head.
     """
 
@@ -29,7 +29,7 @@ class WeightNames:
     heads: Mapping[str, Layout]
 
     def backbone_layout(self, config: BertConfig) -> dict[str, Stored]:
-        """All of an encoder's weights."""
+        """Returns the layout of all weights of an encoder."""
         absent = {
             *(POOLER_WEIGHTS if not config.pooler else ()),
             *(("embeddings.segment_embeddings",) if not config.num_segments else ()),
@@ -50,7 +50,7 @@ def scoped(scope: str, layout: Layout) -> dict[str, Stored]:
 
 
 def hf_dense(name: str, *copies: str) -> dict[str, Stored]:
-    """A product of Hugging Face's: the kernel is stored as (output, input)."""
+    """Returns the layout of a dense layer of Hugging Face, whose kernel is `(output, input)`."""
     return {
         "kernel": Stored((f"{name}.weight",), True, tuple(f"{copy}.weight" for copy in copies)),
         "bias": Stored((f"{name}.bias",), False, tuple(f"{copy}.bias" for copy in copies)),
@@ -58,7 +58,7 @@ def hf_dense(name: str, *copies: str) -> dict[str, Stored]:
 
 
 def keras_dense(name: str, separator: str = ".") -> dict[str, Stored]:
-    """A product of KerasHub's or, with a slash, of a TF1 release's."""
+    """Returns the layout of a dense layer of KerasHub or, with separator `/`, of a TF1 release."""
     return {kind: Stored((f"{name}{separator}{kind}",)) for kind in ("kernel", "bias")}
 
 
@@ -72,14 +72,17 @@ def block_layout(
     feed_forward_norm: str,
     transposed: bool = False,
 ) -> dict[str, Stored]:
-    """A block's weights, by the names of its layers.
+    """Returns the layout of a block from the names of its layers.
 
     Args:
-        kinds: The format's ending for kernels, biases, gammas and betas.
-        parts: The products for query, key and value.
-        output, norm: The product after the attention, and its LayerNorm.
-        intermediate, feed_forward_output, feed_forward_norm: The feed-forward layers.
-        transposed: Whether kernels are stored as (output, input).
+        kinds: The suffix in the format of kernels, biases, gammas and betas.
+        parts: The projections to query, key and value.
+        output: The output projection of the attention.
+        norm: The LayerNorm after the attention.
+        intermediate: The first feed-forward layer.
+        feed_forward_output: The second feed-forward layer.
+        feed_forward_norm: The LayerNorm after the feed-forward layers.
+        transposed: Whether kernels are `(output, input)`.
     """
     layers = {
         "attention_output.kernel": output,
@@ -109,17 +112,17 @@ def block_layout(
 # === Hugging Face ===
 
 CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
-"""Heads that `transformers` calls "classifier": the class decides which one it is."""
+"""The heads that are named "classifier" in `transformers`; the model class tells them apart."""
 
 TORCH_ENDINGS = {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"}
 
 
 def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
-    """The tables and their LayerNorm.
+    """Returns the layout of the embeddings and their LayerNorm.
 
     Args:
-        decoder: The tied decoder: some files hold the table twice, or under its name alone.
-        projection: The product after them, where the family has one.
+        decoder: The tied decoder: some files have the token embeddings twice, or only by this name.
+        projection: The projection of the embeddings, if the family has one.
     """
     table = Stored(("embeddings.word_embeddings.weight",), copies=(f"{decoder}.weight",))
     return {
@@ -186,7 +189,7 @@ def tf1_encoder(scope: str, projection: str = "", pooler: bool = True) -> dict[s
 
 
 def _tf1_classifier(scope: str) -> dict[str, Stored]:
-    """The only weights that the releases store as (output, input)."""
+    """Returns the layout of a classifier, the only kernels that TF1 releases store transposed."""
     return {
         "kernel": Stored((f"{scope}output_weights",), transposed=True),
         "bias": Stored((f"{scope}output_bias",)),
@@ -217,7 +220,7 @@ TF1_BLOCK = block_layout(
 # === KerasHub ===
 
 HUB_ATTENTION = "_self_attention_layer"
-"""The attribute of a block of KerasHub's that holds the attention."""
+"""The attribute of a KerasHub block that is its attention layer."""
 
 _HUB_KINDS = {kind: f".{kind}" for kind in ("kernel", "bias", "gamma", "beta")}
 HUB_BLOCK = block_layout(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of encoders and heads by name, independent of the paths of Keras' variables.
+"""The weights of encoders and heads by name, independent of the paths of Keras variables.
 
-A name is the path of attributes that leads to the weight, so a layer may be renamed, wrapped or
-reordered in the graph without a change of the checkpoint.
+A name is the path of attributes that leads to the weight, so that layers can be renamed, wrapped or
+reordered in the graph without a change of the checkpoint format.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.config import BertConfig
 
-# One layer, or the layers that make a head up.
+# The layer of a head, or its layers.
 Head: TypeAlias = "keras.layers.Layer | Sequence[keras.layers.Layer]"
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """What checkpoints need of an encoder; `keras_bert.Backbone` has it."""
+    """The attributes of an encoder that checkpoints need; `keras_bert.Backbone` has them."""
 
     @property
     def config(self) -> BertConfig: ...
@@ -62,8 +62,8 @@ FEED_FORWARD_WEIGHTS = (
 )
 POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
 
-# Of each layer that heads are made of, by its name in Keras' registry: the name of a weight, and
-# the attributes that lead to it.
+# For each layer class of heads, by its name in Keras' registry: the names of its weights, and the
+# attributes that lead to them.
 _HEAD_WEIGHTS = {
     "keras_bert>ClassificationHead": {"kernel": "dense.kernel", "bias": "dense.bias"},
     "keras_bert>Pooler": {"kernel": "dense.kernel", "bias": "dense.bias"},
@@ -89,7 +89,7 @@ _HEAD_WEIGHTS = {
 
 
 def backbone_weight_names(config: BertConfig) -> list[str]:
-    """The names of an encoder's weights; shared weights have the name of the first block."""
+    """Returns the names of an encoder's weights; shared weights are named after the first block."""
     embeddings = [
         name for name in _EMBEDDING_WEIGHTS if config.num_segments or "segment" not in name
     ]
@@ -99,7 +99,7 @@ def backbone_weight_names(config: BertConfig) -> list[str]:
 
 
 def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """The shapes of an encoder's weights by name, without making one."""
+    """Returns the shapes of an encoder's weights by name, without creating an encoder."""
     width, hidden, inner = config.embedding_width, config.hidden_dim, config.intermediate_dim
     shapes = {
         "token_embedding.embeddings": (config.vocabulary_size, width),
@@ -127,7 +127,14 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
-    """The names of the weights that each block owns, each with the block's index."""
+    """Returns the index of the block and the name in it of all weights of blocks, shared ones once.
+
+    Args:
+        config: The architecture.
+
+    Returns:
+        A list of `(index, name)`.
+    """
     parts = (
         (config.attention_owners, ATTENTION_WEIGHTS),
         (config.feed_forward_owners, FEED_FORWARD_WEIGHTS),
@@ -142,12 +149,12 @@ def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
 
 
 def backbone_weights(backbone: Encoder) -> dict[str, Any]:
-    """An encoder's weights by name.
+    """Returns the weights of an encoder by name.
 
-    With LoRA, the kernel of a product is the tensor with its update added.
+    The kernel of a layer with LoRA is a tensor that includes the update.
 
     Raises:
-        CheckpointError: If the encoder is quantized: its kernels are integers without scales.
+        CheckpointError: If the encoder is quantized, since its kernels are integers without scales.
     """
     _refuse_quantized(backbone)
     return {name: _find(backbone, name) for name in backbone_weight_names(backbone.config)}
@@ -161,23 +168,24 @@ def _find(backbone: Encoder, name: str) -> Any:
 
 
 def head_weights(head: Head) -> dict[str, Any]:
-    """A head's weights by name.
+    """Returns the weights of a head by name.
 
     Args:
-        head: A built `ClassificationHead` or `Pooler` (which have `kernel` and `bias`), a
+        head: A built `ClassificationHead` or `Pooler` (whose weights are `kernel` and `bias`), a
             `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
-            `MaskedLMTransform` with its `VocabularyBias` (`dense.kernel`, `dense.bias`,
-            `gamma`, `beta`, `output_bias`), or a bidirectional LSTM (`forward.kernel`, …).
+            `MaskedLMTransform` and its `VocabularyBias` (`dense.kernel`, `dense.bias`, `gamma`,
+            `beta`, `output_bias`), or a bidirectional LSTM (`forward.kernel`, …).
 
     Raises:
-        TypeError: If a layer is of another kind.
+        TypeError: If a layer is none of these.
     """
     weights: dict[str, Any] = {}
     for layer in head if isinstance(head, Sequence) else (head,):
         names = _HEAD_WEIGHTS.get(keras.saving.get_registered_name(type(layer)))
         if names is None:
             raise TypeError(
-                f"A head is made of {', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}; "
+                "The layers of a head must be "
+                f"{', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}; "
                 f"received {type(layer).__name__}."
             )
         weights |= {name: attrgetter(path)(layer) for name, path in names.items()}
@@ -185,7 +193,7 @@ def head_weights(head: Head) -> dict[str, Any]:
 
 
 def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, Any]]:
-    """`head_weights` of every head, by the head's name."""
+    """Returns the `head_weights` of each head, by its name."""
     return {name: head_weights(head) for name, head in (heads or {}).items()}
 
 
@@ -195,14 +203,17 @@ def parts_of(
     tokenizer: Mapping[str, Any] | None,
     class_names: Sequence[str] | None = None,
 ) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
-    """The parts of a model to write: its encoder, heads, tokenizer and class names.
+    """Returns the parts of a model to save: its encoder, heads, tokenizer and class names.
 
     Args:
-        model: An encoder, or a task, which knows the rest; of a distiller, its student.
-        heads, tokenizer, class_names: Given ones take precedence over the task's.
+        model: An encoder, or a task, which has the other parts; of a distiller, the student is
+            saved.
+        heads: The heads; `None` for those of the task.
+        tokenizer: The config of the tokenizer; `None` for that of the task.
+        class_names: The names of the classes; `None` for those of the task.
 
     Raises:
-        TypeError: If the model is neither.
+        TypeError: If the model is neither an encoder nor a task.
     """
     if isinstance(model, Encoder):
         return model, heads or {}, tokenizer, class_names
@@ -218,21 +229,26 @@ def parts_of(
 
 
 def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
-    """A weight's values, in its own dtype."""
+    """Converts a weight to a NumPy array of the same dtype."""
     value = weight.value if isinstance(weight, keras.Variable) else weight
     array: np.ndarray[Any, Any] = keras.ops.convert_to_numpy(value)
     return array
 
 
 def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
-    """Sets a weight; the values are cast to its dtype.
+    """Assigns the value of a weight, cast to its dtype.
+
+    Args:
+        name: The name of the weight, for the error message.
+        weight: A Keras variable.
+        value: An array of the same shape.
 
     Raises:
-        CheckpointError: If the weight is computed, as the kernels under LoRA are.
+        CheckpointError: If the weight is computed, as kernels with LoRA are.
     """
     if not isinstance(weight, keras.Variable):
         raise CheckpointError(
-            f"The weight {name} is no variable that can be set; load before `enable_lora`."
+            f"The weight {name} is not a variable; load the checkpoint before `enable_lora`."
         )
     weight.assign(value)
 
@@ -242,6 +258,6 @@ def _refuse_quantized(backbone: Encoder) -> None:
     quantized = [layer.path for layer in layers if getattr(layer, "quantization_mode", None)]
     if quantized:
         raise CheckpointError(
-            "Checkpoints hold floating-point weights; these layers are quantized: "
+            "Checkpoints have floating-point weights; these layers are quantized: "
             f"{', '.join(quantized)}. Save before quantizing."
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level byte-pair vocabularies: their alphabet, `vocab.json` and `merges.txt`."""
+"""Byte-level BPE vocabularies: their alphabet, `vocab.json` and `merges.txt`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from keras_bert.vocabularies.files import read_json, read_text
 TOKENS_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
 SPACE = "Ġ"
-"""The character for the space."""
+"""The character that represents the space in tokens."""
 
 _FIRST_LINE = "#version:"
-# The visible characters of Latin-1 are their own bytes.
+# The bytes that are represented by the visible characters of Latin-1.
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 
 
 @functools.cache
 def byte_characters() -> tuple[str, ...]:
-    """The character in tokens for each of the 256 bytes.
+    """Returns the character that represents each of the 256 bytes in tokens.
+
+    Visible characters of Latin-1 represent their own bytes, the characters from U+0100 on the other
+    bytes in their order.
 
     Reference:
-        [Radford et al., 2019](https://github.com/openai/gpt-2), released code: invisible bytes get
-        the characters from U+0100 on, in their order.
+        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
     """
     hidden = [byte for byte in range(256) if byte not in _VISIBLE]
     return tuple(
@@ -43,7 +45,7 @@ def _bytes_of_characters() -> Mapping[str, int]:
 
 
 def token_bytes(token: str) -> bytes | None:
-    """The bytes of a token; `None` if one of its characters is for no byte."""
+    """Returns the bytes of a token, or `None` if one of its characters represents no byte."""
     known = _bytes_of_characters()
     if any(character not in known for character in token):
         return None
@@ -51,21 +53,30 @@ def token_bytes(token: str) -> bytes | None:
 
 
 def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Reads a `vocab.json`: a JSON object of each token's id.
+    """Reads a `vocab.json`: a JSON object of the id of each token.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        A tuple of the tokens in the order of their ids.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it holds anything else, or the ids are not 0, 1, 2 …
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file does not contain a JSON object, or the ids are not 0, 1, 2 …
     """
     return tokens_in_order(read_json(Path(path)), f"{path}: the file")
 
 
 def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Tokens by their ids.
+    """Sorts tokens by their ids.
 
     Args:
         ids: The id of each token.
-        where: The file and field, for messages.
+        where: The file and field, for error messages.
+
+    Returns:
+        A tuple of the tokens in the order of their ids.
 
     Raises:
         ValueError: If the ids are not 0, 1, 2 …
@@ -88,15 +99,18 @@ def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def load_merges(
     path: str | os.PathLike[str], vocabulary: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """Reads a `merges.txt`: two tokens a line, with a space between.
+    """Reads a `merges.txt`: two tokens per line, separated by a space.
 
     Args:
-        path: The file.
-        vocabulary: The tokens that the merges must be made of; `None` does not look.
+        path: Path of the file.
+        vocabulary: The tokens, which the tokens of merges must be among; `None` does not check it.
+
+    Returns:
+        A tuple of the merges, such as `"Ġ t"`, in the order in which they were learned.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a line has other parts; the message names it.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line is not two tokens; the message names the line.
     """
     merges = []
     for number, line in enumerate(read_text(Path(path)).split("\n"), 1):
@@ -105,7 +119,7 @@ def load_merges(
             continue
         where = f"{path}, line {number}"
         if len(line.split(" ")) != 2:
-            raise ValueError(f"{where} is {line!r}; expected two tokens with a space between.")
+            raise ValueError(f"{where} is {line!r}; expected two tokens separated by a space.")
         if vocabulary is not None:
             check_merge(line, vocabulary, where)
         merges.append(line)
@@ -113,16 +127,19 @@ def load_merges(
 
 
 def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple[str, str]:
-    """The two tokens of a merge.
+    """Checks a merge.
 
     Args:
-        merge: As `"Ġ t"`.
+        merge: The merge, such as `"Ġ t"`.
         vocabulary: The tokens.
-        where: The merge's index or line, for messages.
+        where: The location of the merge, for error messages.
+
+    Returns:
+        A tuple of its two tokens.
 
     Raises:
-        TypeError: If it is no string.
-        ValueError: If it is not two tokens of the vocabulary that joined are a third.
+        TypeError: If the merge is not a string.
+        ValueError: If it is not two tokens whose concatenation is a token too.
     """
     if not isinstance(merge, str):
         raise TypeError(f"{where} is {merge!r}; expected a string of two tokens.")
@@ -131,8 +148,8 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
     if missing or " " in right:
         what = f"the vocabulary lacks {missing[0]!r}" if missing else "it has two spaces"
         raise ValueError(
-            f"{where} is {merge!r}: {what}; expected two tokens of the vocabulary with a space "
-            "between, which joined are a third."
+            f"{where} is {merge!r}: {what}; expected two tokens of the vocabulary separated by a "
+            "space, whose concatenation is in the vocabulary too."
         )
     return left, right
 

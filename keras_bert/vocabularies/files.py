@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small files: read with errors that name them, and written atomically."""
+"""Reading of small files, with error messages that name the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def read_text(path: Path) -> str:
-    """A file's text without a byte-order mark, its line ends untouched.
+    """Reads a text file in UTF-8, without its byte order mark; line ends are not converted.
 
     Raises:
         OSError: If the file cannot be read, `FileNotFoundError` if it does not exist.
@@ -28,19 +28,19 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file's JSON object.
+    """Reads a file that contains a JSON object.
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it holds anything else.
+        ValueError: If the file does not contain a JSON object.
     """
     text = read_text(path)
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: the file must hold JSON: {error}.") from error
+        raise ValueError(f"{path}: the file must contain JSON: {error}.") from error
     if not isinstance(value, dict):
         raise ValueError(
-            f"{path}: the file must hold a JSON object, received {type(value).__name__}."
+            f"{path}: the file must contain a JSON object, received {type(value).__name__}."
         )
     return value

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece models as bytes: their pieces read, and models written.
+"""Reading and writing of serialized SentencePiece models.
 
-The fields that are needed are read from the protocol buffers here. The classes of the
-`sentencepiece` package cannot be: importing them and those that `transformers` brings into one
-process is an error of protobuf, "duplicate file name sentencepiece_model.proto".
+The necessary fields of the protocol buffer are parsed here. The protobuf classes of the
+`sentencepiece` package cannot be used: importing them in the same process as those of
+`transformers` raises protobuf's error "duplicate file name sentencepiece_model.proto".
 
 Reference:
     [SentencePiece](https://github.com/google/sentencepiece), `sentencepiece_model.proto`.
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     """A piece of a model.
 
     Args:
-        text: Its characters, `▁` for the space.
+        text: The characters of the piece, with `▁` for the space.
         score: The logarithm of its probability.
         type: Its `PieceType`.
     """
@@ -45,22 +45,28 @@ _UNIGRAM = 1
 
 
 def read_pieces(model: bytes) -> list[Piece]:
-    """The pieces of a model, a piece's id being its index.
+    """Reads the pieces of a model.
+
+    Args:
+        model: The serialized model.
+
+    Returns:
+        A list of the pieces in the order of their ids.
 
     Raises:
-        ValueError: If it is no model, or one without pieces.
+        ValueError: If it is not a SentencePiece model, or has no pieces.
     """
     try:
         pieces = [_piece(value) for number, value in _fields(model) if number == 1]
     except (IndexError, TypeError, UnicodeDecodeError, struct.error) as error:
-        raise ValueError(f"no SentencePiece model ({error!r})") from error
+        raise ValueError(f"not a SentencePiece model ({error!r})") from error
     if not pieces:
-        raise ValueError("no SentencePiece model: it has no pieces")
+        raise ValueError("not a SentencePiece model: it has no pieces")
     return pieces
 
 
 def read_characters_map(model: bytes) -> bytes:
-    """The precompiled map that normalizes characters, perhaps empty, of a valid model."""
+    """Reads the precompiled normalization map of a valid model; empty if it has none."""
     for number, normalizer in _fields(model):
         if number == 3 and isinstance(normalizer, bytes):
             value = dict(_fields(normalizer)).get(2, b"")
@@ -69,43 +75,43 @@ def read_characters_map(model: bytes) -> bytes:
 
 
 def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
-    """A unigram model.
+    """Serializes a unigram model.
 
     Args:
-        pieces: The pieces by their ids.
-        characters_map: The precompiled map that normalizes characters.
+        pieces: The pieces in the order of their ids.
+        characters_map: The precompiled normalization map.
     """
     parts = [
         _field(
             1,
             _field(1, piece.text.encode("utf-8"))
-            + b"\x15"  # field 2, four bytes
+            + b"\x15"  # the tag of field 2, with a value of four bytes
             + struct.pack("<f", piece.score)
             + _field(3, int(piece.type)),
         )
         for piece in pieces
     ]
     trainer = _field(3, _UNIGRAM) + _field(4, len(parts))
-    # The map; a space before the text, spaces collapsed, and written as "▁"
+    # precompiled_charsmap, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
     normalizer = _field(2, characters_map) + _field(3, 1) + _field(4, 1) + _field(5, 1)
     return b"".join([*parts, _field(2, trainer), _field(3, normalizer)])
 
 
 def _piece(message: object) -> Piece:
     if not isinstance(message, bytes):
-        raise TypeError("field 1 is no message")
+        raise TypeError("field 1 is not a message")
     fields = dict(_fields(message))
     text, score = fields.get(1, b""), fields.get(2, b"\0\0\0\0")
     if not isinstance(text, bytes) or not isinstance(score, bytes):
-        raise TypeError("a piece's text or score is of another type")
+        raise TypeError("the text or score of a piece has a wrong type")
     kind = fields.get(3, PieceType.NORMAL)
     if not isinstance(kind, int):
-        raise TypeError("a piece's type is no number")
+        raise TypeError("the type of a piece is not a number")
     return Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], kind)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """The numbers and values of a message's fields, numbers of eight or four bytes as bytes."""
+    """Yields the field numbers and values of a message; fixed-size numbers are yielded as bytes."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)

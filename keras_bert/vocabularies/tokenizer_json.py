@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `tokenizer.json` of the tokenizers library: WordPiece, byte pairs, unigram.
+"""The `tokenizer.json` of the `tokenizers` library: WordPiece, BPE and unigram models.
 
-Beside a SentencePiece model, the transformers library (5.23) would cut texts at the pieces that are
-always tokens of their own, and begin a word after each: other ids than SentencePiece's. The file
-that is written for ALBERT prevents it.
+For ALBERT it is written in addition to the SentencePiece model: without it, the `transformers`
+library (5.23) splits texts at user-defined pieces and begins a word after each, so that its ids
+differ from those of SentencePiece.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
 
 TOKENIZER_FILE = "tokenizer.json"
 
-# Options of the tokenizers library that RoBERTa's tokenizer does not use, and their values when off
+# Options of BPE models that RoBERTa's tokenizer does not use, and the values that disable them
 _OFF: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
@@ -40,14 +40,14 @@ _SPACES = " {2,}"
 
 
 class TokenizerJson:
-    """The fields of a file.
+    """The content of a `tokenizer.json`.
 
     Args:
-        path: The file.
+        path: Path of the file.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it holds no object.
+        OSError: If the file cannot be read.
+        ValueError: If the file does not contain a JSON object.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,12 +55,12 @@ class TokenizerJson:
         self._fields = read_json(path)
 
     def part(self, name: str) -> Mapping[str, Any]:
-        """An object of the file, `{}` where there is none."""
+        """Returns an object of the file; `{}` if it is absent."""
         value = self._fields.get(name)
         return value if isinstance(value, dict) else {}
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
-        """The steps of a normalizer or a pre-tokenizer, a single one too."""
+        """Returns the steps of a normalizer or a pre-tokenizer, also if there is only one."""
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
@@ -71,10 +71,10 @@ class TokenizerJson:
 
     @property
     def kind(self) -> str:
-        """The type of the model.
+        """The type of the model: `"WordPiece"`, `"BPE"` or `"Unigram"`.
 
         Raises:
-            ValueError: If it is none that there is a tokenizer for.
+            ValueError: If it is not one of them.
         """
         kind = self.part("model").get("type")
         if kind not in ("WordPiece", "BPE", "Unigram"):
@@ -82,7 +82,7 @@ class TokenizerJson:
         return str(kind)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """The tokens of a model with ids for tokens, and the added ones."""
+        """Returns the tokens of a WordPiece or BPE model, including added tokens."""
         vocabulary = self.part("model").get("vocab")
         if not isinstance(vocabulary, dict):
             raise self.error(
@@ -92,31 +92,34 @@ class TokenizerJson:
             ids = {token["content"]: token["id"] for token in self.added_tokens()}
         except (KeyError, TypeError) as error:
             raise self.error(
-                f"added_tokens must hold objects with id and content ({error!r})"
+                f"added_tokens must contain objects with id and content ({error!r})"
             ) from error
         return tokens_in_order({**vocabulary, **ids}, f"{self.path}: model.vocab")
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
-        """The tokens that are not the model's own, or special."""
+        """Returns the added tokens, which include the special tokens."""
         return self._fields.get("added_tokens") or ()
 
     def error(self, what: str) -> ValueError:
-        """An error that names the file."""
+        """Creates an error that names the file."""
         return ValueError(f"{self.path}: {what}.")
 
 
 def byte_pair_merges(tokenizer: TokenizerJson) -> tuple[list[str], bool]:
-    """The merges of a byte-pair tokenizer, and whether it puts a space before a text.
+    """Reads the merges of a BPE tokenizer.
+
+    Returns:
+        A tuple of the merges, and of whether the tokenizer adds a space before a text.
 
     Raises:
-        ValueError: If the file is malformed, or another kind of tokenizer than RoBERTa's.
+        ValueError: If the file is malformed, or its tokenizer differs from RoBERTa's.
     """
     model = tokenizer.part("model")
     for name, off in _OFF.items():
         if model.get(name) not in off:
             raise tokenizer.error(f"model.{name} is {model[name]!r}, which is not supported")
     if tokenizer.steps("normalizer"):
-        raise tokenizer.error("it has a normalizer, which RoBERTa's tokenizer has not")
+        raise tokenizer.error("it has a normalizer; RoBERTa's tokenizer has none")
     steps = tokenizer.steps("pre_tokenizer")
     if [step.get("type") for step in steps] != ["ByteLevel"] or not steps[0].get("use_regex", True):
         types = ", ".join(str(step.get("type")) for step in steps) or "missing"
@@ -132,12 +135,12 @@ def byte_pair_merges(tokenizer: TokenizerJson) -> tuple[list[str], bool]:
 
 
 def unigram_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
-    """The fields of the file.
+    """Returns the content of a `tokenizer.json` for a SentencePiece model with ALBERT's rules.
 
     Args:
-        model: A SentencePiece model.
-        lowercase: Whether text is lower-cased.
-        keep_accents: Whether it keeps its accents.
+        model: The serialized SentencePiece model.
+        lowercase: Whether text is lowercased.
+        keep_accents: Whether accents are kept.
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
@@ -164,10 +167,14 @@ def unigram_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str,
 
 
 def unigram_model(tokenizer: TokenizerJson) -> tuple[bytes, bool, bool]:
-    """A model of a file's pieces, whether text is lower-cased, and whether it keeps its accents.
+    """Creates a SentencePiece model from the pieces of a `tokenizer.json`.
+
+    Returns:
+        A tuple of the serialized model, of whether text is lowercased, and of whether accents are
+        kept.
 
     Raises:
-        ValueError: If the file is malformed, or another kind of tokenizer than ALBERT's.
+        ValueError: If the file is malformed, or its tokenizer differs from ALBERT's.
     """
     lowercase, keep_accents, characters_map = _normalizing(tokenizer)
     _check_pre_tokenizer(tokenizer)
@@ -223,7 +230,7 @@ def _template(ids: dict[str, int]) -> dict[str, Any]:
 def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
     model = tokenizer.part("model")
     if model.get("byte_fallback"):
-        raise tokenizer.error("model.byte_fallback is True, which ALBERT's tokenizer has not")
+        raise tokenizer.error("model.byte_fallback is True, which is not supported")
     kinds = {
         token.get("content"): PieceType.CONTROL if token.get("special") else PieceType.USER_DEFINED
         for token in tokenizer.added_tokens()
@@ -237,14 +244,14 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(
             "model.vocab must be a list of pieces with their scores, and model.unk_id the index "
-            f"of one ({error!r})"
+            f"of a piece ({error!r})"
         ) from error
     pieces[model["unk_id"]] = unknown._replace(type=PieceType.UNKNOWN)
     return pieces
 
 
 def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
-    """Whether text is lower-cased, whether it keeps its accents, and the map of characters."""
+    """Reads `lowercase`, `keep_accents` and the precompiled normalization map."""
     names = []
     characters_map = b""
     for step in tokenizer.steps("normalizer"):
@@ -257,7 +264,7 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
                 encoded = step.get("precompiled_charsmap") or ""
                 characters_map = base64.b64decode(encoded, validate=True)
             except (TypeError, binascii.Error) as error:
-                raise tokenizer.error(f"precompiled_charsmap is no base64 ({error})") from error
+                raise tokenizer.error(f"precompiled_charsmap is not base64 ({error})") from error
         names.append(name)
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     expected = [
@@ -268,8 +275,8 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
     ]
     if [name for name in names if name != f"Replace {_SPACES}"] != expected:
         raise tokenizer.error(
-            f"normalizer has the steps {', '.join(names) or 'none'}; ALBERT's are "
-            f"{', '.join(expected)}: get its spiece.model"
+            f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
+            f"{', '.join(expected)}. Use the spiece.model of the checkpoint instead"
         )
     return lowercase, keep_accents, characters_map
 
@@ -283,6 +290,7 @@ def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
     )
     if types not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) or not prefixed:
         raise tokenizer.error(
-            f"pre_tokenizer has the steps {', '.join(map(str, types)) or 'none'}; ALBERT's is a "
-            "Metaspace that begins every text with a space: get its spiece.model"
+            f"pre_tokenizer has the steps {', '.join(map(str, types)) or 'none'}; expected "
+            "ALBERT's, a Metaspace that begins every text with a space. Use the spiece.model of "
+            "the checkpoint instead"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WordPiece vocabularies: `vocab.txt`, one token a line, and whether its text is lower-cased."""
+"""WordPiece vocabularies: `vocab.txt` with one token per line, and detection of uncased ones."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from keras_bert.atomic import write_bytes
 
 REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
-# The share of tokens that an uncased vocabulary may have and never use
+# The fraction of tokens of an uncased vocabulary that may contain characters it never produces
 _MOST_CHANGED = 0.1
 _SPECIAL = re.compile(r"\[.+\]|<.+>")
 
 
 def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Reads a `vocab.txt`: UTF-8, one token a line, a token's id being its line's number from 0.
+    """Reads a `vocab.txt`: UTF-8, with one token per line in the order of their ids.
 
-    White space around a token is dropped, as the original does, and so are a byte order mark and
-    blank lines at the end. A token that is white space alone, like the U+2028 of the Chinese
-    vocabulary, is kept: no text has it once it is normalized.
+    Whitespace around tokens is stripped, as in the original code, and so are a byte order mark and
+    blank lines at the end. Tokens that are only whitespace, such as U+2028 in the Chinese
+    vocabulary, are kept: normalized text does not contain them.
 
     Args:
-        path: The file.
+        path: Path of the file.
 
     Returns:
-        The tokens.
+        A tuple of the tokens.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is not UTF-8, has a blank line between tokens or a token twice, or
-            lacks one of `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]`.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is not UTF-8, has a blank line between tokens or a duplicate token,
+            or lacks one of `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]`.
     """
     path = Path(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {what}; expected a file with one token a line.")
-    # Only "\n" ends a line: characters that Python's splitlines() splits at are tokens.
+        raise FileNotFoundError(f"{path} {what}; expected a file with one token per line.")
+    # Only "\n" ends a line: other characters that Python's splitlines() splits at are tokens.
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -52,18 +52,18 @@ def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
 def check_vocabulary(
     vocabulary: Sequence[str], required: Sequence[str] = REQUIRED_TOKENS
 ) -> tuple[str, ...]:
-    """Checks that a list of tokens can be a vocabulary.
+    """Checks the tokens of a vocabulary.
 
     Args:
         vocabulary: The tokens.
-        required: Tokens that must be among them.
+        required: The tokens that the vocabulary must contain.
 
     Returns:
-        The tokens.
+        A tuple of the tokens.
 
     Raises:
-        TypeError: If one of them is no string.
-        ValueError: As by `load_vocabulary`.
+        TypeError: If a token is not a string.
+        ValueError: If there is an empty or duplicate token, or a required one is missing.
     """
     return _checked(list(vocabulary), lambda index: f"index {index}", "The vocabulary", required)
 
@@ -72,31 +72,35 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
     """Writes a `vocab.txt` atomically.
 
     Args:
-        vocabulary: The tokens.
-        path: The file; an existing one is replaced.
+        vocabulary: The tokens in the order of their ids.
+        path: Path of the file; an existing one is replaced.
 
     Raises:
-        ValueError: If a token would not be read back as it is.
+        ValueError: If a token is empty, has whitespace around it, or contains a line break, so that
+            it could not be read back.
     """
     path = Path(path)
     content = "".join(f"{token}\n" for token in vocabulary).encode("utf-8")
     for index, token in enumerate(vocabulary):
         if not token or "\n" in token or _parse_line(token.encode("utf-8"), str(path)) != token:
             raise ValueError(
-                f"Token {index} of the vocabulary is {token!r}; a file cannot keep an empty token, "
-                "white space around one, or a line end in one."
+                f"Token {index} of the vocabulary is {token!r}; a file cannot represent empty "
+                "tokens, whitespace around tokens, or line breaks in tokens."
             )
     write_bytes(path, content)
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
-    """Whether word pieces are those of lower-cased text without accents.
+    """Returns whether a WordPiece vocabulary seems to be that of lowercased text without accents.
 
-    Special ones like `[CLS]` and `<S>` aside, none has an uppercase letter, and less than a tenth
-    have what an uncased tokenizer never leaves: Hangul syllables, or marks of category Mn such as
-    vowel signs of Thai and Hindi. For folders that do not say, the TF1 release's above all: of its
-    vocabularies the cased ones have thousands of pieces with uppercase letters, and the uncased
-    ones and the Chinese one have none.
+    That is the case if no token, except special tokens such as `[CLS]` and `<S>`, has an uppercase
+    letter, and less than a tenth of the tokens have characters that an uncased tokenizer never
+    produces: Hangul syllables, or marks of category Mn such as vowel signs of Thai and Hindi. It is
+    used for folders without this setting, such as the TF1 releases: their cased vocabularies have
+    thousands of tokens with uppercase letters, the uncased ones and the Chinese one have none.
+
+    Args:
+        vocabulary: The tokens.
     """
     words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
     if any(word != word.lower() for word in words):
@@ -115,7 +119,7 @@ def _parse_line(line: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(f"{where} is not UTF-8: {line!r} ({error}).") from None
     token = text.strip()
-    # Tokens of white space alone; "##" is what one inside a word would be stripped to.
+    # Tokens of whitespace alone are kept; inside a word, such a token would be stripped to "##".
     return token if token not in ("", "##") else text.strip(" \t\r\f\v")
 
 

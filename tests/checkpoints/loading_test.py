@@ -52,7 +52,7 @@ def test_addresses_and_names_are_found_in_the_caches_of_those_who_download_them(
     )
     assert "loaded: hf://org/tiny 2\n" in run.stdout, run.stderr
     assert f"loaded: hf://org/tiny@{COMMIT} 2\n" in run.stdout
-    assert "error: hf://org/b could not be fetched: " in run.stdout
+    assert "error: hf://org/b could not be downloaded: " in run.stdout
     assert "loaded: bert_tiny_en_uncased 3\n" in run.stdout
 
 
@@ -86,7 +86,7 @@ def _fill_kaggle_cache(root: Path) -> None:
 
 
 def test_a_malformed_address_is_an_error():
-    with pytest.raises(CheckpointError, match=r"hf://a/b/c could not be fetched"):
+    with pytest.raises(CheckpointError, match=r"hf://a/b/c could not be downloaded"):
         Backbone.from_preset("hf://a/b/c")
 
 
@@ -109,18 +109,18 @@ def test_an_unknown_name_says_what_was_looked_for():
     message = str(raised.value)
     assert "no checkpoint 'bert_gigantic'" in message
     assert "no folder" in message
-    assert "hf://organisation/model" in message
+    assert "hf://organization/model" in message
     assert "bert_base_en_uncased" in message
 
 
 def test_a_path_that_is_missing_is_an_error(tmp_path):
-    with pytest.raises(CheckpointError, match="it is no folder"):
+    with pytest.raises(CheckpointError, match="it is neither a folder"):
         Backbone.from_preset(tmp_path / "missing")
 
 
 def test_a_file_is_told_from_a_folder(tmp_path):
     small_backbone().save_to_preset(tmp_path)
-    with pytest.raises(CheckpointError, match="is a file; give the folder it lies in"):
+    with pytest.raises(CheckpointError, match="is a file; expected its folder"):
         Backbone.from_preset(tmp_path / "config.json")
 
 

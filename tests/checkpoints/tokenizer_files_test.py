@@ -120,7 +120,7 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
         ),
         ({"word_tokenizer_type": "mecab"}, "word_tokenizer_type is 'mecab'"),
         ({"do_basic_tokenize": False}, "do_basic_tokenize is False"),
-        ({"never_split": ["[MASK]", "C++"]}, r"never_split names 'C\+\+'"),
+        ({"never_split": ["[MASK]", "C++"]}, r"never_split has 'C\+\+'"),
     ],
 )
 def test_what_is_no_tokenizer_of_bert_s_is_refused_by_name(settings, message, tmp_path):
@@ -142,7 +142,7 @@ def test_the_class_in_config_json_counts_too(tmp_path):
     [
         ({"[E]": 8}, "'\\[E\\]' has id 8, where the vocabulary of 9 tokens has 'é'"),
         ({"[E]": 10}, "has id 10, where the vocabulary of 9 tokens has nothing"),
-        ({"[E]": "x"}, "must each have a content and an id"),
+        ({"[E]": "x"}, "each added token must have a content and an id"),
     ],
 )
 def test_added_tokens_that_do_not_fit_are_an_error(added, message, tmp_path):
@@ -179,7 +179,7 @@ def test_tokens_added_to_byte_pairs_are_refused_by_name(tmp_path):
     path.write_text('{"<mask>": 4}')
     expected = read_tokenizer(tmp_path)
     path.write_text('{"<old>": 6}')
-    with pytest.warns(CheckpointWarning, match="'<old>' are not found in texts"):
+    with pytest.warns(CheckpointWarning, match="'<old>' are not recognized in texts"):
         assert read_tokenizer(tmp_path) == expected
     path.write_text('{"<new>": 7}')
     with pytest.raises(CheckpointError, match=r"added_tokens\.json: the tokens '<new>' were added"):

@@ -75,7 +75,7 @@ def test_a_preset_has_it_and_one_of_another_kind_takes_its_place(kind, tmp_path)
     assert not (tmp_path / "vocab.txt").exists()
     smaller = small_backbone(vocabulary_size=size - 1)
     checkpoints.save_preset(smaller, tmp_path, tokenizer=config)
-    with pytest.raises(CheckpointError, match=f"vocabulary has {size} word pieces; the model has"):
+    with pytest.raises(CheckpointError, match=f"vocabulary has {size} tokens; the model has"):
         _ = checkpoints.open_checkpoint(tmp_path).tokenizer
 
 
@@ -155,7 +155,7 @@ def test_keras_hub_s(kind, tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("vocab.json", b"{", r"vocab\.json: the file must hold JSON"),
+        ("vocab.json", b"{", r"vocab\.json: the file must contain JSON"),
         ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
         ("vocab.json", b'{"<s>": 0, "a": "x"}', r"vocab\.json: .* malformed"),
         ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
@@ -207,7 +207,7 @@ def test_another_byte_pair_tokenizer_is_refused(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; ALBERT's are"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected ALBERT's"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer has the steps ByteLevel"),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
         ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"2 pieces lacks \[CLS\], \[SEP\], <pad>, <unk>"),
@@ -242,7 +242,7 @@ def test_another_unigram_is_refused(change, message, tmp_path):
 )
 def test_what_is_no_model_names_the_file(content, tmp_path):
     (tmp_path / "spiece.model").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"spiece\.model: the file is no SentencePiece model"):
+    with pytest.raises(CheckpointError, match=r"spiece\.model: the file is not a SentencePiece"):
         read_tokenizer(tmp_path)
 
 

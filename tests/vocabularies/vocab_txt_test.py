@@ -91,7 +91,7 @@ def test_saving_replaces_the_file_and_leaves_nothing_else(tmp_path):
 @pytest.mark.parametrize("token", ["a\nb", "the ", "\tthe", ""])
 def test_a_token_that_would_not_be_read_back_is_not_written(tmp_path, token):
     with pytest.raises(
-        ValueError, match=r"Token 4 of the vocabulary is '.*'; a file cannot keep an empty"
+        ValueError, match=r"Token 4 of the vocabulary is '.*'; a file cannot represent empty"
     ):
         save_vocabulary([*SPECIAL.split(), token], tmp_path / "vocab.txt")
     assert list(tmp_path.iterdir()) == []

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint formats: one module each, which reads it and, but for KerasHub's, writes it."""
+"""The checkpoint formats: one module each, which loads it and, except KerasHub's, saves it."""

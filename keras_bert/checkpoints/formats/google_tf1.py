@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The format of the TF1 releases: bert_config.json, bert_model.ckpt.*, vocab.txt.
 
-ALBERT's has `albert_config.json` and a SentencePiece model; ELECTRA's has variables and a
-vocabulary alone.
+ALBERT's release has `albert_config.json` and a SentencePiece model; ELECTRA's has only variables
+and a vocabulary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from keras_bert.checkpoints.tokenizer_files import (
 from keras_bert.config import BertConfig
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 
-# Written into the released code, not into its files.
+# A constant in the released code, which the files do not contain.
 LAYER_NORM_EPSILON = 1e-12
 _ELECTRA_LAYER = re.compile(r"electra/encoder/layer_(\d+)/intermediate/dense/kernel")
 _OPTIMIZER_STATE = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|global_step|beta[12]_power)$")
@@ -50,7 +50,7 @@ _UNKNOWN_TO_TF1 = (
 
 
 def release_of(folder: Path) -> TF1Release | None:
-    """Whose release a folder is, by its files; `None` if it is none."""
+    """Detects the release that a folder contains by its files; returns `None` if there is none."""
     for release in TF1_RELEASES:
         if release.config_file and (folder / release.config_file).exists():
             return release
@@ -58,7 +58,7 @@ def release_of(folder: Path) -> TF1Release | None:
 
 
 def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
-    """A checkpoint in a release's layout; the files' prefix may be another one."""
+    """Opens a checkpoint in the format of a release, with any prefix of its files."""
     if release.config_file is None:
         config = _electra_config(TensorFlowCheckpoint(_find_prefix(folder, release)), folder)
     else:
@@ -77,13 +77,12 @@ def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
 
 
 def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig:
-    """The discriminator's architecture, from the shapes of its variables."""
+    """Infers the architecture of a discriminator from the shapes of its variables."""
     layers = [match for name in variables.names() if (match := _ELECTRA_LAYER.fullmatch(name))]
     if not layers:
         raise CheckpointError(
-            f"{folder} holds a TensorFlow checkpoint with neither "
-            f"{' nor '.join(_CONFIG_FILES)} beside it, nor "
-            "ELECTRA's variables (electra/encoder/layer_0/…) in it."
+            f"{folder} has a TensorFlow checkpoint, but neither {' nor '.join(_CONFIG_FILES)}, "
+            "nor ELECTRA's variables (electra/encoder/layer_0/…)."
         )
     vocabulary_size, embedding_dim = variables.shape("electra/embeddings/word_embeddings")
     hidden_dim, intermediate_dim = variables.shape(layers[0].string)
@@ -108,8 +107,8 @@ def _find_prefix(folder: Path, release: TF1Release) -> Path:
     if len(prefixes) != 1:
         found = ", ".join(prefix.name for prefix in prefixes) or "none"
         raise CheckpointError(
-            f"{folder} must hold {release.prefix}.index, or one checkpoint of another name; "
-            f"found {found}."
+            f"{folder} must have {release.prefix}.index, or exactly one checkpoint of another "
+            f"name; found {found}."
         )
     return prefixes[0]
 
@@ -121,25 +120,27 @@ def save_google_tf1(
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes the layout of the TF1 release of BERT, ALBERT or ELECTRA, which its code then reads.
+    """Saves a model in the format of the TF1 release of BERT, ALBERT or ELECTRA.
 
-    The format cannot express whether the tokenizer lowercases; ELECTRA's, which is written for
-    an encoder of its form, expresses only the shapes of its variables.
+    The released code can then load it. The format cannot represent whether the tokenizer
+    lowercases text; that of ELECTRA has no configuration file, only the shapes of the variables.
 
     Args:
-        model: The encoder, or a task, whose heads and tokenizer are then written too. Weights are
-            written in float32.
-        folder: Where to write; files of the same names are replaced.
-        heads: Heads to write too: `masked_lm`, `next_sentence`, `classifier`,
-            `question_answerer`, or ELECTRA's `replaced_token`, each with its layer or layers.
-        tokenizer: The tokenizer's config: WordPiece's vocabulary becomes `vocab.txt`, a
-            SentencePiece model `30k-clean.model`.
+        model: The encoder, or a task, whose heads and tokenizer are saved too. Weights are saved in
+            float32.
+        folder: The folder to write to; existing files are replaced.
+        heads: A dict of the layer, or layers, of each head: `"masked_lm"`, `"next_sentence"`,
+            `"classifier"`, `"question_answerer"`, or ELECTRA's `"replaced_token"`. Defaults to the
+            heads of the task.
+        tokenizer: The config of the tokenizer. A WordPiece vocabulary is saved as `vocab.txt`, a
+            SentencePiece model as `30k-clean.model`. Defaults to that of the task's preprocessor.
 
     Raises:
-        CheckpointError: If TensorFlow is missing, or the released code could not compute this
-            model: it knows GELU in one form (by tanh; ELECTRA's the exact one), an epsilon of
-            1e-12, and no causal attention. Or if the tokenizer is of a kind that no release has,
-            or the folder holds another family's release.
+        TypeError: If the model is neither an encoder nor a task.
+        CheckpointError: If TensorFlow cannot be imported; if the released code does not support the
+            model: it has one form of GELU (the tanh approximation, ELECTRA the exact one), an
+            epsilon of 1e-12, and no causal attention; if it does not support the heads or the kind
+            of tokenizer; or if the folder contains the release of another family.
     """
     tf = import_tensorflow()
     backbone, heads, tokenizer, _ = weights.parts_of(model, heads, tokenizer)
@@ -149,7 +150,7 @@ def save_google_tf1(
     kind = None if tokenizer is None else tokenizer.get("kind", WORDPIECE)
     if kind not in (None, WORDPIECE, SENTENCE_PIECE):
         raise CheckpointError(
-            f"kind of the tokenizer is {kind!r}; the TF1 releases have {WORDPIECE} and "
+            f"kind of the tokenizer is {kind!r}; the TF1 releases support {WORDPIECE} and "
             f"{SENTENCE_PIECE}."
         )
     _check_no_other(Path(folder), release)
@@ -181,14 +182,14 @@ def _release_of(config: BertConfig, masked_lm: bool) -> TF1Release:
         f"{release.config_file or release.prefix} needs {', '.join(needed)}"
         for release, needed in zip(TF1_RELEASES, needs, strict=True)
     )
-    raise CheckpointError(f"No TF1 release that is written has this architecture: {wanted}.")
+    raise CheckpointError(f"No TF1 release can represent this architecture: {wanted}.")
 
 
 def _check_no_other(folder: Path, release: TF1Release) -> None:
     for name in _CONFIG_FILES:
         if name != release.config_file and (folder / name).exists():
             raise CheckpointError(
-                f"{folder} holds {name}, of another family's release; choose another folder."
+                f"{folder} has {name} of the release of another family; choose another folder."
             )
 
 
@@ -218,18 +219,19 @@ def _tensors_of(
 def _config_to_json(config: BertConfig, release: TF1Release) -> dict[str, Any]:
     if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
         raise CheckpointError(
-            f"layer_norm_epsilon is {config.layer_norm_epsilon}; the released TF1 code has "
-            f"{LAYER_NORM_EPSILON} written into it, so it would compute something else."
+            f"layer_norm_epsilon is {config.layer_norm_epsilon}; in the released TF1 code it is "
+            f"always {LAYER_NORM_EPSILON}, so that its outputs would differ."
         )
     if config.causal:
         raise CheckpointError(
-            "causal is True; in the released TF1 code every token sees all others, so it would "
-            "compute something else."
+            "causal is True; the released TF1 code has bidirectional attention only, so that its "
+            "outputs would differ."
         )
     if release.config_file is None and config.num_heads != _electra_heads(config.hidden_dim):
         raise CheckpointError(
-            f"num_heads is {config.num_heads}; ELECTRA's release does not say it, and is read "
-            f"with heads of 64, {_electra_heads(config.hidden_dim)} for this width."
+            f"num_heads is {config.num_heads}; ELECTRA's release cannot represent it, and always "
+            "has heads of dimension 64, which are "
+            f"{_electra_heads(config.hidden_dim)} for hidden_dim {config.hidden_dim}."
         )
     words = {ours: word for word, ours in release.activations.items()}
     fields = release.config.write(config, words)
@@ -237,24 +239,24 @@ def _config_to_json(config: BertConfig, release: TF1Release) -> dict[str, Any]:
 
 
 def _electra_heads(hidden_dim: int) -> int:
-    """How many heads ELECTRA's blocks have: 64 wide in every released size; no file says it."""
+    """Returns the number of ELECTRA's heads, which no file contains: their dimension is 64."""
     return max(1, hidden_dim // 64)
 
 
 class TensorFlowCheckpoint:
-    """The variables of a TensorFlow checkpoint, without the optimizer's.
+    """The variables of a TensorFlow checkpoint, without those of the optimizer.
 
     Args:
-        prefix: The path of the `.index` file, less that ending.
+        prefix: The path of the `.index` file without its suffix.
 
     Raises:
-        CheckpointError: If TensorFlow is missing, or it cannot read the files.
+        CheckpointError: If TensorFlow cannot be imported, or cannot read the files.
     """
 
     def __init__(self, prefix: Path) -> None:
         tf = import_tensorflow()
         self._prefix = prefix
-        # What TensorFlow's reader raises depends on what is wrong with the files.
+        # TensorFlow's reader raises different errors for different defects of the files.
         self._errors: tuple[type[Exception], ...] = (
             tf.errors.OpError,
             IndexError,
@@ -293,12 +295,16 @@ class TensorFlowCheckpoint:
 
 
 def import_tensorflow() -> Any:
-    """The library, or a `CheckpointError` that says what is missing."""
+    """Imports TensorFlow.
+
+    Raises:
+        CheckpointError: If it cannot be imported.
+    """
     try:
         import tensorflow as tf
     except ImportError as error:
         raise CheckpointError(
-            "TF1 checkpoints are read and written through TensorFlow, which cannot be imported "
-            f"here ({error}). Install it, or convert the checkpoint where it is installed."
+            "TF1 checkpoints are read and written by TensorFlow, which cannot be imported "
+            f"({error}). Install it, or convert the checkpoint where it is installed."
         ) from error
     return tf

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face's format: config.json, model.safetensors (one or sharded), the tokenizer's files."""
+"""The Hugging Face format: config.json, model.safetensors (also sharded), and tokenizer files."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ _ACTIVATIONS = {
     "tanh": "tanh",
 }
 
-# They stand on the pooled output: of the first token there, which sees no other in a causal model.
+# Heads on the pooled output, which is of the first token in `transformers`. In a causal model that
+# token attends to no other, so the pooler of this package takes the last token.
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
-# Where that makes it another pooler: one that is stored is then not loaded, but named as unused.
+# The pooler of causal models under names that do not exist: a stored pooler is reported as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 _WORDS = {
@@ -58,7 +59,7 @@ _WORDS = {
     "silu": "silu",
     "tanh": "tanh",
 }
-# Classes without a pooler, as in our tasks, by the ending of their names
+# Classes without a pooler, by the suffix of their names
 _WITHOUT_POOLER = (
     "ForMaskedLM",
     "LMHeadModel",
@@ -69,7 +70,7 @@ _WITHOUT_POOLER = (
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """A checkpoint in Hugging Face's layout."""
+    """Opens a checkpoint in the Hugging Face format."""
     path = folder / CONFIG_FILE
     fields = read_json(path)
     family = _family(fields, path)
@@ -92,7 +93,7 @@ def open_folder(folder: Path) -> Checkpoint:
 
 
 def _family(fields: Mapping[str, Any], path: Path) -> Family:
-    # The miniatures of the TF1 release were published without a model_type.
+    # The miniature BERT models were published without a model_type.
     model_type = fields.get("model_type") or BERT.name
     if model_type not in FAMILIES:
         raise CheckpointError(
@@ -125,7 +126,7 @@ def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
-    # Three classes call their head "classifier".
+    # The head of three classes is named "classifier".
     named: tuple[str, ...] = next(
         filter(None, (family.classes.get(n.removeprefix(family.class_prefix)) for n in names)), ()
     )
@@ -133,7 +134,7 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     if absent == set(CLASSIFIERS):
         absent.remove("classifier")
     if fields.get("tie_word_embeddings") is False:
-        absent.add("masked_lm")  # its decoder is a table of its own, which our head has not
+        absent.add("masked_lm")  # its decoder is not tied, which is not supported
     if causal:
         absent |= set(_ON_POOLED_OUTPUT)
     return {
@@ -146,10 +147,10 @@ def _unsupported_heads(fields: Mapping[str, Any]) -> dict[str, str]:
     if problem != "multi_label_classification":
         return {}
     return {
-        "classifier": f"{CONFIG_FILE} says problem_type {problem!r}: each output of the classifier "
-        "is a yes or no of its own (a sigmoid), where those of a TextClassifier exclude one "
-        "another (a softmax). Load the encoder alone with `Backbone.from_preset`, or give another "
-        "number of classes for a fresh head."
+        "classifier": f"{CONFIG_FILE} has problem_type {problem!r}: the outputs of the classifier "
+        "are independent (a sigmoid), while those of a TextClassifier are mutually exclusive "
+        "(a softmax). Load the encoder alone with `Backbone.from_preset`, or pass a different "
+        "number of classes for a new head."
     }
 
 
@@ -167,7 +168,7 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 
 
 def _locations(folder: Path, scope: str) -> dict[str, Location]:
-    """Where each tensor lies, by its name without prefix and with today's LayerNorm words."""
+    """Locates the tensors, by their names without scope and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
     for path, promised in _weight_files(folder).items():
         with open_safetensors(path) as file:
@@ -175,8 +176,8 @@ def _locations(folder: Path, scope: str) -> dict[str, Location]:
         absent = sorted(promised - set(stored_names))
         if absent:
             raise CheckpointError(
-                f"{folder / INDEX_FILE}: weight_map says that {path.name} holds the tensor "
-                f"{absent[0]!r}, which is not in it"
+                f"{folder / INDEX_FILE}: weight_map has the tensor {absent[0]!r} in {path.name}, "
+                "which does not contain it"
                 + (f" (nor are {len(absent) - 1} more)." if absent[1:] else ".")
             )
         for stored in stored_names:
@@ -188,14 +189,14 @@ def _locations(folder: Path, scope: str) -> dict[str, Location]:
                     f"{path}: tensor {stored!r} is the same weight as {locations[name].name!r} "
                     f"in {locations[name].path}; expected one of them."
                 )
-            # A buffer that counts 0, 1, 2 …
+            # Not a weight but a buffer of 0, 1, 2 …
             if name != "embeddings.position_ids":
                 locations[name] = Location(path, stored)
     return locations
 
 
 def _weight_files(folder: Path) -> dict[Path, set[str]]:
-    """The files of weights, each with the tensors that an index says it holds."""
+    """Finds the weight files, each with the tensors that an index assigns to it."""
     if (folder / WEIGHTS_FILE).exists():
         return {folder / WEIGHTS_FILE: set()}
     if not (folder / INDEX_FILE).exists():
@@ -217,7 +218,7 @@ def _weight_files(folder: Path) -> dict[Path, set[str]]:
 
 
 def _no_weights(folder: Path) -> str:
-    message = f"{folder} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}."
+    message = f"{folder} has neither {WEIGHTS_FILE} nor {INDEX_FILE}."
     others = sorted(
         path.name
         for path in folder.iterdir()
@@ -225,9 +226,9 @@ def _no_weights(folder: Path) -> str:
     )
     found = f" Found {', '.join(others)}." if others else ""
     return (
-        f"{message}{found} Only safetensors are opened: the pickles of PyTorch can execute code "
-        "when they are loaded. Convert a model that you trust once, with the transformers "
-        "library: `AutoModel.from_pretrained(...).save_pretrained(folder)`."
+        f"{message}{found} Only safetensors are loaded: PyTorch's pickles can execute code when "
+        "they are loaded. Convert a model that you trust with the transformers library: "
+        "`AutoModel.from_pretrained(...).save_pretrained(folder)`."
     )
 
 
@@ -239,27 +240,28 @@ def save_hugging_face(
     tokenizer: Mapping[str, Any] | None = None,
     class_names: Sequence[str] | None = None,
 ) -> None:
-    """Writes a folder that the `transformers` library reads, names and all.
+    """Saves a model in the Hugging Face format, which the `transformers` library can load.
 
-    The architecture decides the family, of BERT, RoBERTa, ALBERT, ELECTRA and DistilBERT the first
-    that can say it. The heads decide the class: on a BERT none is `BertModel`, `masked_lm` and
-    `next_sentence` are `BertForPreTraining`, `classifier` is `BertForSequenceClassification`. As
-    there, the masked-LM and token classes have no pooler. A causal encoder has `is_decoder`, no
-    pooler in any class (it would look at another token there), and with `masked_lm` it is
-    `BertLMHeadModel`.
+    The family is the first one of BERT, RoBERTa, ALBERT, ELECTRA and DistilBERT that can represent
+    the architecture. The class is determined by the heads: a BERT without heads is saved as
+    `BertModel`, with `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
+    `BertForSequenceClassification`. As in `transformers`, the classes for masked LM and for tokens
+    have no pooler. A causal encoder is saved with `is_decoder` and without a pooler, since
+    `transformers` would pool a different token, and with `masked_lm` as `BertLMHeadModel`.
 
     Args:
-        model: The encoder, or a task, whose heads, tokenizer and class names are then written too;
-            of a distiller, its student. Weights are written in the dtype that they have.
-        folder: Where to write; files of the same names are replaced.
-        heads: The heads to write too, each with its layer or layers; `None` takes the task's.
-        tokenizer: The tokenizer's config; `None` takes the task's, if it has a preprocessor.
-        class_names: The names of a classifier's outputs, in their order; `None` takes the task's.
+        model: The encoder, or a task, whose heads, tokenizer and class names are saved too. Of a
+            distiller, the student is saved. Weights are saved in their dtype.
+        folder: The folder to write to; existing files are replaced.
+        heads: A dict of the layer, or layers, of each head. Defaults to the heads of the task.
+        tokenizer: The config of the tokenizer. Defaults to that of the task's preprocessor.
+        class_names: The names of the classes of a classifier, in the order of its outputs. Defaults
+            to those of the task.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
-        CheckpointError: If no family has this architecture or no class these heads, or one stands
-            on the pooled output of a causal encoder.
+        CheckpointError: If no family can represent the architecture, no class has these heads, or a
+            head is on the pooled output of a causal encoder.
     """
     backbone, heads, tokenizer, class_names = weights.parts_of(model, heads, tokenizer, class_names)
     causal = backbone.config.causal
@@ -296,19 +298,19 @@ def _family_of(config: BertConfig, masked_lm: bool) -> Family:
 def _class_of(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
     if causal and set(heads) & set(_ON_POOLED_OUTPUT):
         raise CheckpointError(
-            f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is of "
-            "the last token, and that of the transformers library of the first. Save it with "
-            "`save_preset`."
+            f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is "
+            "computed from the last token, but in the transformers library from the first. Save "
+            "it with `save_preset`."
         )
     named = set(heads) - {"pooler"}
     endings = [ending for ending, names in family.classes.items() if set(names) == named]
     if not endings:
         known = "; ".join(", ".join(names) for names in family.classes.values() if names)
         raise CheckpointError(
-            f"No class of the transformers library has the heads {', '.join(heads)} on a "
-            f"{family.name}; there are: {known}."
+            f"No {family.name} class of the transformers library has the heads "
+            f"{', '.join(heads)}; expected one of: {known}."
         )
-    # Of two that differ in nothing else, the second one is the causal one's.
+    # Of two classes with the same heads, the second one is causal.
     return endings[-1 if causal else 0]
 
 
@@ -342,7 +344,7 @@ def _tensors_of(
 def _pooler_tensors(
     family: Family, ending: str, values: Mapping[str, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """A pooler where the class keeps it: in its head."""
+    """Returns the tensors of a pooler that is part of the head of its class."""
     kinds = {"kernel": "weight", "bias": "bias"}
     return {
         name: value

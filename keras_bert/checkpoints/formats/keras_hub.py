@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KerasHub's presets: a folder, or a name that KerasHub downloads.
+"""The format of KerasHub presets: a folder, or a name that KerasHub downloads.
 
-The weights are read through KerasHub's own models.
+The weights are loaded by KerasHub's own models.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.config import BertConfig, ConfigError
 
 CONFIG_FILE = "config.json"
-# Written into KerasHub's masked-LM head
+# A constant in KerasHub's masked LM head
 MASKED_LM_EPSILON = 1e-5
 WEIGHTS_FILE = "model.weights.h5"
 TASK_FILE = "task.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 
-# KerasNLP is the name it had before.
+# KerasNLP is its former name.
 _PACKAGES = ("keras_hub", "keras_nlp")
 TOKENIZER_FILE = "tokenizer.json"
 _FOLDER = "assets/tokenizer"
 _WORDS, _PIECES = f"{_FOLDER}/vocabulary.txt", f"{_FOLDER}/vocabulary.spm"
 _TOKENS, _MERGES = f"{_FOLDER}/vocabulary.json", f"{_FOLDER}/merges.txt"
 ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
-"""The files that the tokenizers of these families can have."""
+"""The files that tokenizers of these families can have."""
 
 _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-# Its tokenizer gives text to the model as it is.
+# KerasHub's tokenizer does not normalize text before the model.
 _PLAIN = {"do_lower_case": False, "keep_accents": True, "albert_rules": False}
 
 
 def is_keras_hub(fields: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a serialized Keras object, as KerasHub's is."""
+    """Returns whether a config.json is that of a serialized Keras object, as in KerasHub."""
     return "registered_name" in fields and "config" in fields
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """A preset that KerasHub has saved.
+    """Opens a preset that was saved by KerasHub.
 
-    Its files are read as data: the class that they name must be the one we expect, and is never
-    looked up by that name.
+    Its files are only data: the class name in them is compared with the expected one, and never
+    used to look up a class.
     """
     path = folder / CONFIG_FILE
     fields = read_json(path)
@@ -112,15 +112,16 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
 def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
     if config.layer_norm_epsilon != MASKED_LM_EPSILON:
         warnings.warn(
-            f"{folder}: KerasHub's masked-LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
-            f"ours that of the encoder, {config.layer_norm_epsilon}: logits differ a little.",
+            f"{folder}: KerasHub's masked LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
+            f"that of keras_bert has {config.layer_norm_epsilon} as the encoder: logits differ "
+            "slightly.",
             CheckpointWarning,
             stacklevel=4,
         )
 
 
 def known_names() -> tuple[str, ...]:
-    """The presets of these families that the installed KerasHub knows by name."""
+    """Returns the names of the presets of these families in the installed version of KerasHub."""
     models = import_keras_hub().models
     return tuple(
         name
@@ -130,17 +131,17 @@ def known_names() -> tuple[str, ...]:
 
 
 def download(name: str, *, weights: bool = True) -> Path:
-    """Fetches a preset's files, or finds them in KerasHub's cache.
+    """Downloads the files of a preset to KerasHub's cache, unless they are there already.
 
     Args:
         name: One of `known_names`.
-        weights: Whether the weights are wanted too.
+        weights: Whether to download the weights too.
 
     Returns:
-        The folder that they lie in.
+        The folder of the files.
 
     Raises:
-        CheckpointError: If the files cannot be fetched.
+        CheckpointError: If the files cannot be downloaded.
     """
     import_keras_hub()
     from keras_hub.src.utils.preset_utils import get_file
@@ -150,17 +151,26 @@ def download(name: str, *, weights: bool = True) -> Path:
         if weights:
             get_file(name, WEIGHTS_FILE)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"KerasHub could not fetch the preset {name!r}: {error}") from error
+        raise CheckpointError(f"KerasHub cannot download the preset {name!r}: {error}") from error
     optional = [TOKENIZER_FILE, *ASSETS]
     for file in [*optional, TASK_FILE, TASK_WEIGHTS_FILE] if weights else optional:
-        # Not every preset has them; without a connection, what the cache holds is all there is.
+        # Not every preset has them, and without a connection only those in the cache are used.
         with contextlib.suppress(OSError, ValueError):
             get_file(name, file)
     return config.parent
 
 
 def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[str, Any]:
-    """The constructor's arguments of a serialized object of an expected class."""
+    """Returns the constructor arguments of a serialized object of the expected class.
+
+    Args:
+        fields: The JSON object of the file.
+        expected: The name of the class, without its package.
+        path: Path of the file, for error messages.
+
+    Raises:
+        CheckpointError: If it is an object of another class, or malformed.
+    """
     arguments = fields.get("config")
     if fields.get("registered_name") not in [f"{package}>{expected}" for package in _PACKAGES]:
         raise CheckpointError(
@@ -173,17 +183,17 @@ def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[st
 
 
 class KerasHubWeights:
-    """The weights of a KerasHub preset, through KerasHub's own model and Keras' own reader.
+    """The weights of a KerasHub preset, loaded by KerasHub's own model and Keras' own reader.
 
-    Keras' reader follows no link out of the file and executes nothing.
+    Keras' reader does not follow links out of the file, and does not execute anything.
 
     Args:
-        folder: The preset.
-        family: Its family.
-        config: The architecture that it describes.
+        folder: The folder of the preset.
+        family: The family.
+        config: The architecture.
 
     Raises:
-        CheckpointError: If a file is missing or does not fit.
+        CheckpointError: If a file is missing or does not match the architecture.
     """
 
     def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
@@ -191,7 +201,7 @@ class KerasHubWeights:
         self._hidden_dim = config.hidden_dim
         backbone = _make_backbone(family, config)
         _read(backbone.load_weights, self._path)
-        # A pooler that KerasHub has in its classifier, and not in its encoder
+        # A pooler that is part of the classifier in KerasHub, and not of the encoder
         pooler = family.keras_hub.heads.get("pooler", {})
         elsewhere = {name for stored in pooler.values() for name in stored.names}
         self._weights = {
@@ -233,14 +243,14 @@ def _make_backbone(family: Family, config: BertConfig) -> Any:
 
 
 def _find(model: Any, name: str) -> Any:
-    """The attribute of an attribute …; a number is an item of a list."""
+    """Returns an attribute by its dotted path, in which numbers are indices of lists."""
     for part in name.split("."):
         model = model[int(part)] if part.isdigit() else getattr(model, part)
     return model
 
 
 def task_class(folder: Path) -> str | None:
-    """The class of the task in a preset, without its package; `None` for an encoder alone."""
+    """Returns the class name of the task in a preset; `None` if it only has an encoder."""
     path = folder / TASK_FILE
     if not path.exists() or not (folder / TASK_WEIGHTS_FILE).exists():
         return None
@@ -275,7 +285,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
 
 
 def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """The sizes of a task's head, of those that its file names."""
+    """Returns those sizes of the head of a task that its file contains."""
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
@@ -288,8 +298,8 @@ def _read(load: Callable[[str], None], path: Path) -> None:
         raise CheckpointError(f"{path}: the file is missing.")
     try:
         with warnings.catch_warnings():
-            # Keras warns of what its older versions did not write, and of nothing that is lost:
-            # a weight that is missing is an error.
+            # Keras warns about containers that older versions did not write. Nothing is lost: a
+            # missing weight is an error.
             warnings.filterwarnings("ignore", "Skipping nested container", UserWarning)
             load(str(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -297,23 +307,26 @@ def _read(load: Callable[[str], None], path: Path) -> None:
 
 
 def import_keras_hub() -> Any:
-    """The library, or a `CheckpointError` that says what is missing."""
+    """Imports KerasHub.
+
+    Raises:
+        CheckpointError: If it cannot be imported.
+    """
     try:
         import keras_hub
     except ImportError as error:
         raise CheckpointError(
-            f"Presets of KerasHub are read through keras_hub, which cannot be imported: {error}. "
+            f"KerasHub presets are loaded by keras_hub, which cannot be imported: {error}. "
             "Install it with `pip install keras-hub`."
         ) from error
     return keras_hub
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """The config of a preset's tokenizer, `None` if it has none.
+    """Reads the config of the tokenizer of a preset; returns `None` if it has none.
 
     Raises:
-        CheckpointError: If a file is missing or malformed, or the tokenizer none of these
-            families'.
+        CheckpointError: If a file is missing or malformed, or the tokenizer is not supported.
     """
     path = folder / TOKENIZER_FILE
     if not path.exists() or not any((folder / name).exists() for name in ASSETS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own folders: config.json, model.safetensors, the tokenizer's files, task.json."""
+"""The presets of this package: config.json, model.safetensors, tokenizer files and task.json."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TASKS = (
     "TextEmbedder",
     "TokenClassifier",
 )
-"""The classes that a task.json can be of."""
+"""The classes that a task.json can have."""
 HEAD_OPTIONS = ("bilstm_units", "bilstm_layers")
 
 
@@ -55,17 +55,17 @@ def save_preset(
     class_names: Sequence[str] | None = None,
     task: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a folder that `from_preset` reads: text and safetensors, nothing that executes.
+    """Saves a folder that `from_preset` can load: JSON, text and safetensors, no executable code.
 
     Args:
-        backbone: The encoder; its weights are written in the dtype that they have, LoRA's
-            updates added to the kernels that they belong to.
-        folder: Where to write. A preset that lies there is replaced, as a whole or not at all
-            as far as writing can fail.
-        heads: The heads to write too, by any name, each with its layer or layers.
-        tokenizer: The tokenizer's config.
-        class_names: The names of a classifier's outputs, in their order.
-        task: The settings of a task, as plain values.
+        backbone: The encoder. Its weights are saved in their dtype, with LoRA updates merged into
+            the kernels.
+        folder: The folder to write to. All files are written before those of an existing preset
+            are replaced.
+        heads: A dict of the layer, or layers, of each head, with any names.
+        tokenizer: The config of the tokenizer.
+        class_names: The names of the classes of a classifier, in the order of its outputs.
+        task: The settings of a task, as plain values that JSON can represent.
 
     Raises:
         CheckpointError: If the encoder is quantized.
@@ -93,18 +93,18 @@ def save_preset(
 
 
 def is_ours(fields: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a preset of ours."""
+    """Returns whether a config.json is that of a preset of this package."""
     return fields.get("format") == FORMAT
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """A preset of ours."""
+    """Opens a preset of this package."""
     path, task_path = folder / CONFIG_FILE, folder / TASK_FILE
     fields = read_json(path)
     if fields.get("format_version") != FORMAT_VERSION:
         raise CheckpointError(
             f"{path}: format_version is {fields.get('format_version')!r}; this version of "
-            f"keras_bert reads {FORMAT_VERSION}."
+            f"keras_bert supports {FORMAT_VERSION}."
         )
     config = _config(fields, path)
     names = weights.backbone_weight_names(config)
@@ -167,14 +167,14 @@ def _num_tokens(fields: Mapping[str, Any], path: Path) -> int | None:
 
 
 def _task(path: Path) -> dict[str, Any]:
-    """The settings of a task."""
+    """Reads the settings of a task."""
     fields = read_json(path)
     if not fields:
-        raise CheckpointError(f"{path}: the object is empty; every task writes its settings.")
+        raise CheckpointError(f"{path}: the object is empty; expected the settings of a task.")
     name = fields.get("class_name")
     if name is not None and name not in TASKS:
         raise CheckpointError(
-            f"{path}: class_name is {name!r}; this version of keras_bert knows {', '.join(TASKS)}."
+            f"{path}: class_name is {name!r}; this version of keras_bert has {', '.join(TASKS)}."
         )
     for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
         if setting in fields and not _is_positive_int(fields[setting]):

@@ -236,7 +236,7 @@ def test_an_unknown_activation_names_the_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"activation": "gelu_erf"}, "no word for the activation 'gelu_erf'"),
+        ({"activation": "gelu_erf"}, "does not have the activation 'gelu_erf'"),
         ({**TANH, "layer_norm_epsilon": 1e-5}, "layer_norm_epsilon is 1e-05"),
         ({**TANH, "causal": True}, "causal is True"),
     ],

@@ -238,7 +238,7 @@ def test_a_causal_encoder_has_no_pooler_in_transformers(tmp_path):
     backbone = small_backbone(causal=True)
     checkpoints.save_hugging_face(backbone, tmp_path / "ours")
     assert not any("pooler" in name for name in load_file(tmp_path / "ours" / "model.safetensors"))
-    with pytest.raises(CheckpointError, match="its pooled output is of the last token"):
+    with pytest.raises(CheckpointError, match="its pooled output is computed from the last token"):
         checkpoints.save_hugging_face(
             backbone, tmp_path, heads={"classifier": classification_head(8, 2)}
         )

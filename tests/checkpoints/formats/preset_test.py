@@ -103,7 +103,7 @@ def test_loras_update_is_saved_with_its_kernel(tmp_path):
         outputs_of(backbone, inputs)["pooled_output"],
         atol=1e-6,
     )
-    with pytest.raises(CheckpointError, match="load before `enable_lora`"):
+    with pytest.raises(CheckpointError, match="load the checkpoint before `enable_lora`"):
         checkpoints.open_checkpoint(tmp_path).load_into(backbone)
 
 
@@ -150,7 +150,7 @@ def test_a_layer_that_is_no_head_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 2}, "format_version is 2; this version of keras_bert reads 1"),
+        ({"format_version": 2}, "format_version is 2; this version of keras_bert supports 1"),
         ({"config": {"depth": 3}}, "no field 'depth'"),
         ({"config": []}, "config is .*; it must be an object"),
         ({"heads": {"classifier": "kernel"}}, "heads is"),
