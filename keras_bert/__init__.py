@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Loaded on first use: machines without TensorFlow still train on ids, and nobody waits for
-# what they do not use.
+# Imported on first use, so that training on ids works without TensorFlow, and importing is fast.
 _HOMES = {
     "Backbone": "keras_bert.models.backbone",
     "BertConfig": "keras_bert.config",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of an encoder: one frozen record, and the released sizes."""
+"""The configuration of an encoder, a frozen dataclass, and those of the released models."""
 
 from __future__ import annotations
 
@@ -14,62 +14,66 @@ from keras_bert import named_sizes
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
-# Far beyond any model; a damaged file that asks for more must not cost memory before its tensors
-# are compared with it.
+# Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
+# checked.
 MAX_LAYERS = 10_000
 
 
 class ConfigError(ValueError):
-    """A field of a configuration has a value that is not allowed."""
+    """Raised if a field of a configuration is unknown or has a value that is not allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """The architecture of an encoder, and nothing about data or training.
+    """The architecture of an encoder of the BERT family.
 
-    BERT's descendants are values of the same fields: RoBERTa, ALBERT, DistilBERT and ELECTRA.
+    The encoders of BERT, RoBERTa, ALBERT, DistilBERT and ELECTRA differ only in the values of these
+    fields.
 
     Args:
         vocabulary_size: Number of token ids.
-        num_layers: Number of transformer blocks (the paper's L).
-        num_heads: Attention heads of a block (A); must divide `hidden_dim`.
-        hidden_dim: Width of the hidden states (H).
-        intermediate_dim: Width inside the feed-forward part (4H in the paper).
-        embedding_dim: Width of the embeddings, which are then projected to `hidden_dim` (ALBERT,
-            the small ELECTRA); `None` for embeddings as wide as the hidden states, with no
-            projection.
-        layer_sharing: Which weights the blocks share: `none`, `all` (ALBERT), `attention` or
-            `feed_forward` (that sublayer alone, its LayerNorm included).
-        num_layer_groups: Number of groups of consecutive blocks that share their weights.
-        max_sequence_length: The longest input in tokens.
-        num_segments: Number of segment types (2: sentence A and sentence B; 1: all tokens are of
-            the same; 0: there are no segment embeddings).
-        position_offset: The row of position 0 in the position table. Above 0 (2 in RoBERTa) they
-            count the tokens that are no padding, and padding takes the row before the first.
-        activation: One of `gelu_erf` (the exact GELU), `gelu_tanh` (its approximation, as in the
-            released TF1 code), `relu`, `silu`, `tanh`. The word "gelu" alone is ambiguous between
-            releases, so it is not accepted.
-        masked_lm_activation: The activation of the masked-LM head; `None` means `activation`.
-        pooler: Whether the encoder ends in a pooler. Where it does not (DistilBERT, ELECTRA), each
-            task that wants one vector for the whole input brings its own.
-        pooler_activation: The activation of either kind of pooler.
-        pooler_dropout: Rate before the pooler's product.
-        dropout: Rate after the embeddings and after both sublayers of a block.
-        attention_dropout: Rate on the attention probabilities.
-        classifier_dropout: Rate before a classifier; `None` means `dropout`.
-        answer_dropout: Rate before the head of question answering.
+        num_layers: Number of transformer blocks (L in the paper).
+        num_heads: Number of attention heads of a block (A); must divide `hidden_dim`.
+        hidden_dim: Dimension of the hidden states (H).
+        intermediate_dim: Dimension of the inner layer of the feed-forward networks (4H in the
+            paper).
+        embedding_dim: Dimension of the embeddings, which are projected to `hidden_dim` (ALBERT, the
+            small ELECTRA). `None` for `hidden_dim`, without a projection.
+        layer_sharing: Which weights the blocks share: `"none"`, `"all"` (ALBERT), `"attention"` or
+            `"feed_forward"` (this sublayer only, including its LayerNorm).
+        num_layer_groups: Number of groups of consecutive blocks that share weights.
+        max_sequence_length: Maximum length of the input in tokens.
+        num_segments: Number of segments: 2 for sentence A and sentence B, 1 for a single segment, 0
+            for no segment embeddings.
+        position_offset: The row of position 0 in the position table. If it is above 0 (2 in
+            RoBERTa), positions count the tokens that are not padding, and padding has the row
+            before that of position 0.
+        activation: `"gelu_erf"` (the exact GELU), `"gelu_tanh"` (its tanh approximation, as in the
+            released TF1 code), `"relu"`, `"silu"` or `"tanh"`. `"gelu"` is not accepted, since its
+            meaning differs between releases.
+        masked_lm_activation: The activation of the masked LM head. `None` for `activation`.
+        pooler: Whether the encoder has a pooler. If not (DistilBERT, ELECTRA), tasks that need a
+            pooled output have their own.
+        pooler_activation: The activation of the pooler of the encoder or task.
+        pooler_dropout: Dropout rate before the dense layer of the pooler.
+        dropout: Dropout rate after the embeddings and after both sublayers of a block.
+        attention_dropout: Dropout rate on the attention probabilities.
+        classifier_dropout: Dropout rate before a classification head. `None` for `dropout`.
+        answer_dropout: Dropout rate before a question answering head.
         layer_norm_epsilon: Added to the variance in every LayerNorm.
-        initializer_range: Standard deviation of the truncated normal that kernels start from.
+        initializer_range: Standard deviation of the truncated normal initializer of kernels and
+            embeddings.
         pad_token_id: The id of the padding token.
-        tokenizer: The kind of tokenizer: `wordpiece`, `byte_pair` or `sentence_piece`.
-        causal: Whether a token attends only to itself and the tokens before it: the left-to-right
-            model of the paper's ablation (section 5.1).
-        output_hidden_states: Whether a backbone also returns every block's hidden states.
-        output_attention_scores: Whether a backbone also returns every block's attention maps.
+        tokenizer: The kind of tokenizer: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
+        causal: Whether tokens attend only to themselves and to the tokens before them, as in the
+            left-to-right model of the paper's ablation study (section 5.1).
+        output_hidden_states: Whether a backbone also returns the hidden states of every block.
+        output_attention_scores: Whether a backbone also returns the attention probabilities of
+            every block.
 
     Raises:
-        ConfigError: If a field's type or value is not allowed; the message names the field,
-            the value and what is allowed.
+        ConfigError: If the type or the value of a field is not allowed; the message names the
+            field, the value and what is allowed.
 
     Example:
 
@@ -139,22 +143,22 @@ class BertConfig:
 
     @property
     def head_dim(self) -> int:
-        """Width of one attention head."""
+        """The dimension of an attention head."""
         return self.hidden_dim // self.num_heads
 
     @property
     def embedding_width(self) -> int:
-        """Width of the embeddings, with the default filled in."""
+        """The dimension of the embeddings: `embedding_dim`, or `hidden_dim` if it is `None`."""
         return self.hidden_dim if self.embedding_dim is None else self.embedding_dim
 
     @property
     def attention_owners(self) -> tuple[int, ...]:
-        """For each block, the index of the block whose attention weights it uses, or its own."""
+        """The index of the block whose attention weights each block uses, which may be its own."""
         return self._owners("attention")
 
     @property
     def feed_forward_owners(self) -> tuple[int, ...]:
-        """For each block, the index of the block whose feed-forward weights it uses."""
+        """The index of the block whose feed-forward weights each block uses."""
         return self._owners("feed_forward")
 
     def _owners(self, part: str) -> tuple[int, ...]:
@@ -167,53 +171,66 @@ class BertConfig:
 
     @property
     def effective_masked_lm_activation(self) -> str:
-        """The activation of the masked-LM head, with the default filled in."""
+        """The activation of the masked LM head: `masked_lm_activation`, or `activation`."""
         return self.masked_lm_activation or self.activation
 
     @property
     def effective_classifier_dropout(self) -> float:
-        """The dropout rate before a classifier, with the default filled in."""
+        """The dropout rate before a classification head: `classifier_dropout`, or `dropout`."""
         return self.dropout if self.classifier_dropout is None else self.classifier_dropout
 
     def replace(self, **changes: Any) -> BertConfig:
-        """A copy with some fields changed, validated again."""
+        """Returns a copy with some fields changed.
+
+        Raises:
+            ConfigError: If a field is unknown, or its value is not allowed.
+        """
         _reject_unknown_fields(changes)
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Returns all fields as a dict of plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> BertConfig:
-        """The inverse of `to_dict`; missing fields take their defaults, unknown ones raise."""
+        """Creates a config from a dict of fields; missing fields have their defaults.
+
+        Raises:
+            ConfigError: If a field is unknown, or its value is not allowed.
+        """
         _reject_unknown_fields(fields)
         return cls(**fields)
 
     def to_json(self) -> str:
-        """All fields as an indented JSON object."""
+        """Returns all fields as a string, an indented JSON object."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> BertConfig:
-        """The inverse of `to_json`.
+        """Creates a config from the string that `to_json` returned.
 
         Raises:
-            ConfigError: If the text is not a JSON object of known fields.
+            ConfigError: If the string is not a JSON object, a field is unknown, or its value is not
+                allowed.
         """
         try:
             fields = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise ConfigError(f"A BertConfig's JSON could not be parsed: {error}.") from error
+            raise ConfigError(f"The JSON of a BertConfig cannot be parsed: {error}.") from error
         if not isinstance(fields, dict):
             raise ConfigError(
-                f"A BertConfig's JSON must be an object, received {type(fields).__name__}."
+                f"The JSON of a BertConfig must be an object, received {type(fields).__name__}."
             )
         return cls.from_dict(fields)
 
     @classmethod
     def from_json_file(cls, path: str | os.PathLike[str]) -> BertConfig:
-        """`from_json` of a file's text; an error names the file."""
+        """Creates a config from a JSON file.
+
+        Raises:
+            ConfigError: See `from_json`; the message names the file.
+        """
         with open(path, encoding="utf-8") as file:
             text = file.read()
         try:
@@ -223,10 +240,13 @@ class BertConfig:
 
     @classmethod
     def from_name(cls, name: str) -> BertConfig:
-        """The configuration of a released model, by its name or KerasHub's.
+        """Returns the configuration of a released model.
+
+        Args:
+            name: One of `names()`, such as `"bert_base_uncased"`, or the name of a KerasHub preset.
 
         Raises:
-            ConfigError: If no release has the name; the message lists those that do.
+            ConfigError: If the name is unknown; the message lists all names.
         """
         canonical = named_sizes.KERAS_HUB_ALIASES.get(name, name)
         if canonical not in named_sizes.SIZES:
@@ -238,7 +258,7 @@ class BertConfig:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Every released size that `from_name` knows, KerasHub's aliases left out."""
+        """Returns the names of all released models, without the aliases of KerasHub."""
         return tuple(named_sizes.SIZES)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that Keras does not have."""
+"""Losses of sentence embeddings and of distillation."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ from keras_bert.ops.attention_mask import masked_score
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class InBatchNegatives(keras.losses.Loss):
-    """The cross-entropy of finding a vector's partner among those of all pairs in a batch.
+    """Multiple negatives ranking loss with in-batch negatives, for pairs of embeddings.
+
+    It is the cross-entropy of the softmax over the dot products of the first embedding of a pair
+    with the second embeddings of all pairs in the batch.
 
     Args:
-        scale: The factor of the products of vectors; for normalized vectors, the inverse
-            temperature.
-        symmetric: Whether the first vector of a pair is also looked for among the first ones. If
-            not, each pair counts the one way, from its first vector to its second.
-        reduction, name, dtype: As in Keras.
+        scale: The factor of the dot products; for normalized embeddings, the inverse temperature.
+            Defaults to 20.
+        symmetric: Whether to also compute the loss from the second embedding of a pair to the first
+            embeddings of all pairs. Defaults to `False`.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: int `(2 * pairs,)`: which pair a row belongs to, -1 for a row that only fills the
-            batch up, which is no candidate. Rows with the same number are no negatives of each
-            other.
-        y_pred: Vectors `(2 * pairs, dim)`, the two of a pair in consecutive rows.
+        y_true: int `(2 * pairs,)`, the index of the pair that each row belongs to; -1 for filler
+            rows, which are not negatives. Rows with the same index are not negatives of each other.
+        y_pred: Embeddings `(2 * pairs, dim)`; the two of a pair are consecutive rows.
 
     Returns:
-        Before the reduction, `(2 * pairs,)`: the loss of each pair twice, or with `symmetric` that
-        of each of its vectors.
+        Before the reduction, a tensor `(2 * pairs,)`: the loss of each pair twice, or with
+        `symmetric` that of both directions.
 
     Example:
 
@@ -69,10 +73,11 @@ class InBatchNegatives(keras.losses.Loss):
 
 
 def partner_scores(y_true: Tensor, y_pred: Tensor) -> Tensor:
-    """The products of first and second vectors, `(pairs, pairs)`, very low where one is masked.
+    """Computes the dot products of first and second embeddings, `(pairs, pairs)`, and masks some.
 
     Args:
-        y_true, y_pred: As in `InBatchNegatives`.
+        y_true: See `InBatchNegatives`.
+        y_pred: See `InBatchNegatives`.
     """
     # (2 * pairs, dim) -> (pairs, 2, dim)
     pairs = ops.reshape(y_pred, (-1, 2, y_pred.shape[-1]))
@@ -87,25 +92,33 @@ def partner_scores(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 
 def _diagonal_cross_entropy(scores: Any) -> Any:
-    """`(pairs,)` of scores `(pairs, pairs)` whose diagonal holds the right ones."""
+    """Computes the cross-entropy `(pairs,)` of the diagonal of scores `(pairs, pairs)`."""
     return ops.logsumexp(scores, axis=1) - ops.diagonal(scores)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SoftTargetDivergence(keras.losses.Loss):
-    """How far a student's softened distribution is from its teacher's: `T^2 KL(teacher, student)`.
+    """The divergence of a student's softened distribution from its teacher's, for distillation.
+
+    It is the Kullback-Leibler divergence `T^2 KL(teacher, student)` of the softmax of logits
+    divided by the temperature T. The factor `T^2` makes the scale of the gradients independent of
+    the temperature.
 
     Args:
-        temperature: The divisor of both logits (T). The factor `T^2` keeps the size of
-            the gradients, whatever the temperature.
-        reduction, name, dtype: As in Keras.
+        temperature: The divisor of both logits. Defaults to 2.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: The teacher's logits `(..., classes)`.
-        y_pred: The student's, of the same shape.
+        y_true: The logits of the teacher, `(..., classes)`.
+        y_pred: The logits of the student, of the same shape.
 
     Returns:
-        Before the reduction, `(...)`.
+        Before the reduction, a tensor `(...)`.
+
+    Raises:
+        ValueError: If `temperature` is not above 0.
 
     Example:
 
@@ -138,7 +151,7 @@ class SoftTargetDivergence(keras.losses.Loss):
 
 
 def soft_target_divergence(teacher: Any, student: Any, temperature: float) -> Any:
-    """`SoftTargetDivergence` without a reduction: `(...)` of logits `(..., classes)`."""
+    """Computes `SoftTargetDivergence` without a reduction: `(...)` of logits `(..., classes)`."""
     teacher = ops.log_softmax(ops.cast(teacher, "float32") / temperature, axis=-1)
     student = ops.log_softmax(ops.cast(student, "float32") / temperature, axis=-1)
     return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
@@ -146,17 +159,19 @@ def soft_target_divergence(teacher: Any, student: Any, temperature: float) -> An
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class CosineDistance(keras.losses.Loss):
-    """One minus the cosine of two vectors.
+    """The cosine distance of vectors, 1 minus their cosine similarity.
 
     Args:
-        reduction, name, dtype: As in Keras.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
 
     Call arguments:
         y_true: Vectors `(..., dim)`.
         y_pred: Vectors of the same shape.
 
     Returns:
-        Before the reduction, `(...)`.
+        Before the reduction, a tensor `(...)`.
 
     Reference:
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, L_cos.
@@ -175,6 +190,6 @@ class CosineDistance(keras.losses.Loss):
 
 
 def cosine_distance(x: Any, y: Any) -> Any:
-    """`CosineDistance` without a reduction: `(...)` of vectors `(..., dim)`."""
+    """Computes `CosineDistance` without a reduction: `(...)` of vectors `(..., dim)`."""
     x, y = (ops.normalize(ops.cast(part, "float32"), axis=-1) for part in (x, y))
     return 1 - ops.sum(x * y, axis=-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics whose value does not depend on how the data were cut into batches."""
+"""Metrics that are means over all rows or tokens, and so do not depend on the batches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class ElementMean(keras.metrics.Mean):
     """The weighted mean over all elements of all batches since the last reset.
 
     `keras.metrics.Mean` averages values and weights `(batch, length)` over the length first, so
-    that an element of a long batch counts for less than one of a short batch. Here every element
-    counts by its own weight, whatever the batches and their padding.
+    that an element of a long batch has less weight than one of a short batch. Here every element
+    has its own weight, independent of the batches and their padding.
 
     Args:
-        name: The metric's name.
-        dtype: The dtype of its sums; float32 by default.
+        name: The name of the metric.
+        dtype: The dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
         values: Numbers of any shape.
-        sample_weight: Weights of the shape of `values`, or of its leading axes; 0 leaves an
-            element out.
+        sample_weight: Weights of the shape of `values`, or of its leading axes; elements with
+            weight 0 are ignored.
 
     Example:
 
@@ -55,16 +55,17 @@ class ElementMean(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ClassAccuracy(ElementMean):
-    """The share of class ids whose logit is the largest, each by its own weight.
+    """The weighted accuracy of class ids over all rows or tokens.
 
     Args:
-        name: The metric's name.
-        dtype: The dtype of its sums; float32 by default.
+        name: The name of the metric.
+        dtype: The dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
-        y_true: Class ids, int `(..., )`; a last axis of size 1 may follow.
+        y_true: Class ids, int `(...,)`, optionally with an additional last axis of size 1.
         y_pred: Logits or probabilities `(..., classes)`.
-        sample_weight: Weights of the shape of the ids, or of its leading axes; 0 leaves an id out.
+        sample_weight: Weights of the shape of the ids, or of its leading axes; ids with weight 0
+            are ignored.
 
     Example:
 
@@ -92,18 +93,18 @@ class ClassAccuracy(ElementMean):
 class Perplexity(ElementMean):
     """Perplexity: `exp` of the mean cross-entropy.
 
-    Over all tokens seen since the last reset, each by its weight: not the mean of the batches'
-    perplexities, which is larger.
+    The weighted mean is over all tokens since the last reset. (The mean of the perplexities of
+    batches would be larger.)
 
     Args:
-        name: The metric's name.
-        dtype: The dtype of its sums; float32 by default.
+        name: The name of the metric.
+        dtype: The dtype of the sums. Defaults to Keras' float dtype.
 
     Call arguments:
-        y_true: int `(..., )`, the right ids.
+        y_true: The target ids, int `(...,)`.
         y_pred: Logits `(..., vocabulary)`.
-        sample_weight: Weights of the shape of `y_true`, or of its leading axes; 0 leaves a token
-            out.
+        sample_weight: Weights of the shape of `y_true`, or of its leading axes; tokens with weight
+            0 are ignored.
 
     Example:
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The released sizes of every family, as values of `BertConfig`'s fields."""
+"""The sizes of the released models of every family, as values of the fields of `BertConfig`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# The released TF1 code computes "gelu" by its tanh form.
+# "gelu" is the tanh approximation in the released TF1 code.
 _TANH_GELU = {"activation": "gelu_tanh"}
 _CASED, _MULTILINGUAL_CASED, _CHINESE = 28996, 119547, 21128
 
@@ -14,7 +14,7 @@ def _size(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
     return {
         "num_layers": num_layers,
         "hidden_dim": hidden_dim,
-        # The paper's rules, which a few releases depart from
+        # The rules of the paper, with exceptions in a few releases
         "num_heads": hidden_dim // 64,
         "intermediate_dim": 4 * hidden_dim,
         "vocabulary_size": 30522,
@@ -27,7 +27,7 @@ def _bert(num_layers: int, hidden_dim: int, vocabulary_size: int = 30522) -> dic
 
 
 def _minilm(num_layers: int) -> dict[str, Any]:
-    # Its teacher's twelve narrow heads; released for code that computes the exact GELU
+    # Twelve narrow heads as its teacher; released for code with the exact GELU
     return _size(num_layers, 384, num_heads=12, activation="gelu_erf")
 
 
@@ -126,7 +126,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "electra_small_discriminator": _electra(12, 256, embedding_dim=128),
     "electra_base_discriminator": _electra(12, 768),
     "electra_large_discriminator": _electra(24, 1024),
-    # As wide as the discriminator in the small one; a third and a quarter of it in the others
+    # The small one has the size of its discriminator, the others a third and a quarter of it
     "electra_small_generator": _electra(12, 256, embedding_dim=128),
     "electra_base_generator": _electra(12, 256, embedding_dim=768),
     "electra_large_generator": _electra(24, 256, embedding_dim=1024),

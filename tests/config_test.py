@@ -146,7 +146,7 @@ def test_fields_left_out_of_json_take_their_defaults():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"num_layers": 3', "could not be parsed"),
+        ('{"num_layers": 3', "cannot be parsed"),
         ("[1, 2]", "must be an object, received list"),
         ('{"num_layer": 3}', "has no field 'num_layer'"),
         ('{"num_layers": 3.0}', r"num_layers is 3\.0; it must be an integer above 0"),

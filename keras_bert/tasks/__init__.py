@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users hold: a model with its preprocessor, losses, metrics and answers."""
+"""Tasks: models with a preprocessor for text, default losses and metrics, and readable outputs."""
 
 from keras_bert.tasks.distiller import Distiller
 from keras_bert.tasks.masked_lm import MaskedLM

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From logits over windows to answers: spans of the passage's characters, the best first."""
+"""The candidate answers of extractive question answering, computed from the logits of windows."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import numpy as np
 if TYPE_CHECKING:
     from keras_bert.data.question_batches import QuestionRows
 
-# Windows that are looked at together: some 3 MB of logits, and a million pairs of tokens
+# Number of windows that are processed together: 3 MB of logits, and a million pairs of tokens
 CHUNK = 2048
-# The score of an answer where no span can be one
+# The score of the best span of a question without spans
 NO_SPAN = -1e6
 
-# First character, one past the last, and both logits
+# The offsets of the first character and one past the last one, and both logits
 _Span = tuple[int, int, float, float]
-# Text and both logits
+# The text and both logits
 _Answer = tuple[str, float, float]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AnswerSpans:
-    """The spans that could answer each question, the likeliest first, in flat arrays.
+    """The candidate spans of all questions in flat arrays, by descending score for each question.
 
     Args:
-        splits: Where each question's spans begin in the flat arrays, int64 `(questions + 1,)`.
-        char_starts: The first character of each span in the passage, `(spans,)`.
-        char_ends: One past its last character.
-        start_logits: Of its first token, float64 `(spans,)`.
-        end_logits: Of its last token.
-        null_start_logits: Of `[CLS]` in the question's window with the least null score, float64
-            `(questions,)`.
-        null_end_logits: Likewise.
+        splits: The row splits of the questions in the flat arrays, int64 `(questions + 1,)`.
+        char_starts: The offset in the passage of each span's first character, `(spans,)`.
+        char_ends: The offset one past its last character, `(spans,)`.
+        start_logits: The start logit of its first token, float64 `(spans,)`.
+        end_logits: The end logit of its last token, float64 `(spans,)`.
+        null_start_logits: The start logit of `[CLS]` in the window with the lowest null score,
+            float64 `(questions,)`.
+        null_end_logits: The end logit of `[CLS]` in that window, float64 `(questions,)`.
     """
 
     splits: np.ndarray
@@ -53,12 +53,12 @@ class AnswerSpans:
 
     @property
     def scores(self) -> np.ndarray:
-        """The sum of both logits, float64 `(spans,)`, falling within each question."""
+        """The score of each span, the sum of both logits, float64 `(spans,)`."""
         return np.asarray(self.start_logits + self.end_logits)
 
     @property
     def null_scores(self) -> np.ndarray:
-        """The null scores: the sums of both logits of `[CLS]`, float64 `(questions,)`."""
+        """The null score of each question, the sum of both logits of `[CLS]`, `(questions,)`."""
         return np.asarray(self.null_start_logits + self.null_end_logits)
 
     @property
@@ -71,11 +71,15 @@ class AnswerSpans:
 
     @property
     def null_odds(self) -> np.ndarray:
-        """By how much no answer is likelier than the best one, float64 `(questions,)`."""
+        """The null score of each question minus its best score, float64 `(questions,)`."""
         return np.asarray(self.null_scores - self.best_scores)
 
     def best_texts(self, contexts: Sequence[str]) -> list[str]:
-        """The text of each question's best span; empty where there is none."""
+        """Returns the text of each question's best span, empty if there is none.
+
+        Args:
+            contexts: The passage of each question.
+        """
         starts, ends = self.char_starts.tolist(), self.char_ends.tolist()
         texts = []
         for context, first, behind in zip(contexts, *self._bounds(), strict=True):
@@ -85,16 +89,17 @@ class AnswerSpans:
     def answers(
         self, contexts: Sequence[str], null_threshold: float | None = None
     ) -> list[dict[str, Any]]:
-        """The best answer of each question.
+        """Returns the best answer to each question.
 
         Args:
-            contexts: The passages.
-            null_threshold: By how much no answer must be likelier for there to be none; `None`
-                where there always is one.
+            contexts: The passage of each question.
+            null_threshold: If the null score exceeds the best score by more than this threshold,
+                the answer is empty; `None` always returns a span.
 
         Returns:
-            Dicts of `answer`, `start` and `end` in characters, and `score`, the probability
-            among all spans, and no answer where that may be. No answer is empty, from 0 to 0.
+            A list of dicts of `answer`; `start` and `end`, its offsets in the passage; and `score`,
+            its probability among all spans (and the null answer, with `null_threshold`). An empty
+            answer has the offsets 0.
         """
         is_null = np.diff(self.splits) == 0
         if null_threshold is not None:
@@ -113,7 +118,7 @@ class AnswerSpans:
         return answers
 
     def _probabilities(self, is_null: np.ndarray, with_null: bool) -> np.ndarray:
-        """Of each question's chosen answer, `(questions,)`; 0 where there was nothing to choose."""
+        """Returns the probability of each answer, `(questions,)`; 0 if there are no candidates."""
         best = self.best_scores
         null = self.null_scores if with_null else np.full(len(self), -np.inf)
         largest = np.maximum(best, null)
@@ -129,16 +134,16 @@ class AnswerSpans:
     def n_best(
         self, contexts: Sequence[str], n_best: int = 20, with_null: bool = False
     ) -> list[list[dict[str, Any]]]:
-        """The best answers of each question, no text twice.
+        """Returns the best answers to each question, without duplicate texts.
 
         Args:
-            contexts: The passages.
-            n_best: How many at most.
-            with_null: Whether the empty text is among them, for no answer.
+            contexts: The passage of each question.
+            n_best: Maximum number of answers.
+            with_null: Whether to include the null answer, an empty text.
 
         Returns:
-            For each question dicts of `text`, `probability` (among these), `start_logit` and
-            `end_logit`, as the released code writes them.
+            For each question, a list of dicts of `text`, `probability` (among these answers),
+            `start_logit` and `end_logit`, as in the n-best file of the released code.
         """
         nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
         return [
@@ -154,7 +159,7 @@ class AnswerSpans:
         ]
 
     def _spans(self, first: int, behind: int, step: int) -> Iterator[_Span]:
-        """The spans between two positions of the flat arrays, made as they are asked for."""
+        """Yields the spans between two indices of the flat arrays, converted in steps."""
         columns = (self.char_starts, self.char_ends, self.start_logits, self.end_logits)
         for start in range(first, behind, step):
             part = slice(start, min(start + step, behind))
@@ -169,17 +174,20 @@ def find_answer_spans(
     n_best: int = 20,
     max_answer_length: int = 30,
 ) -> AnswerSpans:
-    """Pairs the likeliest first tokens with the likeliest last ones, in all windows at once.
+    """Computes the candidate answers of all questions from the logits of their windows.
 
-    Which pairs may be an answer, `keras_bert.data.question_batches.likely_spans` says, as in the
-    served model.
+    The candidate spans are determined by `keras_bert.data.question_batches.likely_spans`, as in
+    exported models.
 
     Args:
         rows: The windows.
-        start_logits: Of every token of the windows, float `(tokens,)`, as `rows` has them.
-        end_logits: Likewise.
-        n_best: How many first and last tokens of each window are looked at.
-        max_answer_length: The longest answer, in tokens.
+        start_logits: The start logits of all tokens of the windows, float `(tokens,)`.
+        end_logits: The end logits of all tokens of the windows, float `(tokens,)`.
+        n_best: Number of start tokens and of end tokens of each window.
+        max_answer_length: Maximum length of an answer in tokens.
+
+    Returns:
+        `AnswerSpans`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
@@ -210,8 +218,8 @@ def find_answer_spans(
 
 
 def _order(values: np.ndarray, splits: Sequence[int]) -> np.ndarray:
-    """What sorts each part of the values by itself; of equals, the one that came first is first."""
-    # On a few dozen values at a time, four times as fast as a sort of all by two keys
+    """Returns the indices that sort each part of the values, with a stable sort."""
+    # Sorting a few dozen values at a time is four times as fast as sorting all by two keys
     parts = [
         np.argsort(values[first:behind], kind="stable") + first
         for first, behind in itertools.pairwise(splits)
@@ -227,7 +235,7 @@ def _pairs(
     n_best: int,
     max_answer_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The windows, first and last tokens of all pairs that count, tokens as in the flat arrays."""
+    """Returns the window, start token and end token (flat indices) of all candidate spans."""
     from keras_bert.data.question_batches import likely_spans
 
     begin, lengths = rows.row_splits[:-1][windows, None], rows.lengths[windows, None]
@@ -254,7 +262,7 @@ def _pairs(
 def _null_logits(
     rows: QuestionRows, start_logits: np.ndarray, end_logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The logits of `[CLS]` in the window of each question where their sum is smallest."""
+    """Returns the logits of `[CLS]` in the window of each question with the lowest null score."""
     cls = rows.row_splits[:-1]
     start, end = start_logits[cls].astype("float64"), end_logits[cls].astype("float64")
     order = np.lexsort((start + end, rows.question_index))
@@ -265,7 +273,7 @@ def _null_logits(
 def _distinct(
     spans: Iterable[_Span], context: str, count: int, null: tuple[float, float] | None
 ) -> list[_Answer]:
-    """The first spans with different texts, and no answer among them by its score."""
+    """Returns the best spans with different texts, and the null answer in the order of scores."""
     found: list[_Answer] = []
     seen = set()
     null_score = math.inf if null is None else sum(null)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes by number and by name: which labels a task takes, and what they weigh."""
+"""Labels: checks of class ids, class names and regression targets, and class weights."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class LabelRules:
-    """Which labels the rows of a task may have, and what they weigh.
+    """The labels that a task accepts, and their class weights.
 
     Args:
-        num_ids: How many class ids there are; `None` where labels are no class ids.
-        class_names: The classes' names in the order of their ids; labels may then be names.
-        lowest: The least id that is accepted: 0, or -1 where it stands for no label; `None` for
+        num_ids: Number of class ids; `None` if labels are not class ids.
+        class_names: The names of the classes in the order of their ids; labels may then be names.
+        lowest: The lowest accepted id: 0, or -1 if it means that a row has no label; `None` accepts
             any negative id.
-        is_score: Whether labels are numbers, of a regression; NaN stands for no label unless
-            `lowest` is 0.
-        class_weight: What a label of each class id weighs; `None` for 1.
+        is_score: Whether labels are regression targets. NaN then means that a row has no label,
+            unless `lowest` is 0.
+        class_weight: The weight of each class id; `None` for 1.
     """
 
     num_ids: int | None = None
@@ -31,10 +31,10 @@ class LabelRules:
     class_weight: Mapping[int, float] | None = None
 
     def read(self, labels: Any) -> np.ndarray[Any, Any]:
-        """Labels as the loss wants them.
+        """Checks labels, and converts them to targets of the loss.
 
         Raises:
-            ValueError: If one is none of the above; the message names its row.
+            ValueError: If a label is not accepted; the message names its row.
         """
         if self.is_score:
             return finite_scores(labels, allow_unlabelled=self.lowest != 0)
@@ -48,30 +48,34 @@ class LabelRules:
     def weigh(
         self, labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any] | None
     ) -> np.ndarray[Any, Any] | None:
-        """The labels' weights, times those of their classes.
+        """Multiplies sample weights by class weights.
 
         Raises:
-            ValueError: If classes have weights, and the labels are no class ids.
+            ValueError: If there are class weights, and the labels are not class ids.
         """
         if not self.class_weight:
             return weights
         if labels.ndim != 1:
             raise ValueError(
-                f"class_weight needs class ids (rows,); the labels are {labels.shape}."
+                f"class_weight requires class ids (rows,); the labels have shape {labels.shape}."
             )
         return class_weights_of(labels, self.class_weight, weights)
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
-    """The number of classes.
+    """Returns the number of classes.
+
+    Args:
+        num_classes: Number of classes; `None` for the number of `class_names`.
+        class_names: The names of the classes, or `None`.
 
     Raises:
-        ValueError: If it is not given, below 1, or not the number of `class_names`, or if two
-            classes have one name.
+        ValueError: If neither is given, the number is below 1 or not that of `class_names`, or a
+            name occurs twice.
     """
     if num_classes is None:
         if class_names is None:
-            raise ValueError("Give `num_classes` or `class_names`.")
+            raise ValueError("Pass `num_classes` or `class_names`.")
         num_classes = len(class_names)
     if num_classes < 1:
         raise ValueError(f"num_classes is {num_classes}; it must be at least 1.")
@@ -80,7 +84,7 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
     names = tuple(class_names or ())
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"class_names holds {name!r} more than once: {', '.join(names)}.")
+            raise ValueError(f"class_names has {name!r} more than once: {', '.join(names)}.")
     return num_classes
 
 
@@ -92,23 +96,23 @@ def checked_ids(
     weights: Any = None,
     name: str = "",
 ) -> np.ndarray[Any, Any]:
-    """Ids of classes, tokens or positions, each from `lowest` to `num_ids - 1`.
+    """Checks that ids of classes, tokens or positions are from `lowest` to `num_ids - 1`.
 
-    On JAX a loss takes ids out of range without an error, and on the other backends its error
-    names no row.
+    On JAX, losses do not raise errors for ids out of range; on the other backends, their errors do
+    not name the row.
 
     Args:
-        ids: Whole numbers of any shape, also as floats.
-        num_ids: How many ids there are.
-        lowest: The least id that is accepted; `None` for any negative id.
-        weights: What the ids weigh, of their shape; those of weight 0 may be anything.
-        name: Of the output that the ids are targets of.
+        ids: Integers of any shape, possibly as floats.
+        num_ids: Number of ids.
+        lowest: The lowest accepted id; `None` accepts any negative id.
+        weights: Sample weights of the same shape; ids with weight 0 are not checked.
+        name: The name of the output whose targets the ids are, for the error message.
 
     Returns:
-        The ids as an array.
+        The ids as a NumPy array.
 
     Raises:
-        ValueError: If one is no whole number or out of range; the message names its row.
+        ValueError: If an id is not an integer, or out of range; the message names its row.
     """
     array = np.asarray(ids)
     if array.dtype.kind not in "biuf":
@@ -130,8 +134,8 @@ def checked_ids(
         least = 0 if lowest is None else lowest
         raise ValueError(
             f"The label{_of(name)} in {where} is {array[(row, *position)]}; expected an id from "
-            f"{least} to {num_ids - 1}. Labels that are not counted from 0 need class_names, and "
-            'must be given by these names: with class_names=["1", "2", "3"], labels such as "3".'
+            f"{least} to {num_ids - 1}. If labels do not count from 0, pass them as strings with "
+            'class_names: for example labels such as "3" with class_names=["1", "2", "3"].'
         )
     return array
 
@@ -139,15 +143,18 @@ def checked_ids(
 def finite_scores(
     labels: Any, *, allow_unlabelled: bool = False, name: str = ""
 ) -> np.ndarray[Any, Any]:
-    """The targets of a regression, numbers `(rows,)`.
+    """Checks the targets of a regression.
 
     Args:
-        labels: The numbers.
-        allow_unlabelled: Whether NaN stands for no label.
-        name: Of the output that they are targets of.
+        labels: Numbers of shape `(rows,)`.
+        allow_unlabelled: Whether a target may be NaN, which means that the row has none.
+        name: The name of the output whose targets they are, for the error message.
+
+    Returns:
+        The targets as a NumPy array.
 
     Raises:
-        ValueError: If one is no finite number; the message names its row.
+        ValueError: If a target is not a finite number; the message names its row.
     """
     array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
@@ -166,12 +173,15 @@ def class_weights_of(
     class_weight: Mapping[int, float],
     weights: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """What each label weighs by its class, times its own weight; float32 of the labels' shape.
+    """Multiplies the weight of each label by the weight of its class.
 
     Args:
-        ids: Class ids; negative ones weigh what they did.
-        class_weight: The weight of each class id; 1 for those that are not there.
-        weights: The labels' own weights.
+        ids: Class ids; the weights of negative ones are not changed.
+        class_weight: The weight of each class id; 1 for ids that are not in it.
+        weights: The weights of the labels; `None` for 1.
+
+    Returns:
+        A float32 array of the shape of `ids`.
     """
     of_labels = np.ones(ids.shape, "float32")
     for class_id, weight in class_weight.items():
@@ -188,8 +198,8 @@ def _ids_of_names(
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
         raise ValueError(
-            f"The labels are names, such as {str(labels.flat[0])!r}, but this task knows no "
-            "class_names. Give them when making it."
+            f"The labels are names, such as {str(labels.flat[0])!r}, but this task has no "
+            "class_names. Pass them to its constructor."
         )
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels):
@@ -202,6 +212,6 @@ def _ids_of_names(
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Probabilities of logits over the last axis."""
+    """Computes the softmax of logits over the last axis."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model that learns from a large one's answers."""
+"""Knowledge distillation: a student is trained on the outputs of a teacher."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
 
-# The weights of divergence, labels and cosine where none are given: DistilBERT's, and of a
-# classifier both kinds of targets alike.
+# The default loss weights of divergence, labels and cosine distance: those of DistilBERT for masked
+# LMs, and equal weights of both kinds of targets for classifiers.
 _MASKED_LM_WEIGHTS = (5.0, 2.0, 1.0)
 _CLASSIFIER_WEIGHTS = (0.5, 0.5, 0.0)
 DIVERGENCE_TOKENS = ("masked", "all")
@@ -41,49 +41,53 @@ DIVERGENCE_TOKENS = ("masked", "all")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Distiller(CustomObjective, Task):
-    """Trains a student to give its teacher's answers.
+    """Trains a student to reproduce the outputs of its teacher.
 
-    The two are masked LMs, for a smaller encoder that is to be fine-tuned, or classifiers, for a
-    smaller one of a task. The loss is the sum of three, each with a weight: how far the student's
-    softened distribution is from the teacher's; the loss of the labels (the masked tokens, or the
-    classes); and, of masked LMs, one minus the cosine between their last hidden states, over all
-    tokens that are no padding. Of a regression, the first is the squared difference.
+    Both are masked LMs, to obtain a smaller encoder for fine-tuning, or classifiers, to obtain a
+    smaller classifier. The loss is a weighted sum of three losses: the divergence of the student's
+    softened distribution from the teacher's (for regression, the squared difference); the loss of
+    the labels (the masked tokens, or the classes); and for masked LMs, the cosine distance between
+    the last hidden states, over all tokens except padding.
 
-    `fit` and `evaluate` take what those of the student take. A classifier also learns without
-    labels, from the teacher alone: leave `y` out, or give rows that have none the label -1 (of a
-    regression NaN).
+    `fit` and `evaluate` take the same data as those of the student. A classifier can also be
+    trained without labels, on the teacher's outputs alone: omit `y`, or use the label -1 (for
+    regression NaN) for rows without a label.
 
-    What comes of it is the student that was handed over: save, export and evaluate that one. It is
-    trained in place. The teacher is frozen, runs without dropout, and is no part of the presets
-    that this class writes.
+    The student is trained in place: save, export and evaluate the task that was passed as
+    `student`. The teacher is frozen, runs without dropout, and is not saved in presets.
+
+    The defaults of `compile()` are AdamW with the default learning rate of the student; the losses
+    and metrics are fixed.
 
     Args:
-        student: A `MaskedLM` or a `TextClassifier`; `student_from_teacher` makes one.
-        teacher: Another one of the same class and of the same vocabulary or classes.
-        temperature: What logits are divided by before they are compared.
-        divergence_weight: Weight of the divergence from the teacher; `None` takes 5 for masked LMs
-            and 0.5 for classifiers.
-        label_weight: Weight of the labels' loss; `None` takes 2, and 0.5 for classifiers.
-        cosine_weight: Weight of the cosine distance; `None` takes 1, and 0 for classifiers, which
-            cannot have another.
-        divergence_tokens: Of masked LMs, where the distributions are compared: `masked`, or `all`
-            tokens that are no padding, as DistilBERT's released code does unless told otherwise.
-            That takes logits over the vocabulary for seven times as many tokens.
-        project_hidden: Whether a student of another width gets a projection that is learned with
-            it, to compare the hidden states; if not, it is an error.
-        name: The model's name.
+        student: A `MaskedLM` or a `TextClassifier`; see `student_from_teacher`.
+        teacher: A task of the same class with the same vocabulary or classes.
+        temperature: The divisor of logits before they are compared. Defaults to 2.
+        divergence_weight: Loss weight of the divergence from the teacher. Defaults to 5 for masked
+            LMs and 0.5 for classifiers.
+        label_weight: Loss weight of the labels. Defaults to 2 for masked LMs and 0.5 for
+            classifiers.
+        cosine_weight: Loss weight of the cosine distance. Defaults to 1 for masked LMs; must be 0
+            for classifiers.
+        divergence_tokens: The tokens at which distributions of masked LMs are compared: `"masked"`,
+            or `"all"` tokens except padding, which is the default of DistilBERT's released code and
+            needs logits over the vocabulary for seven times as many tokens.
+        project_hidden: Whether to train a projection of the student's hidden states, to compare
+            them with those of the teacher, if their dimensions differ; otherwise this is an error.
+        name: The name of the model.
 
     Call arguments:
-        inputs: Those of the student.
+        inputs: The inputs of the student.
 
     Returns:
-        A dict of `student_logits` and `teacher_logits`, and `student_hidden` and `teacher_hidden`
-        where these are compared.
+        A dict of `student_logits` and `teacher_logits`, and also of `student_hidden` and
+        `teacher_hidden` if these are compared.
 
     Raises:
-        TypeError: If the two are not of the same class, or of none that can be distilled.
-        ValueError: If they are one encoder, differ in vocabulary or classes, or in width where
-            that is not allowed.
+        TypeError: If student and teacher are not of the same class, or of a class that is not
+            supported.
+        ValueError: If they share an encoder, differ in vocabulary or classes, or in their hidden
+            dimension without `project_hidden`.
 
     Example:
 
@@ -132,7 +136,8 @@ class Distiller(CustomObjective, Task):
             )
         if weights[2] and not is_masked:
             raise ValueError(
-                f"cosine_weight is {weights[2]}; the hidden states of classifiers are not compared."
+                f"cosine_weight is {weights[2]}; expected 0, since the hidden states of "
+                "classifiers are not compared."
             )
         projection = _projection(student, teacher, project_hidden) if weights[2] else None
 
@@ -185,12 +190,12 @@ class Distiller(CustomObjective, Task):
 
     @property
     def student(self) -> Backbone:
-        """The encoder that learns."""
+        """The encoder of the student."""
         return self.backbone
 
     @property
     def preprocessor(self) -> Any:
-        """The student's."""
+        """The preprocessor of the student."""
         return self.student_task.preprocessor
 
     def compute_loss(
@@ -201,7 +206,7 @@ class Distiller(CustomObjective, Task):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The weighted sum of the losses."""
+        """Computes the weighted sum of the losses."""
         targets = self._targets(x, y, y_pred, sample_weight)
         total = self.divergence_weight * self._divergence(
             y_pred["teacher_logits"], y_pred["student_logits"], targets["compared"]
@@ -217,7 +222,7 @@ class Distiller(CustomObjective, Task):
         return total
 
     def _targets(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any) -> dict[str, Any]:
-        """Labels, the student's logits for them, and what weighs how much in each loss."""
+        """Returns the labels, the student's logits for them, and the weights of each loss."""
         logits = y_pred["student_logits"]
         if self.is_masked_lm:
             labels, labelled = slot_targets(x, y, sample_weight)
@@ -246,7 +251,7 @@ class Distiller(CustomObjective, Task):
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
-        """Each loss without its weight, and the accuracy for labels."""
+        """Updates the unweighted losses and the accuracy of the student."""
         targets = self._targets(x, y, y_pred, sample_weight)
         student, teacher = y_pred["student_logits"], y_pred["teacher_logits"]
         labels, logits = targets["labels"], targets["logits"]
@@ -270,7 +275,7 @@ class Distiller(CustomObjective, Task):
         seen["accuracy"] = (ops.cast(is_right, "float32"), targets["labelled"])
         return self._reported(seen)
 
-    # What goes in is the student's; a classifier's rows may also be without labels.
+    # The input is that of the student, except that rows of classifiers may have no labels.
 
     def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
         if is_text(x) and y is None and not self.is_masked_lm:
@@ -291,7 +296,7 @@ class Distiller(CustomObjective, Task):
         return dataclasses.replace(batching, allow_unlabelled=not self.is_masked_lm)
 
     def _unlabelled(self, x: Any) -> tuple[Any, Any]:
-        """Text with labels that say that there are none."""
+        """Adds labels to text that mean that a row has none."""
         none = np.float32(np.nan) if self.is_regression else np.int32(-1)
         if not is_dataset(x):
             return x, np.full(len(text_columns(x)["text"]), none)
@@ -308,11 +313,11 @@ class Distiller(CustomObjective, Task):
         return x.map(label), None
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The student's logits, as its own `predict` gives them."""
+        """Computes the logits of the student; see its `predict`."""
         return self.student_task.predict(x, *args, **kwargs)
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the student alone, as its own `save_to_preset` does."""
+        """Saves the student alone; see its `save_to_preset`."""
         self.student_task.save_to_preset(folder)
 
     def get_config(self) -> dict[str, Any]:
@@ -349,11 +354,11 @@ class Distiller(CustomObjective, Task):
 
 
 class _Parts:
-    """Which outputs of a task are compared.
+    """The outputs of a task that are compared.
 
     Args:
-        hidden: Whether the hidden states are.
-        everywhere: Whether a masked LM's logits are for all tokens.
+        hidden: Whether hidden states are compared.
+        everywhere: Whether the logits of masked LMs are compared for all tokens.
     """
 
     def __init__(self, hidden: bool, everywhere: bool) -> None:
@@ -361,7 +366,7 @@ class _Parts:
         self.everywhere = everywhere
 
     def of(self, task: MaskedLM | TextClassifier, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The symbolic `logits`, and `hidden` where wanted, of a task's layers on inputs."""
+        """Applies a task to inputs, and returns its symbolic `logits`, and `hidden` if compared."""
         if not isinstance(task, MaskedLM):
             return {"logits": task(inputs)}
         transform, bias = task.heads["masked_lm"]
@@ -376,7 +381,7 @@ class _Parts:
 
 
 def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
-    """Labels without those that say that there are none, and what each row weighs."""
+    """Replaces labels that mean that a row has none, and returns the weights of the labels."""
     if y is None:
         return None, rows
     y = ops.reshape(y, (-1,))
@@ -401,7 +406,7 @@ def _check_pair(student: Any, teacher: Any) -> None:
             f"{type(student).__name__} and {type(teacher).__name__}."
         )
     if student.backbone is teacher.backbone:
-        raise ValueError("student and teacher are one encoder; the student needs its own.")
+        raise ValueError("student and teacher have the same encoder; the student needs its own.")
     names = ["vocabulary_size", *(["causal"] if isinstance(student, MaskedLM) else [])]
     facts = {name: (getattr(student.config, name), getattr(teacher.config, name)) for name in names}
     if isinstance(student, TextClassifier):
@@ -422,9 +427,9 @@ def _projection(student: Task, teacher: Task, allowed: bool) -> Dense | None:
         return None
     if not allowed:
         raise ValueError(
-            f"The student is {widths[0]} wide and the teacher {widths[1]}, so their hidden states "
-            "cannot be compared: allow a learned projection (project_hidden=True), or leave the "
-            "comparison out (cosine_weight=0)."
+            f"hidden_dim of the student is {widths[0]} and of the teacher {widths[1]}, so their "
+            "hidden states cannot be compared: use a projection (project_hidden=True), or disable "
+            "the comparison (cosine_weight=0)."
         )
     return Dense(
         widths[1],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicting masked tokens."""
+"""Masked language modeling."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from keras_bert.tasks.task import Task
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
 
-# Masked tokens, filler included, in a batch of `fill`: each has a logit for every token there is.
+# Maximum number of slots in a batch of `fill`, each of which has a logit for every token.
 _MOST_SLOTS = 512
 
 
 class MaskedTokenTask(Task):
-    """An objective with masked tokens: its inputs, its head, and how it masks text."""
+    """Base class of tasks with masked tokens: their targets, their head, and text masking."""
 
     default_learning_rate = 1e-4
     uses_pooler = False
     needs_vocabulary = False
     warns_of_fresh_pooler = True
     masking: dict[str, Any]
-    # What the masker does where `masking` does not say otherwise
+    # The default options of the masker
     usual_masking: ClassVar[dict[str, Any]] = {}
 
     def _num_targets(self, x: Any) -> dict[str, int]:
@@ -58,7 +58,7 @@ class MaskedTokenTask(Task):
         rows = super()._read(x, None, None, batching)
         has_labels = isinstance(rows, TextDataset) and rows.has_labels
         if rows is not None and (y is not None or sample_weight is not None or has_labels):
-            raise ValueError("Text for a masked LM has neither labels nor weights: leave them out.")
+            raise ValueError("Text for a masked LM must not have labels or sample weights.")
         return rows
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
@@ -77,26 +77,27 @@ class MaskedTokenTask(Task):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLM(MaskedTokenTask):
-    """BERT that predicts masked tokens.
+    """An encoder with a masked language modeling (MLM) head.
 
-    `fit` and `evaluate` take text without labels: tokens are masked anew in each epoch, and alike
-    in each evaluation. On a causal encoder they train and measure a left-to-right language model
-    instead: nothing is masked, and every token predicts the next one.
-    `compile()` takes AdamW at 1e-4, the cross-entropy of the masked tokens divided by their number
-    (the sum of the sample weights, and not the number of slots), accuracy and perplexity.
+    `fit` and `evaluate` take text without labels. In training the masks differ in each epoch, in
+    evaluation they are always the same. With a causal encoder, they train and evaluate a
+    left-to-right language model instead, in which every token predicts the next one.
+
+    The defaults of `compile()` are AdamW with a learning rate of 1e-4, the cross-entropy of the
+    masked tokens (divided by the sum of the sample weights, and not by the number of slots),
+    accuracy and perplexity.
 
     Args:
-        backbone: The encoder.
-        preprocessor: Text to features, or the config of what makes them; without one the task
-            takes ids.
-        masking: How the tokens of text are masked: options of
-            `keras_bert.data.MaskedLMMasker.from_tokenizer`, such as `{"unit": "word"}`; none
-            for a causal encoder.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
+            ids only.
+        masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
+            text, such as `{"unit": "word"}`. Not allowed with a causal encoder.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs, and `mask_positions`: int `(batch, slots)`, the positions
-            to predict.
+        inputs: A dict of the inputs of the backbone and of `mask_positions`, int `(batch, slots)`,
+            the positions to predict.
 
     Output shape:
         Logits `(batch, slots, vocabulary)`, float32.
@@ -110,7 +111,7 @@ class MaskedLM(MaskedTokenTask):
     >>> masked_lm.predict(x, verbose=0).shape
     (1, 1, 30522)
     >>> masked_lm.compile()
-    >>> weights = np.array([[1.0]])  # 0 for slots that only fill a row up
+    >>> weights = np.array([[1.0]])  # 0 for unused slots
     >>> history = masked_lm.fit(x, np.array([[2023]]), sample_weight=weights, verbose=0)
 
     Reference:
@@ -130,7 +131,7 @@ class MaskedLM(MaskedTokenTask):
     ) -> None:
         if masking and backbone.config.causal:
             raise ValueError(
-                f"masking is {masking!r}, but on a causal encoder nothing is masked: leave it out."
+                f"masking is {masking!r}; expected None, since a causal encoder needs no masking."
             )
         inputs = pretraining_inputs(backbone)
         hidden, _ = encode_masked(backbone, inputs)
@@ -148,24 +149,23 @@ class MaskedLM(MaskedTokenTask):
         return masked_token_metrics()
 
     def fill(self, text: Any, top_k: int = 5, batch_size: int | None = None) -> Any:
-        """The likeliest tokens for each `[MASK]` (RoBERTa's `<mask>`) that is typed in a text.
+        """Predicts the most likely tokens for each `[MASK]` (RoBERTa: `<mask>`) in a text.
 
-        A causal model knows what stands before a mask alone.
+        A causal model predicts a mask from the text before it only.
 
         Args:
-            text: A string or a list of strings, each with one `[MASK]` or more.
-            top_k: How many tokens for each mask.
-            batch_size: Texts in a batch (32; fewer where texts have very many masks).
+            text: A string or a list of strings, each with at least one `[MASK]`.
+            top_k: The number of tokens to return for each mask.
+            batch_size: The number of texts in a batch. Defaults to 32, or fewer if texts have very
+                many masks.
 
         Returns:
-            For each mask a list of `top_k` dicts, the likeliest first: `token`, `score` (its
-            probability) and `text` (the text with the token instead of this mask). A text with
-            one mask gives that list, a text with more gives a list of such lists; a list of
-            texts gives a list of these.
+            For each mask, a list of `top_k` dicts in descending order of `score`: `token`, `score`
+            (its probability) and `text` (the text with this mask replaced by the token). For a text
+            with several masks, a list of such lists; for a list of texts, a list of the results.
 
         Raises:
-            ValueError: If a row is no text, or a text has no `[MASK]`, or none within the longest
-                row.
+            ValueError: If a row is not text, or has no `[MASK]` within `sequence_length`.
         """
         tokenizer = self.preprocessor.tokenizer
         vocabulary_size = len(tokenizer.vocabulary)
@@ -210,15 +210,18 @@ class MaskedLM(MaskedTokenTask):
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
-        """Logits `(rows, slots, vocabulary)` of ids with `mask_positions`; for text, see `fill`."""
+        """Computes logits `(rows, slots, vocabulary)` for ids with `mask_positions`.
+
+        For text, see `fill`.
+        """
         if is_text(x):
-            raise ValueError("`predict` of a masked LM takes ids; `fill` takes text.")
+            raise ValueError("`predict` of a masked LM takes ids; for text, use `fill`.")
         return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
     def _masked_rows(
         self, texts: list[str]
     ) -> tuple[list[list[int]], list[list[int]], list[list[tuple[int, int]]]]:
-        """Rows of tokens, what to ask of each, and which characters of the text each mask is."""
+        """Returns rows of ids, the positions to predict in each, and the span of each mask."""
         own = self.preprocessor.tokenizer
         room = self.preprocessor.sequence_length - 2
         parts = own.reading_special_tokens.tokenize_with_offsets(texts)
@@ -234,21 +237,21 @@ class MaskedLM(MaskedTokenTask):
                     f"{which} has no {own.mask_token} to fill{where}: {texts[number]!r}."
                 )
             rows.append([own.cls_token_id, *ids[:room], own.sep_token_id])
-            # Behind [CLS]; the token before it is what predicts it from left to right.
+            # After [CLS]; in a causal model, the token before a mask predicts it.
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])
         return rows, positions, spans
 
 
 def _put(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:
-    """The text with a token for a span, and for the space before it where it brings its own.
+    """Replaces a span of a text with a token, and also the space before it if `takes_space`.
 
-    No text begins with the space before its first word.
+    At the beginning of the text, the token is inserted without its space.
     """
     before = text[: span[0]].rstrip() if takes_space else text[: span[0]]
     return before + (token if before else token.removeprefix(" ")) + text[span[1] :]
 
 
 def masked_token_metrics() -> list[keras.metrics.Metric]:
-    """Accuracy and perplexity, each token by its weight."""
+    """Returns the metrics of masked tokens: weighted accuracy and perplexity."""
     return [class_accuracy(), Perplexity()]

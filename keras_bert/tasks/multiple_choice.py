@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several sentences goes with a text."""
+"""Multiple choice: which of several sentences continues or answers a text."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class ChoiceRows(Rows):
 
     Args:
         texts: Strings `(rows,)`.
-        choices: Those of each text.
-        labels: Which choice is right, int32 `(rows,)`.
-        weights: float32 `(rows,)`.
+        choices: The choices of each text.
+        labels: The index of the right choice of each text, int32 `(rows,)`.
+        weights: The sample weights, float32 `(rows,)`.
     """
 
     forms = CHOICE_FORMS
@@ -68,7 +68,7 @@ class ChoiceRows(Rows):
         if rules is None:
             return cls(texts, choices)
         if y is None:
-            raise ValueError("`y` is missing: which choice of each text is right, from 0.")
+            raise ValueError("`y` is missing: expected the index of the right choice of each text.")
         labels = choice_labels(y, choices)
         weights = sample_weight
         if weights is not None:
@@ -117,27 +117,29 @@ class ChoiceRows(Rows):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultipleChoice(Task):
-    """BERT that reads a text with each of its choices, and gives each pair one number.
+    """An encoder that encodes a text with each of its choices, and predicts a logit for each pair.
 
-    Any number of choices, also another one in each row. `fit` and `evaluate` take a list of
+    The number of choices may differ between rows. `fit` and `evaluate` take a list of
     (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their lists of
-    choices, or a dict of `text` and `choices`; `y` says which choice is right, counted from 0.
-    `predict` gives an array as wide as the most choices that a row has. `compile()` takes AdamW at
-    2e-5, the cross-entropy over the choices of a row, and accuracy.
+    choices, or a dict of `text` and `choices`; `y` is the index of the right choice of each text.
+    For text, `predict` returns logits `(rows, choices)`, where `choices` is the maximum number.
+
+    The defaults of `compile()` are AdamW with a learning rate of 2e-5, the cross-entropy over the
+    choices of a row, and accuracy.
 
     Args:
-        backbone: The encoder.
-        preprocessor: Text to features, or the config of what makes them; without one the task
-            takes ids.
-        dropout: Rate on the pooled output; `None` takes the config's.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        preprocessor: A `MultipleChoicePreprocessor` or its config; without it, the task takes token
+            ids only.
+        dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs, each `(batch, choices, length)`. A choice that is padding
-            throughout is none.
+        inputs: The inputs of the backbone, each of shape `(batch, choices, length)`. Choices that
+            consist of padding only are masked.
 
     Output shape:
-        Logits `(batch, choices)`, float32; -1e9 where there is no choice.
+        Logits `(batch, choices)`, float32; -1e9 for masked choices.
 
     Example:
 
@@ -198,21 +200,21 @@ class MultipleChoice(Task):
 
     @property
     def dropout(self) -> float:
-        """The rate on the pooled output."""
+        """The dropout rate on the pooled output."""
         return self.head.dropout
 
     def choose(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
-        """The choices of each text, the likeliest first.
+        """Ranks the choices of each text by their probabilities.
 
         Args:
-            x: Text in any form that `fit` takes, or one text with its choices.
-            batch_size: Texts in a batch (32).
-            verbose: 1 shows a progress bar.
+            x: Text in any form that `fit` takes, or a single text with its choices.
+            batch_size: The number of texts in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            A list in the order of the input, of lists of dicts: `choice` (which one, counted from
-            0), `text` (of the choice) and `score` (its probability). One text with its choices
-            gives one such list.
+            For each text, a list of dicts in descending order of `score`: `choice` (the index of
+            the choice), `text` (of the choice) and `score` (its probability). For a single text
+            with its choices, a single list.
 
         Example:
 
@@ -248,20 +250,20 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
 
 
 def _weighted(features: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`(features, labels, weights)`, of which the last may be a product."""
+    """Converts batches to `(features, labels, weights)`."""
     labels, *weights = rest
-    if len(weights) == 2:  # Those that were given, and 0 at rows that only fill a batch up
+    if len(weights) == 2:  # Sample weights, and `is_real`, which is 0 for filler rows
         return features, labels, weights[0] * weights[1]
     return (features, labels, *weights)
 
 
 def is_single_choice(x: object) -> bool:
-    """Whether `x` is one text with its choices."""
+    """Returns whether `x` is a single text with its choices."""
     return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
 
 
 def is_choices(x: object) -> bool:
-    """Whether `x` holds texts with choices in one of `CHOICE_FORMS`, rather than ids."""
+    """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
     if isinstance(x, Mapping):
         return "choices" in x
     if not isinstance(x, (tuple, list)):
@@ -275,11 +277,14 @@ def is_choices(x: object) -> bool:
 
 
 def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
-    """The texts, and the choices of each.
+    """Converts texts with choices in any of `CHOICE_FORMS` to two lists.
+
+    Returns:
+        A tuple of the list of texts, and of the list of the choices of each text.
 
     Raises:
-        ValueError: If the form is none of `CHOICE_FORMS`, there are more texts than lists of
-            choices or fewer, or a row has no choice; the message says which row.
+        ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
+            choices differ, or a row has no choice; the message names the row.
     """
     if isinstance(x, Mapping):
         missing = {"text", "choices"} - set(x)
@@ -303,7 +308,8 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
     texts, choices = list(texts), [_checked(row, index) for index, row in enumerate(choices)]
     if len(texts) != len(choices):
         raise ValueError(
-            f"There are {len(texts)} texts and {len(choices)} lists of choices; each text has one."
+            f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
+            "each text."
         )
     for index, text in enumerate(texts):
         if not isinstance(text, str):
@@ -312,31 +318,34 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
 
 
 def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
-    """Which choice of each row is right, int32 `(rows,)`.
+    """Checks labels, the index of the right choice of each row.
+
+    Returns:
+        An int32 array `(rows,)`.
 
     Raises:
-        ValueError: If there is not one for each row, or it is none of the row's choices.
+        ValueError: If there is not one for each row, or one is not the index of a choice.
     """
     array = one_for_each(np.asarray(labels), choices)
     for index, (label, own) in enumerate(zip(array, choices, strict=True)):
         if array.dtype.kind not in "iu" or not 0 <= label < len(own):
             raise ValueError(
-                f"The label of row {index} is {label!r}; expected which of its {len(own)} choices "
-                "is right, an integer from 0."
+                f"The label of row {index} is {label!r}; expected the index of one of its "
+                f"{len(own)} choices, an integer from 0."
             )
     return array.astype("int32")
 
 
 def one_for_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Labels or weights `(rows,)`, as they are.
+    """Checks that there is one label or weight for each row; returns them unchanged.
 
     Raises:
-        ValueError: If there are more or fewer of them than rows.
+        ValueError: If their shape is not `(rows,)`.
     """
     if values.shape != (len(rows),):
         raise ValueError(
-            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; each text "
-            "needs one."
+            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
+            "one for each text."
         )
     return values
 
@@ -346,5 +355,5 @@ def _checked(choices: Any, row: int) -> list[str]:
         raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
     own: list[str] = list(choices)
     if not own or not all(isinstance(choice, str) for choice in own):
-        raise ValueError(f"The choices of row {row} are {choices!r}; expected one string or more.")
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
     return own

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objective of a task: its losses and metrics, over all rows or tokens whatever the batches."""
+"""The losses and metrics of tasks, which are means over rows or tokens, and not over batches."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from keras_bert.optimizers import AdamW
 
 
 class ObjectiveModel(TokenModel):
-    """A functional model on an encoder that is compiled with the losses and metrics of its class.
+    """A functional model on an encoder with default losses and metrics for `compile`.
 
-    What `fit` and `evaluate` report are means over all rows or tokens, each by its weight. Keras
-    reports means of the batches' means, which depend on how the rows fall into batches.
+    The values that `fit` and `evaluate` report are weighted means over all rows or tokens. Those of
+    Keras are means of the means of batches, which depend on the batches.
     """
 
     backbone: Backbone
-    # Of the optimizer that `compile` takes where none is given
+    # The learning rate of the default optimizer of `compile`
     default_learning_rate: float = 2e-5
-    # Whether the loss is the sum of one for each output
+    # Whether the loss is the sum of the losses of the outputs
     sums_losses_of_outputs: ClassVar[bool] = True
-    # Whether the labels are ids of classes, which `class_weight` may weigh
+    # Whether labels are class ids, so that `class_weight` applies
     weighs_classes: bool = False
-    # Whether the outputs depend on the encoder's pooler. If not, training leaves it alone: it would
-    # get no gradient, of which TensorFlow warns, and on JAX its weights would decay.
+    # Whether the outputs depend on the encoder's pooler. If not, it is not trained: it would have
+    # no gradient, about which TensorFlow warns, and on JAX its weights would decay.
     uses_pooler: bool = True
 
     def __init__(self, *args: Any, backbone: Backbone, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.backbone = backbone
-        # The mean of each output's loss; a single output's is reported as the loss itself.
+        # The mean of the loss of each output; that of a single output is reported as `loss`.
         outputs = self.output if isinstance(self.output, Mapping) else [""]
         self._loss_means = (
             {name: ElementMean(name=f"{name}_loss") for name in outputs}
@@ -79,19 +79,24 @@ class ObjectiveModel(TokenModel):
         auto_scale_loss: bool = True,
         **kwargs: Any,
     ) -> None:
-        """`keras.Model.compile` with the defaults that the class names.
+        """Configures the model for training, with the defaults of its class.
 
         Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW` at the class's default rate.
-            loss: `None` takes the class's.
-            loss_weights: As in Keras; where there are several outputs, the default loss has its
-                own.
-            metrics: As in Keras, but weighted like `weighted_metrics`: weights leave out padding,
-                labels that are ignored, and rows that only fill a batch up.
-            weighted_metrics: As in Keras. If this and `metrics` are `None`: the class's.
-            auto_scale_loss: Whether the loss is scaled where the encoder computes in float16, so
-                that small gradients do not become 0.
-            **kwargs: As in Keras.
+            optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW` with the
+                default learning rate of the class.
+            loss: See `keras.Model.compile`. Defaults to the loss of the class.
+            loss_weights: See `keras.Model.compile`. Defaults to those of the class with its default
+                loss.
+            metrics: See `keras.Model.compile`, but sample weights apply as in `weighted_metrics`:
+                they exclude padding, ignored labels, and filler rows.
+            weighted_metrics: See `keras.Model.compile`. If it and `metrics` are `None`, the metrics
+                of the class are used.
+            auto_scale_loss: Whether to use loss scaling if the encoder computes in float16, so that
+                small gradients do not underflow.
+            **kwargs: Other arguments of `keras.Model.compile`.
+
+        Raises:
+            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output.
         """
         weighted_metrics = _joined(metrics, weighted_metrics)
         if weighted_metrics is None:
@@ -104,7 +109,7 @@ class ObjectiveModel(TokenModel):
         )
         scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if auto_scale_loss and not scaled and _computes_in_float16(self.backbone):
-            # Keras looks at the policy of the model alone, and an encoder has its own.
+            # Keras only checks the policy of the model, but an encoder has its own.
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         super().compile(
             optimizer=optimizer,
@@ -124,11 +129,10 @@ class ObjectiveModel(TokenModel):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The sum of the outputs' losses, as `keras.Model.compute_loss`.
+        """Computes the sum of the losses of the outputs; see `keras.Model.compute_loss`.
 
-        Each loss also enters a mean over all that was seen, by what the loss was divided by: rows
-        or tokens with their weights. Keras' own mean is one of batches, so that what it reports
-        depends on the batches.
+        It also updates a weighted mean of each loss over all rows or tokens, so that the reported
+        values do not depend on the batches.
         """
         if self._output_losses is None or self.losses:
             self._output_losses = None
@@ -147,7 +151,7 @@ class ObjectiveModel(TokenModel):
         return total
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """All metrics by name, with the losses over all that was seen since the last reset."""
+        """Returns all metrics by name, including the mean losses since the last reset."""
         means = self._loss_means
         shown = self._output_losses is not None and len(means) > 1
         hidden = set() if shown else {id(mean) for mean in means.values()}
@@ -163,28 +167,28 @@ class ObjectiveModel(TokenModel):
         return logs
 
     def _default_loss(self) -> Any:
-        """What `compile` takes where no loss is given."""
+        """Returns the default loss of `compile`."""
         return class_loss()
 
     def _default_loss_weights(self) -> Any:
-        """What goes with the default loss where there are several."""
+        """Returns the loss weights of the default loss, for several outputs."""
         return None
 
     def _default_metrics(self) -> Any:
-        """What `compile` takes where no metrics are given."""
+        """Returns the default metrics of `compile`."""
         return [class_accuracy()]
 
     def _loss_takes_ids(self, name: str = "") -> bool:
-        """Whether the targets of an output are ids, by the loss that `compile` was given."""
+        """Returns whether the targets of an output are ids, according to the compiled loss."""
         loss = getattr(self, "loss", None)
         return _takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
 
     def get_compile_config(self) -> dict[str, Any]:
-        """The arguments of `compile`, and what the optimizer's state is of.
+        """Returns the arguments of `compile`, and which variables the optimizer was built for.
 
-        That is `optimizer_variables` where the optimizer has not been built for the variables that
-        are trained now: not at all, or before layers were frozen or quantized. Each is a position
-        in `variables`, or the shape and dtype of one that quantization replaced.
+        These are in `optimizer_variables` if they are not the current trainable variables: if the
+        optimizer was not built, or was built before layers were frozen or quantized. Each is an
+        index in `variables`, or the shape and dtype of a variable that quantization replaced.
         """
         config: dict[str, Any] = super().get_compile_config()
         if config:
@@ -198,7 +202,7 @@ class ObjectiveModel(TokenModel):
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        # Keras leaves a loaded model uncompiled if its class has a `compile` of its own.
+        # Keras does not compile a loaded model whose class overrides `compile`.
         config = dict(config)
         positions = config.pop("optimizer_variables", None)
         self.compile(**keras.saving.deserialize_keras_object(config))
@@ -217,10 +221,10 @@ class ObjectiveModel(TokenModel):
 
 
 def class_loss() -> keras.losses.Loss:
-    """The cross-entropy of logits for class ids.
+    """Returns the cross-entropy of logits for class ids.
 
-    It is divided by the sum of the weights and not by their number: rows may only fill a batch
-    up, and most tokens of a tagger's are no first piece of a word.
+    It is divided by the sum of the sample weights and not by their number, since filler rows, and
+    tokens that are not the first subword of a word, have weight 0.
     """
     return keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight"
@@ -228,17 +232,17 @@ def class_loss() -> keras.losses.Loss:
 
 
 def class_accuracy() -> keras.metrics.Metric:
-    """The share of class ids whose logit is the largest, each by its weight."""
+    """Returns the weighted accuracy of logits for class ids."""
     return ClassAccuracy(name="accuracy")
 
 
 def _takes_ids(loss: Any) -> bool:
-    """Whether the targets of a loss are ids; `None` is the class's own, whose targets are."""
+    """Returns whether the targets of a loss are ids; `None` is the default loss, with ids."""
     return loss is None or _loss_name(loss).startswith("sparse")
 
 
 def _loss_name(loss: Any) -> str:
-    """The name of one of Keras' losses in lower case without underscores, however it is given."""
+    """Returns the name of a Keras loss (a string, function or object), normalized."""
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
     return name.lower().replace("_", "")
 
@@ -249,7 +253,7 @@ def _computes_in_float16(backbone: Backbone) -> bool:
 
 
 def _joined(metrics: Any, weighted: Any) -> Any:
-    """Metrics of both arguments of `compile`, by output where there are several."""
+    """Joins the metrics of both arguments of `compile`, by output if they are dicts."""
     if metrics is None or weighted is None:
         return weighted if metrics is None else metrics
     if isinstance(metrics, Mapping) and isinstance(weighted, Mapping):
@@ -265,9 +269,10 @@ def _joined(metrics: Any, weighted: Any) -> Any:
 
 
 def _class_accuracies(metrics: Any, loss: Any) -> Any:
-    """Metrics with our accuracy for the word `accuracy` where the labels are class ids.
+    """Replaces `"accuracy"` with `ClassAccuracy` if labels are class ids.
 
-    Keras' own averages over the length of a batch first. It is right where labels are one-hot.
+    Keras' own accuracy averages over the length of a batch first. For one-hot labels, the reverse
+    replacement is made.
     """
     if isinstance(metrics, Mapping):
         return {
@@ -285,7 +290,7 @@ def _class_accuracies(metrics: Any, loss: Any) -> Any:
 def _losses_of_outputs(
     loss: Any, weights: Any, outputs: Mapping[str, Any]
 ) -> dict[str, tuple[keras.losses.Loss, float]] | None:
-    """The loss of each output and its coefficient; `None` for forms that Keras alone knows."""
+    """Returns the loss and the loss weight of each output; `None` for forms left to Keras."""
     losses = loss if isinstance(loss, Mapping) else {"": loss}
     coefficients = weights if isinstance(weights, Mapping) else {"": weights}
     if set(losses) != set(outputs) or not set(coefficients) <= {*outputs, ""}:
@@ -295,7 +300,7 @@ def _losses_of_outputs(
     if any(isinstance(value, Sequence) for value in coefficients.values()):
         return None
     shared = coefficients.get("")
-    # In the order of Keras' own sum
+    # In the same order as Keras sums them
     return {
         name: (
             losses[name],
@@ -306,7 +311,7 @@ def _losses_of_outputs(
 
 
 def _divisor(loss: keras.losses.Loss, output: Any, weights: Any) -> Any:
-    """What a loss was divided by: the sum of the weights, or the number of rows or tokens."""
+    """Returns the divisor of a loss: the sum of the weights, or the number of rows or tokens."""
     if loss.reduction == "mean_with_sample_weight" and weights is not None:
         return ops.sum(ops.cast(weights, "float32"))
     count = ops.prod(ops.convert_to_tensor(ops.shape(output)[:-1], dtype="int32"))
@@ -314,56 +319,56 @@ def _divisor(loss: keras.losses.Loss, output: Any, weights: Any) -> Any:
 
 
 def _others(variables: list[Any], known: list[Any]) -> list[Any]:
-    """Those variables that are not among the known ones, in their order."""
-    # Compared with ==, variables would compare their values.
+    """Returns the variables that are not among the known ones."""
+    # By identity, since == compares the values of variables.
     known_ids = {id(variable) for variable in known}
     return [variable for variable in variables if id(variable) not in known_ids]
 
 
 class CustomObjective:
-    """A mixin for tasks that compute their losses and metrics themselves."""
+    """Mixin of tasks that compute their losses and metrics themselves."""
 
     sums_losses_of_outputs: ClassVar[bool] = False
     _means: dict[str, ElementMean]
 
     def _report(self, names: Iterable[str]) -> None:
-        """Makes the means that are reported under these names."""
+        """Creates the means that are reported with these names."""
         self._means = {name: ElementMean(name=name) for name in names}
 
     def _loss_parts(self) -> Mapping[str, float]:
-        """Which of the means the loss is the sum of, and the coefficient of each."""
+        """Returns the means that the loss is the sum of, with the loss weight of each."""
         raise NotImplementedError
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """All metrics. The loss is that of all that was seen, whatever the batches."""
+        """Returns all metrics by name, including the mean loss since the last reset."""
         logs: dict[str, Any] = super().get_metrics_result()  # type: ignore[misc]
         parts = [weight * logs[name] for name, weight in self._loss_parts().items()]
         return {**logs, "loss": sum(parts)}
 
     def _reported(self, seen: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Adds values, each with its weights, to the means; returns all metrics."""
+        """Updates the means with values and their weights; returns all metrics."""
         for name, (values, weights) in seen.items():
             self._means[name].update_state(values, weights)
         return self.get_metrics_result()
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
-        """`keras.Model.compile` with defaults. The losses and metrics are the objective's own.
+        """Configures the model for training, with the losses and metrics of its class.
 
         Args:
-            optimizer: `None` takes `keras_bert.optimizers.AdamW`, at a learning rate of 2e-5 for
-                classifiers and 1e-4 for pre-training.
+            optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW` with a
+                learning rate of 2e-5 for classifiers and of 1e-4 for pre-training.
             loss: Must be `None`.
-            **kwargs: As in Keras.
+            **kwargs: Other arguments of `keras.Model.compile`, except losses and metrics.
 
         Raises:
-            ValueError: If a loss or metrics are given.
+            ValueError: If a loss, loss weights or metrics are given.
         """
         names = ("loss_weights", "metrics", "weighted_metrics")
         choices = {"loss": loss, **{name: kwargs.get(name) for name in names}}
         given = [name for name, value in choices.items() if value is not None]
         if given:
             raise ValueError(
-                f"{', '.join(given)} cannot be chosen: the losses and metrics of a "
+                f"{', '.join(given)} cannot be passed: the losses and metrics of a "
                 f"{type(self).__name__} are its own, and the weights between its losses are "
                 "arguments of the class."
             )
@@ -377,12 +382,15 @@ class CustomObjective:
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """The original ids of masked tokens and their weights, int32 and float32 `(batch, slots)`.
+    """Returns the original ids of masked tokens and their sample weights.
 
     Args:
         x: Features with `mask_positions`.
-        y: The ids, or a dict of `masked_lm_logits`, as `Pretrainer` takes them.
-        sample_weight: The same; `None` leaves out the slots at position 0.
+        y: The ids, or a dict with the key `masked_lm_logits` as for `Pretrainer`.
+        sample_weight: The sample weights, likewise; with `None`, slots at position 0 are ignored.
+
+    Returns:
+        A tuple of int32 and float32 tensors `(batch, slots)`.
     """
     ids, weights = (
         part["masked_lm_logits"] if isinstance(part, Mapping) else part
@@ -394,14 +402,14 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 
 def token_weights(x: Any, slot_weights: Any) -> Any:
-    """What each token weighs: as much as the heaviest slot of its row, and padding nothing.
+    """Returns the weight of each token: the maximum weight of the slots of its row; 0 for padding.
 
     Args:
         x: Features.
-        slot_weights: `(batch, slots)`.
+        slot_weights: The weights of slots, `(batch, slots)`.
 
     Returns:
-        float32 `(batch, length)`.
+        A float32 tensor `(batch, length)`.
     """
     of_rows = ops.max(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tasks take from a checkpoint besides weights."""
+"""Creation of tasks from checkpoints: their options, heads and preprocessors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from keras_bert.checkpoints import Checkpoint
 
-_PADDING_TOKENS = ("<pad>", "[PAD]")  # byte pairs' and SentencePiece's, WordPiece's
+_PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
 
 def task_of_preset(
@@ -31,21 +31,25 @@ def task_of_preset(
     dtype: str | keras.DTypePolicy | None = None,
     **options: Any,
 ) -> tuple[Any, Callable[[], None]]:
-    """A task of a checkpoint's architecture, and what loads its weights.
+    """Creates a task with the architecture of a checkpoint.
 
     Args:
         make_task: A subclass of `Task`.
-        checkpoint: What was opened, its weights too if they are to be loaded.
-        load_weights, encoder_dropout, packed, dtype, **options: As in `Task.from_preset`.
+        checkpoint: The opened checkpoint.
+        load_weights: See `Task.from_preset`.
+        encoder_dropout: See `Task.from_preset`.
+        packed: See `Task.from_preset`.
+        dtype: See `Task.from_preset`.
+        **options: See `Task.from_preset`.
 
     Returns:
-        The task with fresh weights, and a function that sets them; it does nothing where weights
-        are not to be loaded.
+        A tuple of the task, with randomly initialized weights, and of a function that loads its
+        weights; it does nothing if `load_weights` is `False`.
 
     Raises:
-        keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do not
-            fit; the message names the file and the tensor.
-        ValueError: If the number of classes is not known, or an option is none of the task's.
+        keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do not
+            match the architecture; the message names the file and the tensor.
+        ValueError: If the number of classes is unknown, or the task does not have an option.
     """
     from keras_bert import checkpoints
 
@@ -96,8 +100,8 @@ def task_of_preset(
             leave_heads(checkpoint)
             load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
             warnings.warn(
-                f"{checkpoint.folder} {head.mismatch}; the {make_task.head_name} head is freshly "
-                "initialised.",
+                f"{checkpoint.folder} {head.mismatch}; the {make_task.head_name} head is "
+                "initialized randomly.",
                 checkpoints.CheckpointWarning,
                 stacklevel=3,
             )
@@ -110,12 +114,12 @@ def task_of_preset(
 
 @dataclasses.dataclass(frozen=True)
 class _Head:
-    """How a task's head is made, and whether a stored one fits.
+    """The options of the head of a task, and whether a stored head matches them.
 
     Args:
-        options: Arguments of the task's class.
-        mismatch: Why the stored head does not fit; empty where it does, or there is none.
-        outputs: For each output the index of the stored one; `None` for the stored order.
+        options: Arguments of the class of the task.
+        mismatch: Why the stored head does not match; empty if it does, or if there is none.
+        outputs: For each output, the index of the stored output; `None` for the stored order.
     """
 
     options: dict[str, Any]
@@ -130,7 +134,7 @@ def _choose_head(
     given: Mapping[str, Any],
     load_weights: bool,
 ) -> _Head:
-    """The head that is wanted, compared with the checkpoint's."""
+    """Determines the options of the head, and compares them with those of the checkpoint."""
     names = make_task.options
     has_head = load_weights and make_task.head_name in checkpoint.heads
     stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}
@@ -140,7 +144,7 @@ def _choose_head(
     options = dict(layers) if "bilstm_units" in names else {}
     differs = has_head and layers != stored
     if "num_classes" not in names:
-        mismatch = f"has a head{_in_brackets(stored)}, wanted is one{_in_brackets(layers)}"
+        mismatch = f"has a head{_in_brackets(stored)}, but expected one{_in_brackets(layers)}"
         return _Head(options, mismatch if differs else "")
     class_names = given.get("class_names")
     wanted = given.get("num_classes", len(class_names) if class_names else None)
@@ -150,8 +154,8 @@ def _choose_head(
     if differs:
         return _Head(
             options,
-            f"has a classifier for {num_stored} classes{_in_brackets(stored)} and "
-            f"{options['num_classes']} are wanted{_in_brackets(layers)}",
+            f"has a classifier for {num_stored} classes{_in_brackets(stored)}, but expected "
+            f"{options['num_classes']}{_in_brackets(layers)}",
         )
     outputs = None
     if has_head and class_names is None:
@@ -164,16 +168,17 @@ def _choose_head(
 def _stored_outputs(
     stored: Sequence[str] | None, wanted: Sequence[str], preset: str | os.PathLike[str]
 ) -> list[int] | None:
-    """For each class wanted, the index of the stored output that is for it.
+    """Returns the index of the stored output for each class.
 
     Args:
-        stored: The names of a trained head's outputs in their order, `None` where the checkpoint
-            has none (or placeholders such as `LABEL_0`): the wanted names are then the only ones.
-        wanted: As many names.
-        preset: Where the head comes from, for a warning.
+        stored: The class names of the stored head in the order of its outputs; `None` if the
+            checkpoint has none, or only placeholders such as `LABEL_0`.
+        wanted: The requested class names, equally many.
+        preset: The checkpoint, for the warning.
 
     Returns:
-        `None` where the outputs stay in their order; of other names, after a warning.
+        A list of indices; or `None` if the order does not change. If the names differ, the outputs
+        are renamed, with a warning.
     """
     if stored is None or list(stored) == list(wanted):
         return None
@@ -183,8 +188,8 @@ def _stored_outputs(
 
     warnings.warn(
         f"{os.fspath(preset)} has a trained head for the classes {', '.join(stored)}; class_names "
-        f"renames its outputs, in this order, to {', '.join(wanted)}. If these are other classes "
-        "and not other names of the same, start from the encoder alone: save it with "
+        f"renames its outputs, in this order, to {', '.join(wanted)}. If these are different "
+        "classes and not only different names, start from the encoder alone: save it with "
         "`backbone.save_to_preset`.",
         checkpoints.CheckpointWarning,
         stacklevel=4,
@@ -197,30 +202,30 @@ def load_heads(
     heads: Mapping[str, Any],
     outputs: Mapping[str, Sequence[int] | None] | None = None,
 ) -> None:
-    """Loads the heads that a checkpoint has; it warns of the others.
+    """Loads the heads that a checkpoint has, and warns about those that it does not have.
 
     Args:
-        checkpoint: What they are loaded from.
+        checkpoint: The checkpoint.
         heads: The heads by name.
-        outputs: As in `Checkpoint.load_head`, by a head's name.
+        outputs: The argument `outputs` of `Checkpoint.load_head` by the name of the head.
     """
     for name, head in heads.items():
         checkpoint.load_head(name, head, (outputs or {}).get(name))
 
 
 def leave_heads(checkpoint: Checkpoint) -> None:
-    """Keeps heads that do not fit, and are knowingly not loaded, out of the unused weights."""
+    """Marks all heads as used, so that those that do not match are not reported as unused."""
     for name in checkpoint.heads:
         checkpoint.leave_head(name)
 
 
 def pooler_head(pooler: Any) -> dict[str, Any]:
-    """The pooler of a task's own among its heads, where it has one."""
+    """Returns the entry of `Task.heads` of a task's own pooler, or `{}` without one."""
     return {} if pooler is None else {"pooler": pooler}
 
 
 def with_dropout(config: BertConfig, rate: float | None) -> BertConfig:
-    """A config with both of the encoder's dropout rates replaced, unless `rate` is `None`."""
+    """Replaces both dropout rates of an encoder's config, unless `rate` is `None`."""
     return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 
@@ -235,21 +240,21 @@ def preprocessor_config(
     *,
     longest: int | None = None,
 ) -> dict[str, Any]:
-    """The config of a preprocessor for a checkpoint's vocabulary.
+    """Creates the config of a preprocessor with the tokenizer of a checkpoint.
 
     Args:
-        checkpoint: What it is for.
-        saved: The options that a preset of ours was saved with.
-        given: The options that are wanted instead.
-        longest: The longest row in tokens where neither says one; `None` takes the encoder's
-            maximum, which is also the most.
+        checkpoint: The checkpoint.
+        saved: The options that were saved with a preset of this package.
+        given: The options that override them.
+        longest: The default `sequence_length`; `None` for the maximum of the encoder, which it is
+            limited to.
 
     Raises:
         keras_bert.checkpoints.CheckpointError: If the checkpoint has no vocabulary.
     """
     maximum = checkpoint.config.max_sequence_length
     if "sequence_length" in given:
-        # An overlap of windows belongs to their length.
+        # A saved overlap is only valid for the saved length.
         saved = {name: value for name, value in saved.items() if name != "overlap"}
     return {
         "tokenizer": checkpoint.require_tokenizer(),
@@ -260,18 +265,22 @@ def preprocessor_config(
 
 
 def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
-    """Raises if a preprocessor, or the config of one, makes rows that an encoder cannot take.
+    """Checks that an encoder can take the rows of a preprocessor.
+
+    Args:
+        preprocessor: A preprocessor or its config.
+        config: The architecture of the encoder.
 
     Raises:
-        ValueError: If rows may be longer than the encoder's positions, ids larger than its
-            vocabulary, or padding another id than the one past which it counts positions.
+        ValueError: If rows may be longer than `max_sequence_length`, ids may be out of the
+            vocabulary, or the padding id differs in an encoder whose positions depend on it.
     """
     from keras_bert.checkpoints.tokenizer_files import tokens_of
 
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(
-            f"The preprocessor makes rows of up to {values['sequence_length']} tokens; the "
+            f"The preprocessor creates rows of up to {values['sequence_length']} tokens; the "
             f"encoder has positions for {config.max_sequence_length}."
         )
     tokens = tokens_of(values["tokenizer"])
@@ -283,6 +292,6 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
     padding = [tokens.index(token) for token in _PADDING_TOKENS if token in tokens]
     if config.position_offset and padding[:1] != [config.pad_token_id]:
         raise ValueError(
-            f"The preprocessor fills rows up with the token {padding[0] if padding else None}; the "
-            f"encoder counts positions past token {config.pad_token_id}, its pad_token_id."
+            f"The preprocessor pads rows with the token {padding[0] if padding else None}; the "
+            f"pad_token_id of the encoder, by which it counts positions, is {config.pad_token_id}."
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's pre-training: masked tokens and next sentences at once."""
+"""BERT's pre-training: masked language modeling and next sentence prediction."""
 
 from __future__ import annotations
 
@@ -25,30 +25,32 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pretrainer(MaskedTokenTask):
-    """BERT with both heads of its pre-training.
+    """An encoder with both pre-training heads: masked LM and sentence prediction (NSP or SOP).
 
-    The second objective is about two segments, and has two classes: whether the second one
-    follows the first (0) or comes from elsewhere (1), or whether their order is right (0) or
-    swapped (1). Which of them is the data's matter: `fit` takes ids, such as
-    `keras_bert.data.pretraining_batches` reads from records, and no text.
-    `compile()` takes AdamW at 1e-4; the sum of two cross-entropies, of the masked tokens, divided
-    by their number, and of the pairs, divided by theirs; and accuracies and perplexity.
+    The sentence objective classifies two segments. In next sentence prediction (NSP), class 0 means
+    that the second one follows the first, and 1 that it is from another document; in sentence order
+    prediction (SOP), 0 means that their order is right, and 1 that they are swapped. Which of the
+    two is trained depends on the data. `fit` takes token ids, such as the batches of
+    `keras_bert.data.pretraining_batches`, and no text.
+
+    The defaults of `compile()` are AdamW with a learning rate of 1e-4, the sum of two
+    cross-entropies, of the masked tokens and of the pairs, each divided by the sum of its sample
+    weights, accuracies and perplexity.
 
     Args:
-        backbone: The encoder.
-        preprocessor: Text to features, or the config of what makes them; without one the task
-            takes ids.
-        next_sentence: Whether the second objective is there.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        preprocessor: A `TextClassifierPreprocessor` or its config, which is saved with presets.
+        next_sentence: Whether the model has the head of the sentence objective. Defaults to `True`.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs, and `mask_positions`: int `(batch, slots)`, the positions
-            to predict.
+        inputs: A dict of the inputs of the backbone and of `mask_positions`, int `(batch, slots)`,
+            the positions to predict.
 
     Returns:
         A dict of float32 logits: `masked_lm_logits` `(batch, slots, vocabulary)`, and
-        `next_sentence_logits` `(batch, 2)` if that head is there. `y` of `fit` is a dict with
-        these names, and so is `sample_weight`.
+        `next_sentence_logits` `(batch, 2)` if `next_sentence`. The `y` and `sample_weight` of `fit`
+        are dicts with the same keys.
 
     Example:
 
@@ -63,7 +65,7 @@ class Pretrainer(MaskedTokenTask):
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1;
-        [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, the order of sentences.
+        [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, sentence order prediction.
     """
 
     input_kinds = ()
@@ -123,9 +125,10 @@ class Pretrainer(MaskedTokenTask):
     def _check_ids(self, x: Any) -> None:
         if is_text(x):
             raise ValueError(
-                "A Pretrainer takes ids and no text: its pairs of sentences are made of whole "
-                "documents. Make records by `python -m training.create_pretraining_data`, or "
-                "with keras_bert.data.InstanceMaker, and give `fit` the batches that "
-                "keras_bert.data.pretraining_batches reads. A MaskedLM learns from text as it is."
+                "A Pretrainer takes token ids and no text, since its segment pairs are created "
+                "from whole documents. Create records by "
+                "`python -m training.create_pretraining_data`, or with "
+                "keras_bert.data.InstanceMaker, and pass the batches of "
+                "keras_bert.data.pretraining_batches to `fit`. A MaskedLM can train on text."
             )
         super()._check_ids(x)

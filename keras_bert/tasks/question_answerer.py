@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers to questions, as spans of the passages that hold them."""
+"""Extractive question answering: answers to questions are spans of passages."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ QUESTION_FORMS = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuestionsOnPassages(Rows):
-    """Questions, each with the passage that answers it.
+    """Questions on passages, with or without answers.
 
     Args:
-        examples: The questions; those without an `id` are numbered from 0.
+        examples: The questions. The id of a question without `id` is its index.
     """
 
     forms = QUESTION_FORMS
@@ -67,14 +67,14 @@ class QuestionsOnPassages(Rows):
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
         if y is not None or sample_weight is not None:
-            raise ValueError("Questions bring their answers, and have no weights: leave them out.")
+            raise ValueError("`y` and sample_weight must be None: questions contain their answers.")
         examples = question_examples(x)
         if rules is not None:
             for example in examples:
                 if example.answers is None:
                     raise ValueError(
-                        f"Question {example.id!r} has no answers to learn from; where the passage "
-                        "holds none, give an empty list."
+                        f"Question {example.id!r} has no answers; expected a list of answers, "
+                        "which is empty if the question is unanswerable."
                     )
         return cls(examples)
 
@@ -105,37 +105,39 @@ class QuestionsOnPassages(Rows):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class QuestionAnswerer(Task):
-    """BERT with two logits for each token: that an answer starts there, and that it ends there.
+    """An encoder with a question answering head: a start logit and an end logit for each token.
 
-    A passage that is too long for one row is read in overlapping windows; a window that does not
-    hold the answer points to `[CLS]`.
+    A passage that is too long for one row is split into overlapping windows. The target of a window
+    that does not contain the answer is `[CLS]`.
 
     `fit` and `evaluate` take questions with their answers: a list of dicts of `question`, `context`
-    and `answers` (each with `text` and `answer_start`, in the form of SQuAD's file or as a dict of
-    two lists; an empty list where the passage holds no answer), a dict or data frame of such
-    columns, or the examples of `keras_bert.data.read_squad`. The first answer is learned.
+    and `answers` (each with `text` and `answer_start`, as a list of dicts like in SQuAD files or as
+    a dict of two lists; empty if the question is unanswerable), a dict or data frame of these
+    columns, or the examples of `keras_bert.data.read_squad`. The target is the first answer.
     `batch_size` counts windows, `validation_split` holds out questions, and `validation_data` is
-    questions too. For features `y` is a dict of `start_logits` and `end_logits`, positions
-    `(batch,)`. `predict` gives, for questions, lists with an array `(length,)` for each window.
+    questions too. For features, `y` is a dict of `start_logits` and `end_logits`, positions
+    `(batch,)`. For questions, `predict` returns a dict of lists with an array `(length,)` for each
+    window.
 
-    `compile()` takes AdamW at 5e-5, the mean of two cross-entropies, of the answer's first token
-    among all of a row and of its last, and the accuracy of each.
+    The defaults of `compile()` are AdamW with a learning rate of 5e-5, the mean of the
+    cross-entropies of the start position and of the end position, and the accuracy of each.
 
     Args:
-        backbone: The encoder.
-        preprocessor: Questions to windows, or the config of what makes them; without one the
-            task takes ids.
-        dropout: Rate on the sequence output; BERT has none there.
-        max_answer_length: The longest answer, in tokens.
-        null_threshold: By how much no answer must be likelier than the best one for `answer` to
-            give an empty one; `None` always gives an answer.
-        bilstm_units: Width of each direction of a fresh BiLSTM between the encoder and the
-            logits; 0 for none.
-        bilstm_layers: How many layers it has.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        preprocessor: A `QuestionAnswererPreprocessor` or its config; without it, the task takes
+            token ids only.
+        dropout: Dropout rate on the sequence output. Defaults to that of the encoder's config,
+            which is 0 for BERT.
+        max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
+        null_threshold: If the null score exceeds the score of the best span by more than this
+            threshold, `answer` returns an empty answer. `None` always returns a span.
+        bilstm_units: Number of units of each direction of a BiLSTM between the encoder and the
+            head. Defaults to 0, no BiLSTM.
+        bilstm_layers: Number of BiLSTM layers.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs.
+        inputs: The inputs of the backbone.
 
     Output shape:
         A dict of `start_logits` and `end_logits`, `(batch, length)`, float32.
@@ -157,7 +159,7 @@ class QuestionAnswerer(Task):
     options = ("dropout", "max_answer_length", "null_threshold", "bilstm_units", "bilstm_layers")
     preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
     preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
-    # The length of SQuAD's rows in the released code
+    # The length of rows for SQuAD in the released code
     default_sequence_length = 384
     head_name = "question_answerer"
     default_learning_rate = 5e-5
@@ -218,12 +220,12 @@ class QuestionAnswerer(Task):
 
     @property
     def dropout(self) -> float:
-        """The rate on the sequence output."""
+        """The dropout rate on the sequence output."""
         return self.head.dropout
 
     @property
     def head_options(self) -> dict[str, int]:
-        """What a preset keeps of the BiLSTM."""
+        """The options of the BiLSTM, which are saved with presets."""
         return bilstm_options(self.bilstm_units, self.bilstm_layers)
 
     @staticmethod
@@ -249,10 +251,10 @@ class QuestionAnswerer(Task):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The mean of both outputs' losses.
+        """Computes the mean of the losses of both outputs.
 
-        In training the released code's: padding is among the tokens that an answer may begin
-        with. In evaluation it is not, so that the loss does not depend on how far rows are padded.
+        In training, the softmax includes padding, as in the released code. In evaluation, padding
+        is masked, so that the loss does not depend on the length that rows are padded to.
         """
         y_pred = y_pred if training else _without_padding(x, y_pred)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
@@ -268,19 +270,20 @@ class QuestionAnswerer(Task):
     def answer(
         self, question: Any, context: Any, batch_size: int | None = None, verbose: int | str = 0
     ) -> Any:
-        """The answers to questions, each a part of its passage.
+        """Answers questions with spans of their passages.
 
         Args:
             question: A string, or a list of strings.
-            context: The passage: a string, or a list of as many; one string serves all questions.
-            batch_size: Windows in a batch (32).
-            verbose: 1 shows a progress bar.
+            context: The passage of each question, a list of strings; or a single string for all
+                questions.
+            batch_size: The number of windows in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            A dict for a string, a list of dicts for a list, a data frame of the same index for a
-            series of pandas: `answer`; `start` and `end`, the characters of the passage between
-            which it lies; and `score`, its probability among all that were considered. No answer
-            is empty, from 0 to 0.
+            For a string, a dict of `answer`; `start` and `end`, the offsets in the passage of its
+            first character and one past its last character; and `score`, its probability among all
+            candidates. If there is no answer, it is empty and both offsets are 0. For a list of
+            strings, a list of dicts; for a pandas series, a data frame with the same index.
 
         Example:
 
@@ -304,13 +307,16 @@ class QuestionAnswerer(Task):
         *,
         n_best: int = 20,
     ) -> AnswerSpans:
-        """All that could be an answer, with its logits.
+        """Computes all candidate answers of questions with their logits.
 
         Args:
-            x: Questions in the forms of `fit`, without answers.
-            batch_size: Windows in a batch (32).
-            verbose: 1 shows a progress bar.
-            n_best: How many first and last tokens of each window are looked at.
+            x: Questions in any form that `fit` takes; answers are optional.
+            batch_size: The number of windows in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+            n_best: Number of start tokens and of end tokens of each window.
+
+        Returns:
+            `AnswerSpans`.
         """
         from keras_bert.data.question_batches import question_rows, window_batches
 
@@ -337,7 +343,7 @@ class QuestionAnswerer(Task):
 def logits_of_tokens(
     rows: QuestionRows, outputs_of_batches: Iterable[BatchOutputs]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The logits of every token of the windows, float32 `(tokens,)` each."""
+    """Collects the logits of all tokens of all windows, a dict of float32 arrays `(tokens,)`."""
     logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
     for features, index, outputs in outputs_of_batches:
         mask = features["padding_mask"]
@@ -349,7 +355,7 @@ def logits_of_tokens(
 
 
 def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
-    """Logits `(batch, length)` that are far below all others at padding."""
+    """Masks logits `(batch, length)` at padding."""
     mask = x.get("padding_mask") if isinstance(x, dict) else None
     if mask is None:
         return logits
@@ -360,7 +366,7 @@ def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_questions(x: Any) -> bool:
-    """Whether `x` holds questions in one of `QUESTION_FORMS`, rather than ids."""
+    """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
     if _is_columns(x):
         return "question" in x
     if hasattr(x, "column_names"):
@@ -373,11 +379,14 @@ def is_questions(x: Any) -> bool:
 
 
 def question_examples(x: Any) -> list[QuestionExample]:
-    """The questions of any form, those without an `id` numbered from 0.
+    """Converts questions in any of `QUESTION_FORMS` to examples.
+
+    Args:
+        x: The questions. The id of a question without `id` is its index.
 
     Raises:
-        ValueError: If a question lacks a field, or an answer is not where it is said to lie; the
-            message says which.
+        ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
+            the message names the question.
     """
     rows = _rows_of_columns(x) if _is_columns(x) else x
     return [_example(row, index) for index, row in enumerate(rows)]
@@ -420,7 +429,7 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
-    """Answers as SQuAD's file has them, a list of dicts, or as a dict of two lists."""
+    """Converts answers, a list of dicts as in SQuAD files or a dict of two lists, to spans."""
     from keras_bert.data.squad import SpanAnswer, check_span
 
     if answers is None:
@@ -448,10 +457,14 @@ def _field(answer: Any, name: str, where: str) -> Any:
 
 
 def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
-    """Questions and their passages as two lists; one passage may serve all questions.
+    """Converts questions and passages to two lists of the same length.
+
+    Args:
+        question: A string or a list of strings.
+        context: A string for all questions, or a list of strings.
 
     Raises:
-        ValueError: If they differ in number.
+        ValueError: If the lists differ in length, or an argument is not a string or a list.
     """
     if isinstance(question, str):
         question = [question]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA's pre-training: a small generator replaces tokens, the encoder says which."""
+"""ELECTRA's pre-training: replaced token detection with a small generator."""
 
 from __future__ import annotations
 
@@ -38,44 +38,48 @@ _METRICS = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
-    """ELECTRA: an encoder that tells which tokens of a text were replaced.
+    """ELECTRA: a discriminator that detects which tokens of a text were replaced by a generator.
 
-    A second, smaller encoder, the generator, is trained at the same time to predict masked tokens.
-    What it samples for them stands in the text that the encoder, the discriminator, reads. The two
-    share token, segment and position embeddings and their LayerNorm. No gradient of the
-    discriminator's loss reaches the generator through the samples; a sample that happens to be
-    right counts as the original.
+    The generator, a second and smaller encoder, is trained at the same time to predict masked
+    tokens. Samples of its predictions replace the masked tokens in the input of the discriminator.
+    Both encoders share the token, segment and position embeddings and their LayerNorm. The
+    gradients of the discriminator's loss do not flow through the samples to the generator. A sample
+    that is equal to the original token counts as not replaced.
 
-    `fit` and `evaluate` take what those of `MaskedLM` take: text without labels, or ids with
-    `mask_positions`, the original ids as `y`, and their weights. Of text, 85 % of the chosen tokens
-    are masked, and the others stay as they are.
+    `fit` and `evaluate` take the same data as those of `MaskedLM`: text without labels, or ids with
+    `mask_positions`, the original ids as `y`, and their sample weights. For text, 85% of the
+    selected tokens are masked, and the others are not changed.
+
+    The defaults of `compile()` are AdamW with a learning rate of 1e-4; the losses and metrics are
+    fixed.
 
     Args:
-        backbone: The discriminator, which is what remains after the training.
-        preprocessor: Text to features, or the config of what makes them; without one the task
-            takes ids.
-        generator: The generator's architecture, or its `to_dict()`, of the same vocabulary,
-            positions and segments and width of embeddings; `None` makes one of `generator_size`.
-        generator_size: Width of the generator as a share of the discriminator's: of its hidden
-            states, its heads and the inside of its blocks. It has as many blocks.
-        discriminator_weight: What the discriminator's loss is multiplied by.
-        masking: How the tokens of text are masked: options of
-            `keras_bert.data.MaskedLMMasker.from_vocabulary`, such as
-            `{"mask_selection_rate": 0.25}`.
-        seed: An integer that decides what is sampled in training; `None` takes one at random.
-        name: The model's name.
+        backbone: The discriminator, a `Backbone`, which is used after pre-training.
+        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
+            ids only.
+        generator: The architecture of the generator, a `BertConfig` or its `to_dict()`. It must
+            have the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
+            dimension. Defaults to one of `generator_size`.
+        generator_size: The hidden dimension, the number of heads and the intermediate dimension of
+            the generator, as a fraction of those of the discriminator; the number of layers is the
+            same. Defaults to 0.25.
+        discriminator_weight: Loss weight of the discriminator. Defaults to 50.
+        masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
+            text, such as `{"mask_selection_rate": 0.25}`.
+        seed: Integer seed of sampling in training; `None` for a random seed.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs, and `mask_positions`: int `(batch, slots)`, the positions
-            that the generator predicts; 0 in slots left over.
+        inputs: A dict of the inputs of the backbone and of `mask_positions`, int `(batch, slots)`,
+            the positions that the generator predicts; 0 for unused slots.
 
     Returns:
-        A dict of `masked_lm_logits`, float32 `(batch, slots, vocabulary)`, the generator's;
-        `sampled_ids`, int32 `(batch, slots)`; and `replaced_token_logits`, float32
-        `(batch, length)`, the discriminator's, above 0 for a token that looks replaced.
+        A dict of the generator's `masked_lm_logits`, float32 `(batch, slots, vocabulary)`; of
+        `sampled_ids`, int32 `(batch, slots)`; and of the discriminator's `replaced_token_logits`,
+        float32 `(batch, length)`, above 0 for tokens that are predicted to be replaced.
 
     Raises:
-        ConfigError: If the generator would have no whole number of heads.
+        ConfigError: If the dimensions of the generator are not valid.
         ValueError: If the encoder is causal, or the generator cannot share its embeddings.
 
     Example:
@@ -115,8 +119,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         config = backbone.config
         if config.causal:
             raise ValueError(
-                "A causal encoder cannot tell replaced tokens by what follows them; expected a "
-                "config with causal=False."
+                "The encoder is causal, so replaced tokens cannot be detected by the tokens after "
+                "them; expected a config with causal=False."
             )
         if generator is None:
             generator = generator_config(config, generator_size)
@@ -173,17 +177,17 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     @property
     def discriminator(self) -> Backbone:
-        """The encoder that remains."""
+        """The encoder that is used after pre-training."""
         return self.backbone
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The discriminator's head, by the name that checkpoints know it by."""
+        """The head of the discriminator by its name in checkpoints."""
         return {"replaced_token": self.head}
 
     @property
     def generator_heads(self) -> dict[str, Any]:
-        """The generator's head, by the name that checkpoints know it by."""
+        """The head of the generator by its name in checkpoints."""
         return super().heads
 
     @classmethod
@@ -195,21 +199,25 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         load_weights: bool = True,
         **options: Any,
     ) -> Self:
-        """A detector with the encoder, its head and the vocabulary of a checkpoint.
+        """Creates a detector from checkpoints of its discriminator and its generator.
 
-        What the checkpoint has not starts fresh, and a warning says so.
+        Weights that the checkpoints lack are initialized randomly, with a warning.
 
         Args:
-            preset: The discriminator, as in `Task.from_preset`. A preset of ours that a detector
-                has saved holds its generator too.
-            generator_preset: The generator, the same; its embeddings are the discriminator's.
-            load_weights: `False` gives the architecture with fresh weights.
-            **options: As in `Task.from_preset`.
+            preset: The checkpoint of the discriminator; see `Task.from_preset`. A preset that was
+                saved by a detector contains the generator too.
+            generator_preset: The checkpoint of the generator, whose embeddings are replaced by
+                those of the discriminator.
+            load_weights: Whether to load the weights; otherwise they are initialized randomly.
+            **options: See `Task.from_preset`.
+
+        Returns:
+            A `ReplacedTokenDetector`.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-            ValueError: If the generator cannot share the discriminator's embeddings.
+            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
+                not match the architecture; the message names the file and the tensor.
+            ValueError: If the generator cannot share the embeddings of the discriminator.
         """
         from keras_bert import checkpoints
 
@@ -229,12 +237,12 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             return task
         if second is None:
             warnings.warn(
-                f"{preset} has no generator; it is freshly initialised, its embeddings aside.",
+                f"{preset} has no generator; it is initialized randomly, except its embeddings.",
                 checkpoints.CheckpointWarning,
                 stacklevel=2,
             )
         else:
-            # First, so that the shared embeddings are the discriminator's in the end
+            # Before the discriminator, whose embeddings then replace those of the generator
             second.load_into(task.generator, pooler_is_used=False)
             load_heads(second, task.generator_heads)
             second.warn_unused()
@@ -242,9 +250,12 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         return task
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the discriminator to a folder that `from_preset` of every task reads.
+        """Saves the discriminator to a folder that `from_preset` of every task can load.
 
-        The generator is in the folder `generator` within it, which `MaskedLM.from_preset` reads.
+        The generator is saved in the subfolder `generator`, which `MaskedLM.from_preset` can load.
+
+        Args:
+            folder: Path of the folder; an existing preset is replaced.
         """
         super().save_to_preset(folder)
         self._save_encoder(
@@ -259,10 +270,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The generator's loss plus `discriminator_weight` times the discriminator's.
+        """Computes the loss of the generator plus `discriminator_weight` times the discriminator's.
 
-        The one is over the masked tokens, the other over all tokens that are no padding, of rows
-        with a masked token of any weight.
+        The loss of the generator is a mean over the masked tokens; that of the discriminator over
+        all tokens except padding, in rows that have a masked token with a weight.
         """
         ids, weights = slot_targets(x, y, sample_weight)
         replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
@@ -278,7 +289,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
-        """Both losses, the generator's accuracy, and how well the discriminator tells."""
+        """Updates both losses, and the accuracies, precision and recall of both encoders."""
         ids, weights = slot_targets(x, y, sample_weight)
         replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
         masked_logits = y_pred["masked_lm_logits"]
@@ -307,28 +318,28 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
-        """A dict of outputs for ids with `mask_positions`; for text, see `detect`."""
+        """Computes the dict of outputs for ids with `mask_positions`; for text, see `detect`."""
         if is_text(x):
             raise ValueError(
-                "`predict` of a replaced-token detector takes ids; `detect` takes text."
+                "`predict` of a replaced token detector takes ids; for text, use `detect`."
             )
         return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
     def detect(self, text: Any, threshold: float = 0.5, batch_size: int | None = None) -> Any:
-        """The tokens of a text that look replaced.
+        """Detects replaced tokens in texts.
 
         Args:
-            text: A string or a list of strings; what is longer than a row is not looked at.
-            threshold: The least probability of a token that is returned; 0 returns all.
-            batch_size: Texts in a batch (32).
+            text: A string or a list of strings, which are truncated to `sequence_length`.
+            threshold: Minimum probability of the tokens to return; 0 returns all tokens.
+            batch_size: The number of texts in a batch. Defaults to 32.
 
         Returns:
-            For each text a list of dicts in the text's order: `token`, `start` and `end` (its
-            characters in the text), and `score` (the probability that it was replaced). A single
-            string gives a single list.
+            For each text, a list of dicts in the order of the tokens: `token`, `start` and `end`
+            (the offsets of its first character and one past its last character), and `score` (the
+            probability that it was replaced). For a single string, a single list.
 
         Raises:
-            ValueError: If a row is no text.
+            ValueError: If a row is not text.
 
         Example:
 
@@ -380,14 +391,14 @@ def _sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
-    """The architecture of a generator that is narrower than its discriminator.
+    """Returns the architecture of a generator that is smaller than its discriminator.
 
     Args:
-        config: The discriminator's.
-        size: The share of its width.
+        config: The architecture of the discriminator.
+        size: The dimensions of the generator as a fraction of those of the discriminator.
 
     Raises:
-        ConfigError: If the hidden width of the share has no fitting number of heads.
+        ConfigError: If the hidden dimension is not a multiple of the number of heads.
 
     Reference:
         [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.2 and appendix A.
@@ -398,25 +409,26 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     num_heads = max(1, round(config.num_heads * size))
     if hidden_dim < 1 or hidden_dim % num_heads:
         raise ConfigError(
-            f"generator_size is {size}, which makes a generator {hidden_dim} wide with "
-            f"{num_heads} heads; its width must be a multiple. Give its config as `generator`."
+            f"generator_size is {size}, which gives a generator of hidden_dim {hidden_dim} with "
+            f"{num_heads} heads; hidden_dim must be a multiple of them. Pass the config of the "
+            "generator as `generator`."
         )
     width = config.embedding_width
     return config.replace(
         hidden_dim=hidden_dim,
         num_heads=num_heads,
         intermediate_dim=max(1, round(config.intermediate_dim * size)),
-        # Its own projection from the shared embeddings, where they are of another width
+        # A projection from the shared embeddings, if their dimension differs
         embedding_dim=None if width == hidden_dim else width,
         pooler=False,
     )
 
 
 def _replaced(x: Any, ids: Any, weights: Any, sampled: Any) -> tuple[Any, Any]:
-    """Which tokens are not the original ones, and what each weighs: float32 `(batch, length)`."""
+    """Returns which tokens were replaced, and the weight of each, float32 `(batch, length)`."""
     positions, length = x["mask_positions"], ops.shape(x["token_ids"])[1]
     is_wrong = ops.cast(ops.not_equal(ops.cast(sampled, "int32"), ids), "float32")
     replaced = spread_slots(is_wrong, positions, length, empty=0)
-    # Of a slot without weight, the original is not known.
+    # The original token of a slot with weight 0 is unknown.
     is_known = ops.not_equal(spread_slots(weights, positions, length, empty=-1), 0)
     return replaced, token_weights(x, weights) * ops.cast(is_known, "float32")

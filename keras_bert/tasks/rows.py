@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users hand to `fit`, `evaluate` and `predict` instead of ids: text, read and checked.
+"""The text input of `fit`, `evaluate` and `predict`: reading, checking and batching.
 
-`Rows` is all that a `Task` knows of its input. Texts and pairs of them are here; a task whose input
-is of another kind (words, questions, choices) has a subclass in its own file. Nothing here needs
-TensorFlow until batches are made.
+`Rows` is the interface between a `Task` and its input. The subclasses for texts and pairs of texts
+are in this file; tasks with another kind of input (words, questions, choices) have a subclass in
+their own file. TensorFlow is imported only to create batches.
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ TEXT_FORMS = (
 )
 
 
-# The features of a batch, what else is in it (which rows they are), and the model's outputs
+# The features of a batch, the rest of it (the indices of its rows), and the outputs of the model
 BatchOutputs = tuple[Any, Any, Any]
-# Puts the outputs of batches into the order and nesting of the input; the second argument is the
-# model's output shape, for an input without rows
+# Restores the order and nesting of the input from the outputs of batches; the second argument is
+# the output shape of the model, for an input without rows
 Restore = Callable[[Iterable[BatchOutputs], Any], Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How the rows of one call of `fit`, `evaluate` or `predict` become batches.
+    """The options of batching for a call of `fit`, `evaluate` or `predict`.
 
     Args:
-        batch_size: Rows in a batch; `None` takes the default.
-        compiles: Whether a batch of a new shape costs seconds of compilation.
-        shuffle: Whether the order of the rows is random.
-        reshuffle: Whether it is another one in each iteration.
-        training: Whether the rows are `fit`'s own. Their last batch is filled up where one of
-            another size costs seconds.
-        length_window: How many batches are sorted by length among themselves; `None` takes the
+        batch_size: Number of rows in a batch; `None` for the default.
+        compiles: Whether each new batch shape is compiled, which takes seconds.
+        shuffle: Whether to shuffle the rows.
+        reshuffle: Whether each iteration has a different order.
+        training: Whether the rows are training data. If shapes are compiled, their last batch is
+            then completed with filler rows.
+        length_window: Number of batches whose rows are sorted by length together; `None` for the
             default.
-        class_weight: What a label of each class id weighs; `None` for 1.
-        allow_unlabelled: Whether a label may be -1, or NaN of a regression, for none.
+        class_weight: The weight of each class id; `None` for 1.
+        allow_unlabelled: Whether a label may be -1 (for regression NaN), which means that the row
+            has none.
     """
 
     batch_size: int | None = None
@@ -67,10 +68,10 @@ class Batching:
     allow_unlabelled: bool = False
 
     def options(self) -> BatchOptions:
-        """What the pipelines of `keras_bert.data` take."""
+        """Returns the `BatchOptions` of `keras_bert.data`."""
         options: BatchOptions = {
             "batch_size": self.batch_size or DEFAULT_BATCH_SIZE,
-            # From Python's generator, which keras.utils.set_random_seed seeds
+            # Python's generator is seeded by keras.utils.set_random_seed
             "shuffle_seed": random.getrandbits(31) if self.shuffle else None,
             "reshuffle": self.reshuffle,
             "coarse_buckets": self.compiles,
@@ -82,66 +83,77 @@ class Batching:
 
 
 class Rows(abc.ABC):
-    """Input of one kind, read and checked: the seam between a `Task` and its data."""
+    """Base class of the kinds of text input: the interface between a `Task` and its data."""
 
-    # What users may give, for errors
+    # The accepted forms, for error messages
     forms: ClassVar[str]
-    # Whether the rows are in memory, so that the last ones can be held out
+    # Whether the rows are in memory, so that `validation_split` is possible
     in_memory: ClassVar[bool] = True
     # Whether the labels are part of `x`
     has_own_labels: ClassVar[bool] = False
-    # Whether a row's outputs are as wide as any other's, so that Keras can join those of batches
+    # Whether the outputs of all rows have the same shape, so that Keras can concatenate them
     outputs_are_joined: ClassVar[bool] = False
 
     @classmethod
     @abc.abstractmethod
     def matches(cls, x: object) -> bool:
-        """Whether `x` is of this kind, rather than features."""
+        """Returns whether `x` is of this kind, and not features."""
 
     @classmethod
     @abc.abstractmethod
     def read(
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
-        """Reads what a user gave.
+        """Reads and checks input.
 
         Args:
             x: Input that `matches`.
-            y: Labels, one for each row or as the input is nested; `None` for none.
-            sample_weight: The labels' weights, likewise.
-            rules: Which labels there may be; `None` where only `x` is looked at.
+            y: Labels, one for each row, or in the nesting of the input; `None` without labels.
+            sample_weight: Sample weights, likewise.
+            rules: The rules for labels; `None` to read only `x`.
 
         Raises:
-            ValueError: If a row, a label or a weight is malformed; the message names its row.
+            ValueError: If a row, a label or a weight is malformed; the message names the row.
         """
 
     def split(self, share: float) -> tuple[Self, Self]:
-        """All rows but the last ones, and these: a share of the rows, as Keras holds them out."""
+        """Splits off the last rows for validation, as Keras does.
+
+        Args:
+            share: The fraction of the rows to split off.
+
+        Returns:
+            A tuple of the other rows and of the last rows.
+        """
         raise NotImplementedError
 
     @abc.abstractmethod
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        """Batches to train or evaluate on: `(features, labels, weights)`, as far as there are any.
+        """Creates batches for training or evaluation.
 
         Args:
-            preprocessor: Makes features of rows.
-            batching: How.
+            preprocessor: The preprocessor that converts rows to features.
+            batching: The options of batching.
+
+        Returns:
+            A dataset of `(features, labels, weights)`, without labels or weights if there are none.
         """
 
     @abc.abstractmethod
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        """Batches to predict on, and what puts their outputs into the order of the input.
+        """Creates batches for prediction.
 
         Args:
-            preprocessor: Makes features of rows.
-            batching: How.
+            preprocessor: The preprocessor that converts rows to features.
+            batching: The options of batching.
 
         Returns:
-            A dataset of `(features, index)`, where `index` says which rows a batch has; and a
-            function of the features, index and outputs of each batch, NumPy arrays, and of the
-            model's output shape.
+            A tuple of a dataset of `(features, index)`, where `index` holds the indices of the rows
+            in a batch, and of a function that restores the order of the input. Its arguments are
+            the features, index and outputs of each batch, as NumPy arrays, and the output shape of
+            the model.
         """
 
 
@@ -151,8 +163,8 @@ class TextRows(Rows):
 
     Args:
         columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
-        labels: As the loss wants them, `(rows, ...)`.
-        weights: float32 `(rows,)`.
+        labels: The targets of the loss, `(rows, ...)`.
+        weights: The sample weights, float32 `(rows,)`.
     """
 
     forms = TEXT_FORMS
@@ -177,7 +189,7 @@ class TextRows(Rows):
             if values is not None and len(values) != len(columns["text"]):
                 raise ValueError(
                     f"There are {len(columns['text'])} texts and {len(values)} labels or weights; "
-                    "each text needs one."
+                    "expected one for each text."
                 )
         if labels is not None:
             weights = rules.weigh(labels, weights)
@@ -216,7 +228,7 @@ class TextDataset(Rows):
     """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
 
     Args:
-        dataset: Of `x`, `(x, labels)` or `(x, labels, weights)`.
+        dataset: A dataset of `x`, `(x, labels)` or `(x, labels, weights)`.
     """
 
     forms = TEXT_FORMS
@@ -236,10 +248,10 @@ class TextDataset(Rows):
         from keras_bert.data import text_batches
 
         if y is not None:
-            raise ValueError("`y` must be left out: a dataset of text brings its labels.")
+            raise ValueError("`y` must be None: a dataset of text contains its labels.")
         if sample_weight is not None:
             raise ValueError(
-                "sample_weight must be left out: a dataset of text brings its weights, as "
+                "sample_weight must be None: a dataset of text contains its weights, as "
                 "(text, label, weight)."
             )
         if rules is None:
@@ -269,7 +281,7 @@ class TextDataset(Rows):
 
         rows = self.dataset.unbatch() if text_batches.is_batched(self.dataset) else self.dataset
         batches = text_batches.batches_from_rows(
-            # An element that is no tuple arrives whole, a tuple as several arguments
+            # (index, row), where the row is a tuple only if the dataset's elements are
             rows.enumerate().map(lambda index, row: (_without_labels(row), index)),
             preprocessor,
             **batching.options(),
@@ -278,7 +290,7 @@ class TextDataset(Rows):
 
 
 def _in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarray[Any, Any]:
-    """Outputs `(rows, ...)` by the numbers of the rows."""
+    """Restores the order of outputs `(rows, ...)` by the indices of the rows."""
     batches = [(index, outputs) for _, index, outputs in outputs_of_batches]
     if not batches:
         return np.zeros((0, *shape[1:]), "float32")
@@ -289,24 +301,24 @@ def _in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndar
 
 
 def held_out_slices(num_rows: int, share: float) -> tuple[slice, slice]:
-    """All rows but the last ones, and these, as Keras holds a share of arrays out."""
+    """Returns the slices of all rows but the last ones and of the last ones, split as in Keras."""
     start = int(num_rows * (1 - share))
     return slice(start), slice(start, None)
 
 
 def sliced(values: Any, rows: slice) -> Any:
-    """Some of the values; `None` where there are none."""
+    """Slices values, unless they are `None`."""
     return None if values is None else values[rows]
 
 
 def is_dataset(x: object) -> bool:
-    """Whether `x` is a `tf.data.Dataset`."""
+    """Returns whether `x` is a `tf.data.Dataset`."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
 
 
 def is_text(x: Any) -> bool:
-    """Whether `x` holds text in one of `TEXT_FORMS`, rather than ids."""
+    """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
     if is_dataset(x):
         return _is_text_spec(_first_of_element(x.element_spec))
     if isinstance(x, Mapping) or is_data_frame(x):
@@ -316,7 +328,7 @@ def is_text(x: Any) -> bool:
     dtype = getattr(x, "dtype", None)
     if dtype is not None and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
         return getattr(dtype, "name", "") == "string"
-    # An iterator would lose the element that is looked at, and a loader begin to load.
+    # Iterators are not read: they would lose an element, and data loaders would start loading.
     if not isinstance(x, Collection) or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
@@ -328,17 +340,15 @@ def is_text(x: Any) -> bool:
 
 
 def listed(x: Any) -> Any:
-    """An iterator's elements as a list; everything else as it is."""
+    """Converts an iterator to a list; returns anything else unchanged."""
     return list(x) if isinstance(x, Iterator) else x
 
 
 def checked_generator(x: Any) -> Any:
-    """A generator of batches for Keras, which raises where one of them holds text.
-
-    Everything else is as it is.
+    """Wraps a generator of batches so that it raises an error for text; returns others unchanged.
 
     Raises:
-        ValueError: As the generator is read, if it gives text: Keras takes features from it.
+        ValueError: When the generator yields text, since Keras takes only features from generators.
     """
     return _checked_batches(x) if isinstance(x, Generator) else x
 
@@ -347,22 +357,22 @@ def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, 
     for batch in batches:
         if is_text(batch[0] if isinstance(batch, tuple) and batch else batch):
             raise ValueError(
-                f"A generator gave text, {str(batch)[:80]!r}; from a generator Keras takes batches "
-                f"of features. Expected text as {TEXT_FORMS}."
+                f"A generator yields text, {str(batch)[:80]!r}; expected batches of features from "
+                f"a generator, or text as {TEXT_FORMS}."
             )
         yield batch
 
 
 def refuse_other_rows(x: Any, forms: str) -> None:
-    """Raises where rows that hold something else were taken for features or text.
+    """Checks that input that is not recognized as text is not malformed text.
 
     Args:
-        x: What was given instead of text, or of text in another form.
-        forms: What the task takes, for the message.
+        x: The input.
+        forms: The forms of text that the task takes, for the error message.
 
     Raises:
-        ValueError: If `x` is `None`, or a row in a list or series holds neither text nor numbers,
-            or numbers where other rows hold text; the message names the row.
+        ValueError: If `x` is `None`, a row of a list or series is neither text nor numbers, or has
+            numbers while other rows have text; the message names the row.
     """
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")
@@ -394,17 +404,23 @@ def _is_number(x: object) -> bool:
 
 
 def is_data_frame(x: object) -> bool:
-    """Whether `x` is a data frame of pandas, which need not be installed."""
+    """Returns whether `x` is a pandas data frame, without importing pandas."""
     return hasattr(x, "columns") and hasattr(x, "to_dict")
 
 
 def text_columns(x: Any) -> dict[str, np.ndarray]:
-    """The columns `text` and, for pairs, `text_pair` of any form but a dataset.
+    """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
 
     A tuple of two sequences is two columns; a list of pairs is rows.
 
+    Args:
+        x: Text in one of `TEXT_FORMS`.
+
+    Returns:
+        A dict of the columns, each an array of objects `(rows,)`.
+
     Raises:
-        ValueError: If the columns differ in length, or the form is none of `TEXT_FORMS`.
+        ValueError: If the columns differ in length, or the form is not one of `TEXT_FORMS`.
     """
     if isinstance(x, str):
         return {"text": _column([x])}
@@ -416,15 +432,15 @@ def text_columns(x: Any) -> dict[str, np.ndarray]:
         columns = _columns_of_rows(x)
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"The texts of a pair differ in number: {lengths}.")
+        raise ValueError(f"The columns of texts differ in length: {lengths}.")
     return columns
 
 
 def single_texts(x: Any) -> list[str]:
-    """The texts of any form but a dataset, one for each row.
+    """Converts single texts in any form but a dataset to a list of strings.
 
     Raises:
-        ValueError: If a row is no text, or there are pairs.
+        ValueError: If a row is not text, or there are pairs.
     """
     columns = text_columns(x)
     if "text" not in columns or "text_pair" in columns:
@@ -443,7 +459,7 @@ def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
         wrong = [index for index, row in enumerate(rows) if len(row) != 2]
         if wrong:
             raise ValueError(
-                f"Row {wrong[0]} has {len(rows[wrong[0]])} texts; every row of pairs has 2."
+                f"Row {wrong[0]} has {len(rows[wrong[0]])} texts; expected 2 in every row of pairs."
             )
         return {
             "text": _column([row[0] for row in rows]),
@@ -466,17 +482,17 @@ def _column(values: Any) -> np.ndarray:
 
 
 def _without_labels(row: Any) -> Any:
-    """The `x` of a dataset's element.
+    """Returns the `x` of an element of a dataset.
 
     Raises:
-        ValueError: If the element could be a pair as well as a text with its label.
+        ValueError: If the element may be either a pair, or a text with its label.
     """
     if not isinstance(row, tuple):
         return row
     if len(row) == 2 and all(getattr(part, "dtype", None) == "string" for part in row):
         raise ValueError(
-            "An element of two strings may be a pair of texts or a text and its label. "
-            'Name the parts of a pair: {"text": ..., "text_pair": ...}.'
+            "An element of two strings is either a pair of texts or a text and its label. "
+            'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
         )
     return row[0]
 
@@ -494,19 +510,20 @@ def _is_text_spec(spec: object) -> bool:
 
 
 def as_given(x: Any, answers: list[dict[str, Any]]) -> Any:
-    """Answers in the form of what was asked.
+    """Converts predictions to the form of the input.
 
     Args:
-        x: A string, which has one answer; a series or data frame of pandas; or any other batch.
-        answers: One for each row.
+        x: A string; a pandas series or data frame; or any other batch.
+        answers: A prediction for each row.
 
     Returns:
-        A dict for a string; a data frame with the index of a series or data frame; else the list.
+        A dict for a string; a data frame with the same index for a series or data frame; otherwise
+        the list.
     """
     if isinstance(x, str):
         return answers[0]
     if hasattr(x, "index") and hasattr(x, "iloc"):
-        import pandas  # is there: `x` is of it
+        import pandas  # installed, since `x` is a pandas object
 
         return pandas.DataFrame(answers, index=x.index)
     return answers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Students that begin with some of their teacher's layers."""
+"""Initialization of students with layers of their teacher, for distillation."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ def student_from_teacher(
     layers: Sequence[int] | None = None,
     **changes: Any,
 ) -> Any:
-    """A task like the teacher, with copies of its embeddings, its heads and some of its layers.
+    """Creates a student with copies of the embeddings, heads and some of the layers of a teacher.
 
     Args:
         teacher: A `MaskedLM` or a `TextClassifier`.
-        num_layers: How many layers, spread evenly from the first to the last one: 6 of 12 are 0,
-            2, 4, 7, 9 and 11, as in DistilBERT.
-        layers: Which of the teacher's layers instead, by their indices.
-        **changes: Fields of `BertConfig` that are to be others and leave the layers as they are:
-            `num_segments=0, pooler=False` makes a DistilBERT of a BERT.
+        num_layers: The number of layers, which are spread evenly from the first to the last one: 6
+            of 12 are layers 0, 2, 4, 7, 9 and 11, as in DistilBERT.
+        layers: The indices of the teacher's layers, instead of `num_layers`.
+        **changes: Fields of `BertConfig` in which the student differs, and that do not change the
+            shapes of layers: for example `num_segments=0, pooler=False`, to create a DistilBERT
+            from a BERT.
 
     Returns:
-        A task of the teacher's class, with the teacher's preprocessor.
+        A task of the class of the teacher, with the same preprocessor.
 
     Raises:
-        ValueError: If the layers are not given once, not in order, or the teacher has not so
-            many; if a change makes a weight fit no longer.
+        ValueError: If not exactly one of `num_layers` and `layers` is given, the layers are not
+            ascending or not in the teacher, or the shape of a weight differs.
 
     Reference:
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, "Student initialization".
@@ -62,16 +63,16 @@ def copy_layers(
     student: MaskedLM | TextClassifier,
     layers: Sequence[int],
 ) -> None:
-    """Sets a student's weights to those of its teacher: embeddings, heads, and some layers.
+    """Copies the weights of embeddings, heads and some layers from a teacher to a student.
 
     Args:
-        teacher: Where the weights come from.
+        teacher: The task to copy from.
         student: A task of the same class.
-        layers: Which of the teacher's layers, by their indices, one for each of the student's.
+        layers: The indices of the teacher's layers, one for each layer of the student.
 
     Raises:
-        ValueError: If the layers are not as many as the student's, not in order, or the teacher
-            has not so many; if a weight does not fit.
+        ValueError: If the number of layers is not that of the student, the layers are not ascending
+            or not in the teacher, or the shape of a weight differs.
     """
     layers = _checked_layers(teacher.config.num_layers, None, layers)
     if len(layers) != student.config.num_layers:
@@ -81,10 +82,10 @@ def copy_layers(
 
 
 def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:
-    """So many of the indices of layers, evenly from the first to the last one.
+    """Returns `count` indices of layers, spread evenly from the first to the last one.
 
     Raises:
-        ValueError: If there are not so many.
+        ValueError: If `count` is below 1 or above `num_layers`.
     """
     if not 1 <= count <= num_layers:
         raise ValueError(f"num_layers is {count}; the teacher has {num_layers}.")
@@ -98,8 +99,8 @@ def _checked_layers(
 ) -> tuple[int, ...]:
     if (num_layers is None) == (layers is None):
         raise ValueError(
-            f"num_layers is {num_layers} and layers is {layers}; give one of the two, for how many "
-            "layers or which ones are copied."
+            f"num_layers is {num_layers} and layers is {layers}; expected exactly one of them: the "
+            "number of layers to copy, or their indices."
         )
     if layers is None:
         return spread_layers(of_teacher, int(num_layers or 0))
@@ -154,6 +155,6 @@ def _copy(name: str, value: Any, weight: Any) -> None:
     if tuple(value.shape) != tuple(weight.shape):
         raise ValueError(
             f"The teacher's {name} has the shape {tuple(value.shape)}, and the student's "
-            f"{tuple(weight.shape)}: a student that copies layers has the teacher's widths."
+            f"{tuple(weight.shape)}; to copy layers, the shapes must be equal."
         )
     weights.assign(name, weight, weights.to_numpy(value))

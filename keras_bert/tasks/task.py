@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tasks share: a model that `fit`, `evaluate` and `predict` feed with text."""
+"""The base class of all tasks: a model whose `fit`, `evaluate` and `predict` take text."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ if TYPE_CHECKING:
 
 
 class Task(ObjectiveModel):
-    """An encoder, a head, and a preprocessor that makes the model's features of text.
+    """Base class of tasks: an encoder, a head, and a preprocessor that converts text to features.
 
-    Subclasses build the functional model and hand it over with its `backbone`; class attributes
-    say what else they are. Wherever Keras' own methods take arrays of ids, this class also takes
-    text, as one of its `input_kinds`.
+    Subclasses build the functional model, pass it with its `backbone` to the constructor, and
+    define the class attributes below. Wherever methods of `keras.Model` take arrays of token ids,
+    those of this class also take text, in the forms of its `input_kinds`.
     """
 
-    # What the task takes besides features
+    # The kinds of input that the task takes besides features
     input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset)
-    # Arguments of the class besides the encoder, the preprocessor and the name, and those of them
-    # that a preset keeps too
+    # Arguments of the class besides the encoder, the preprocessor and the name; and the attributes
+    # that are saved with presets
     options: ClassVar[tuple[str, ...]] = ()
     preset_options: ClassVar[tuple[str, ...]] = ()
     # Arguments of the preprocessor besides the tokenizer
     preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
-    # The longest row in tokens where nothing says one; `None` for the encoder's maximum
+    # The default `sequence_length`; `None` for the maximum of the encoder
     default_sequence_length: ClassVar[int | None] = None
-    # Of the head whose classes are the task's, as checkpoints know it
+    # The name in checkpoints of the head that has the outputs of the task
     head_name: ClassVar[str] = ""
-    # Whether an export can take two texts
+    # Whether exported models can take pairs of texts
     serves_pairs: ClassVar[bool] = False
-    # Whether there is one answer for each text or pair, so that offsets of tokens are not needed
+    # Whether there is one prediction per text or pair, so that token offsets are not needed
     answers_whole_texts: ClassVar[bool] = False
-    # What an export without text calls the output, where there is one
+    # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
     # Whether a preset without a vocabulary can be loaded
     needs_vocabulary: ClassVar[bool] = True
-    # Whether an encoder's pooler that a checkpoint lacks is worth a warning
+    # Whether to warn if a checkpoint lacks the encoder's pooler, even if the task does not use it
     warns_of_fresh_pooler: ClassVar[bool] = False
 
     def __init__(
@@ -72,7 +72,7 @@ class Task(ObjectiveModel):
         super().__init__(*args, backbone=backbone, **kwargs)
         if preprocessor is not None:
             check_preprocessor(preprocessor, backbone.config)
-        # A config becomes a preprocessor when one is asked for: ids need no TensorFlow.
+        # A config is converted to a preprocessor on first use, since ids do not need TensorFlow.
         is_config = isinstance(preprocessor, dict)
         self._preprocessor = None if is_config else preprocessor
         self._preprocessor_config: dict[str, Any] | None = preprocessor if is_config else None
@@ -81,41 +81,41 @@ class Task(ObjectiveModel):
 
     @property
     def config(self) -> BertConfig:
-        """The encoder's `BertConfig`."""
+        """The `BertConfig` of the encoder."""
         return self.backbone.config
 
     @property
     def heads(self) -> dict[str, Any]:
-        """The task's heads, layers or tuples of them, by the names that checkpoints know."""
+        """The heads of the task, layers or tuples of layers, by their names in checkpoints."""
         return {}
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        """The preprocessor of a config; tasks that have another kind override this."""
+        """Creates a preprocessor from its config; overridden by tasks with another class of it."""
         from keras_bert.data.text_batches import TextClassifierPreprocessor
 
         return TextClassifierPreprocessor.from_config(config)
 
     @property
     def preprocessor(self) -> Any:
-        """Text to features.
+        """The preprocessor, which converts text to features.
 
         Raises:
-            ValueError: If the task was made without one.
+            ValueError: If the task was created without a preprocessor.
         """
         if self._preprocessor is None and self._preprocessor_config is not None:
             self._preprocessor = self.preprocessor_from_config(self._preprocessor_config)
         if self._preprocessor is None:
             raise ValueError(
                 f"This {type(self).__name__} has no preprocessor, so it takes token ids and no "
-                "text. Give it one (`preprocessor=`), or load it with `from_preset` from a "
+                "text. Pass one (`preprocessor=`), or load the task with `from_preset` from a "
                 "checkpoint that has a vocabulary."
             )
         return self._preprocessor
 
     @property
     def tokenizer_config(self) -> dict[str, Any] | None:
-        """The config of the preprocessor's tokenizer; `None` without a preprocessor."""
+        """The config of the tokenizer; `None` without a preprocessor."""
         if self._preprocessor is not None:
             config: dict[str, Any] = self._preprocessor.tokenizer.get_config()
             return config
@@ -140,30 +140,39 @@ class Task(ObjectiveModel):
         initial_batch: int = 0,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """`keras.Model.fit`, which also takes text.
+        """Trains the model like `keras.Model.fit`, which it extends to text.
 
-        Text is tokenized in a `tf.data` pipeline and batched by length, so that short texts do
-        not pay for long ones.
+        Text is tokenized in a `tf.data` pipeline, and rows of similar lengths are batched together,
+        so that there is little padding.
 
         Args:
             x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of
-                `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`, where an
-                unbatched one is batched by length. Or features, as `keras.Model.fit` takes them.
+                `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`, which is batched
+                by length if it is not batched. Or features, as in `keras.Model.fit`.
             y: Labels, one for each row of `x`.
-            batch_size: Rows in a batch (32), for everything but batched datasets.
-            validation_split: Share of the rows at the end that is held out.
-            validation_data: `(x, y)` or `(x, y, sample_weight)` or a dataset, text or features.
-            shuffle: Whether rows in memory are shuffled in each epoch.
-            length_window: How many batches of text are sorted by length among themselves. 1 makes
-                batches of rows as they come: more padding, but each batch is like all data. By
-                default 64, or a sixteenth of an epoch where that is less: in an epoch of a few
-                windows long and short rows never meet in a batch, and less is learned.
-            initial_batch: Batches of text, or of a `tf.data.Dataset`, that are passed over: with
-                `initial_epoch`, training goes on in the middle of the one epoch that is left.
-            epochs, verbose, callbacks, class_weight, sample_weight, **kwargs: As in Keras.
+            batch_size: Number of rows in a batch; ignored for batched datasets. Defaults to 32.
+            epochs: See `keras.Model.fit`.
+            verbose: See `keras.Model.fit`.
+            callbacks: See `keras.Model.fit`.
+            validation_split: Fraction of the rows to hold out for validation, from the end.
+            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
+            shuffle: Whether to shuffle rows in memory in each epoch.
+            class_weight: See `keras.Model.fit`.
+            sample_weight: See `keras.Model.fit`.
+            length_window: Number of batches of text whose rows are sorted by length together. 1
+                does not sort rows: there is more padding, but each batch is a random sample.
+                Defaults to 64, or to a sixteenth of an epoch if that is less: with only a few
+                windows in an epoch, long and short rows would never be in the same batch, and the
+                model learns less.
+            initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip. Together
+                with `initial_epoch`, it resumes training in the middle of the last epoch.
+            **kwargs: Other arguments of `keras.Model.fit`.
 
         Returns:
-            Keras' history of losses and metrics.
+            A `keras.callbacks.History`.
+
+        Raises:
+            ValueError: If a row, a label or an argument is invalid; the message names the row.
         """
         if length_window is not None and length_window < 1:
             raise ValueError(f"length_window is {length_window}; it must be at least 1.")
@@ -172,7 +181,7 @@ class Task(ObjectiveModel):
             batch_size,
             self._compiles_each_shape(),
             shuffle,
-            # One epoch has one order, whether or not Keras looks at a batch before it.
+            # A single epoch has a single order, even if Keras reads a batch in advance.
             reshuffle=num_epochs != 1,
             training=True,
             length_window=length_window,
@@ -183,9 +192,9 @@ class Task(ObjectiveModel):
         if class_weight and rows is not None and not self.weighs_classes:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-                "no class ids. Give sample_weight instead."
+                "not class ids. Use sample_weight instead."
             )
-        # Those of datasets and generators of features are left to Keras.
+        # Class weights for datasets and generators of features are left to Keras.
         class_weight_is_applied = self.weighs_classes and (
             rows is not None or (y is not None and self._loss_takes_ids())
         )
@@ -211,7 +220,7 @@ class Task(ObjectiveModel):
             callbacks=callbacks,
             validation_split=validation_split,
             validation_data=validation,
-            # Datasets and generators have their own order, and Keras warns of being asked.
+            # Datasets and generators have their own order; Keras would warn about `shuffle`.
             shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
             class_weight=None if class_weight_is_applied else class_weight,
             sample_weight=sample_weight,
@@ -227,9 +236,20 @@ class Task(ObjectiveModel):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """`keras.Model.evaluate`, which also takes text in the forms of `fit`.
+        """Evaluates the model like `keras.Model.evaluate`, which it extends to text.
 
-        Losses and metrics are those of all rows or tokens, whatever the batches.
+        Losses and metrics are means over all rows or tokens, and do not depend on the batches.
+
+        Args:
+            x: Text in any form that `fit` takes, or features.
+            y: Labels, one for each row of `x`.
+            batch_size: Number of rows in a batch. Defaults to 32.
+            verbose: See `keras.Model.evaluate`.
+            sample_weight: See `keras.Model.evaluate`.
+            **kwargs: Other arguments of `keras.Model.evaluate`.
+
+        Returns:
+            The loss and the metrics; see `keras.Model.evaluate`.
         """
         batching = self._batching(batch_size)
         rows = self._read(x, y, sample_weight, batching)
@@ -246,17 +266,18 @@ class Task(ObjectiveModel):
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:
-        """What the model computes, float32, in the order of the input; also takes text.
-
-        The shapes are the class's. Where they depend on the input, as a tagger's on the words of
-        each sentence, the outputs for text are nested like the input.
+        """Computes the outputs of the model like `keras.Model.predict`, which it extends to text.
 
         Args:
-            x: Text in the forms of `fit`, or features. Labels in a dataset are passed over, as in
-                Keras.
-            batch_size: Rows in a batch (32).
-            verbose: As in Keras.
-            **kwargs: As in Keras.
+            x: Text in any form that `fit` takes, or features. Labels in a dataset are ignored.
+            batch_size: Number of rows in a batch. Defaults to 32.
+            verbose: See `keras.Model.predict`.
+            **kwargs: Other arguments of `keras.Model.predict`.
+
+        Returns:
+            Float32 outputs in the order of the input; see the class for their shapes. If these
+            depend on the row, such as on the number of words of a sentence, the outputs for text
+            are nested like the input.
         """
         kind = self._kind_of(x)
         if kind is None:
@@ -274,13 +295,13 @@ class Task(ObjectiveModel):
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         from tensorflow.data.experimental import assert_cardinality
 
-        # Tokenized twice, which is a hundredth of the model's work: handed to Keras as one
-        # dataset, batches of all lengths share one trace.
+        # Text is tokenized twice, which takes a hundredth of the time of the model: with a single
+        # call of Keras' `predict`, batches of all lengths share one trace.
         order = [index for _, index in batches.as_numpy_iterator()]
         if not order:
             return restore([], self.output_shape)
         features = batches.map(lambda features, index: (features,))
-        # A dataset of unknown length is counted now, and gets its progress bar.
+        # The number of batches is now known, for the progress bar.
         features = features.apply(assert_cardinality(len(order)))
         outputs = super().predict(features, verbose=verbose, **kwargs)
         return restore([(None, np.concatenate(order), outputs)], self.output_shape)
@@ -288,15 +309,15 @@ class Task(ObjectiveModel):
     def _outputs_of_batches(
         self, batches: Any, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Outputs batch by batch: `predict` would join those of several lengths.
+        """Yields the outputs of each batch; `predict` would concatenate those of all lengths.
 
         Args:
             batches: A dataset of `(features, rest)`.
-            verbose: Whether a progress bar is shown.
-            model: Whose outputs; `None` takes the task's own.
+            verbose: Whether to show a progress bar.
+            model: The model to apply. Defaults to the task.
 
         Yields:
-            The features of a batch, the rest of it, and the outputs, NumPy arrays all.
+            Tuples of the features of a batch, the rest of it, and the outputs, as NumPy arrays.
         """
         progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
@@ -314,33 +335,39 @@ class Task(ObjectiveModel):
             progress.add(1)
 
     def _kind_of(self, x: Any) -> type[Rows] | None:
-        """What kind of text `x` is; `None` for features."""
+        """Returns the kind of text that `x` is; `None` for features."""
         return next((kind for kind in self.input_kinds if kind.matches(x)), None)
 
     def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
-        """Text with its labels and weights; `None` for features."""
+        """Reads text with its labels and weights; returns `None` for features."""
         kind = self._kind_of(x)
         return None if kind is None else kind.read(x, y, sample_weight, self._label_rules(batching))
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
-        """A dataset of features, labels and weights, for Keras."""
+        """Creates a dataset of features, labels and weights."""
         return rows.batches(self.preprocessor, batching)
 
     def _model_data(
         self, rows: Rows | None, x: Any, y: Any, sample_weight: Any, batching: Batching
     ) -> tuple[Any, Any, Any]:
-        """The arguments for Keras: text becomes a dataset, which has labels and weights in it.
+        """Converts data to arguments of Keras' methods; text to a dataset with labels and weights.
 
         Args:
-            rows: What `_read` made of the rest.
-            x, y, sample_weight, batching: As for `_read`.
+            rows: The rows that `_read` returned for the other arguments; `None` for features.
+            x: The input of `_read`.
+            y: The labels.
+            sample_weight: The sample weights.
+            batching: How to batch the rows.
+
+        Returns:
+            A tuple `(x, y, sample_weight)`.
         """
         if rows is None:
             return self._checked_features(x, y, sample_weight, batching)
         return self._batches(rows, batching), None, None
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
-        """Validation data as Keras takes them: text becomes a dataset."""
+        """Converts validation data to the argument of Keras' `fit`, text to a dataset."""
         batching = self._batching(batch_size)
         if data is None:
             return None
@@ -358,25 +385,25 @@ class Task(ObjectiveModel):
             )
         rows = self._read(x, y, sample_weight, batching)
         parts = self._model_data(rows, x, y, sample_weight, batching)
-        # Without labels and weights `x` is a dataset, which has its own.
+        # Without separate labels, `x` is a dataset.
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
     def _batching(self, batch_size: int | None) -> Batching:
-        """How rows become batches that are only read."""
+        """Returns the batching of evaluation and prediction."""
         return Batching(batch_size, self._compiles_each_shape())
 
     def _compiles_each_shape(self) -> bool:
-        """Whether a batch of a new length costs seconds of compilation."""
+        """Returns whether each new batch shape is compiled, which takes seconds."""
         return keras.backend.backend() == "jax" or bool(self.jit_compile)
 
     # === Labels and features ===
 
     def _label_rules(self, batching: Batching) -> LabelRules:
-        """Which labels the rows of text may have; tasks with classes override this."""
+        """Returns the rules for labels of text; overridden by tasks with classes."""
         return LabelRules(class_weight=batching.class_weight)
 
     def _num_targets(self, x: Any) -> Mapping[str, int]:
-        """How many ids each output's targets may be, for outputs whose targets are ids.
+        """Returns the number of target ids of each output whose targets are ids.
 
         Args:
             x: Features.
@@ -386,7 +413,7 @@ class Task(ObjectiveModel):
     def _checked_features(
         self, x: Any, y: Any, sample_weight: Any, batching: Batching
     ) -> tuple[Any, Any, Any]:
-        """Features with labels and weights as Keras takes them, which were checked."""
+        """Checks features, labels and weights, and converts them to arguments of Keras' methods."""
         self._check_ids(x)
         self._check_targets(x, y, sample_weight, batching)
         if y is not None and batching.class_weight:
@@ -394,18 +421,18 @@ class Task(ObjectiveModel):
         return checked_generator(x), y, sample_weight
 
     def _check_ids(self, x: Any) -> None:
-        """Checks arrays of ids, which Keras hands over as tensors, past the check in `__call__`.
+        """Checks arrays of ids; `__call__` cannot, since Keras converts them to tensors before.
 
         Raises:
-            ValueError: If an id is out of range, `x` holds rows that are no features, or text in
-                a form that the task does not take.
+            ValueError: If an id is out of range, or `x` is neither features nor text in a form that
+                the task takes.
         """
         forms = self._input_forms()
         refuse_other_rows(x, forms)
         if is_text(x):
             raise ValueError(
                 f"A {type(self).__name__} takes {forms}, or features; received "
-                f"{type(x).__name__} of other text."
+                f"{type(x).__name__} of text in another form."
             )
         inputs = x if isinstance(x, dict) else {"token_ids": x}
         check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
@@ -417,7 +444,7 @@ class Task(ObjectiveModel):
         return ", or ".join(dict.fromkeys(kind.forms for kind in cls.input_kinds)) or "ids"
 
     def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
-        """Checks targets that came with arrays of ids: JAX is silent where they fit no loss."""
+        """Checks targets of features, since JAX does not raise errors for ids out of range."""
         if y is None:
             return
         lowest = -1 if batching.allow_unlabelled else 0
@@ -445,34 +472,39 @@ class Task(ObjectiveModel):
         dtype: str | keras.DTypePolicy | None = None,
         **options: Any,
     ) -> Self:
-        """The task on a pretrained encoder, with the checkpoint's vocabulary and heads.
+        """Creates a task from a checkpoint, with its encoder, vocabulary and heads.
 
-        A head is loaded where the checkpoint has one of the same kind and shape; otherwise it
-        starts fresh, and a warning says so.
+        A head is loaded if the checkpoint has one of the same kind and shape. Otherwise it is
+        initialized randomly, with a warning.
 
         Args:
-            preset: A folder (our own preset, Hugging Face's layout, also as sentence-transformers
-                extends it, the TF1 release's, told by its files), `hf://organisation/model`, or a
-                name that KerasHub knows.
-            num_classes: Width of a classifier's output; `None` takes that of `class_names` or of
-                the checkpoint's head.
-            load_weights: `False` gives the architecture with fresh weights.
-            encoder_dropout: Both of the encoder's rates, after its sublayers and on the attention
-                probabilities; `None` takes the checkpoint's.
-            packed: Whether the encoder also takes packed rows.
-            dtype: A Keras dtype policy or its name.
+            preset: A folder (a preset of this package, a Hugging Face or sentence-transformers
+                checkpoint, or a TF1 release, recognized by its files),
+                `"hf://organization/model"`, or the name of a KerasHub preset.
+            num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
+                or to that of the checkpoint's head.
+            load_weights: Whether to load the weights; otherwise they are initialized randomly.
+            encoder_dropout: Dropout rate of the encoder, for hidden states and attention
+                probabilities. Defaults to the rates of the checkpoint.
+            packed: Whether the encoder has the inputs of packed rows.
+            dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **options: Arguments of the class, such as `class_names` and `dropout`, and of its
-                preprocessor, such as `sequence_length` (the longest row in tokens). What is `None`
-                or left out is as in the preset, or else as in the class; `sequence_length` is
-                otherwise the encoder's maximum, or 384 of a question answerer.
+                preprocessor, such as `sequence_length`. Options that are `None` or not passed
+                default to those saved in the preset, and then to those of the class;
+                `sequence_length` defaults to the maximum of the encoder, or to 384 for question
+                answering.
 
-                `class_names` are the checkpoint's with its head. The same names in another order
-                rearrange the head's outputs; other names rename them, of which a warning tells.
+                `class_names` defaults to the names saved with the checkpoint's head. With the same
+                names in a different order, the outputs of the head are reordered; with different
+                names, they are renamed, with a warning.
+
+        Returns:
+            An instance of the class.
 
         Raises:
-            keras_bert.checkpoints.CheckpointError: If the files are missing, malformed, or do
-                not fit; the message names the file and the tensor.
-            ValueError: If the number of classes is not known, or an option is none of the class's.
+            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
+                not match the architecture; the message names the file and the tensor.
+            ValueError: If the number of classes is unknown, or the class does not have an option.
 
         Example:
 
@@ -499,7 +531,7 @@ class Task(ObjectiveModel):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        """What a checkpoint says of the task besides weights: `preset_options`, the preprocessor's.
+        """Returns the options of the task and its preprocessor that a checkpoint contains.
 
         Args:
             checkpoint: A `keras_bert.checkpoints.Checkpoint`.
@@ -507,7 +539,14 @@ class Task(ObjectiveModel):
         return checkpoint.task or {}
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
-        """Writes architecture, weights, vocabulary and heads to a folder `from_preset` reads."""
+        """Saves the architecture, weights, vocabulary and options to a folder for `from_preset`.
+
+        Args:
+            folder: Path of the folder; an existing preset is replaced.
+
+        Raises:
+            ValueError: If the task has no preprocessor.
+        """
         self._save_encoder(self.backbone, self.heads, folder, self.preset_options)
 
     def _save_encoder(
@@ -517,7 +556,7 @@ class Task(ObjectiveModel):
         folder: str | os.PathLike[str],
         preset_options: Iterable[str],
     ) -> None:
-        """A preset of an encoder with heads, and with the task's vocabulary and options."""
+        """Saves a preset of an encoder and heads, with the vocabulary and options of the task."""
         from keras_bert import checkpoints
 
         preprocessor = self.preprocessor.get_config()
@@ -536,12 +575,17 @@ class Task(ObjectiveModel):
     def export(
         self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any
     ) -> None:
-        """Writes a model for serving: by default a SavedModel that takes text.
+        """Exports the task for serving, by default as a SavedModel that takes text.
 
         Args:
-            filepath: Where to: for TensorFlow Serving a folder named by a number, the version.
-            format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
-            **options: `class_names`, `dtype`, `overwrite` and others: see
+            filepath: The path to write to. For TensorFlow Serving, a folder whose name is the
+                version, a number.
+            format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
+            **options: `class_names`, `dtype`, `overwrite` and others; see
+                `keras_bert.export.export_task`.
+
+        Raises:
+            keras_bert.export.ExportError: If the task cannot be exported; see
                 `keras_bert.export.export_task`.
         """
         from keras_bert import export
@@ -551,10 +595,10 @@ class Task(ObjectiveModel):
         export.export_task(self, filepath, format, **options)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
-        """The functions of a SavedModel of the task, by signature; on the TensorFlow backend.
+        """Returns the functions of a SavedModel of the task by signature, for TensorFlow.
 
         Args:
-            options: What the SavedModel shall be.
+            options: The options of the export.
         """
         raise NotImplementedError
 
@@ -573,11 +617,11 @@ class Task(ObjectiveModel):
 
     @property
     def _parts_with_states(self) -> tuple[keras.Model, ...]:
-        """The models in the task that keep the states of their layers themselves."""
+        """The models in the task that save the states of their own layers."""
         return (self.backbone,)
 
     def _layer_states(self) -> dict[str, Any]:
-        """The field of the config that says what was done to the task's own layers, if it was."""
+        """Returns the config field with the states of the task's own layers, if there are any."""
         states = layer_states(self, self._parts_with_states)
         return {"layer_states": states} if states else {}
 
@@ -593,42 +637,42 @@ class Task(ObjectiveModel):
         )
         task = cls(**config)
         restore_layer_states(task, states, task._parts_with_states)
-        if not trainable:  # True would thaw what is frozen inside
+        if not trainable:  # True would unfreeze frozen layers inside
             task.trainable = False
         return task
 
 
 def as_array(values: Any) -> Any:
-    """Values of any backend, or of pandas, as an array of NumPy."""
+    """Converts tensors of any backend, or values of pandas, to a NumPy array."""
     if keras.ops.is_tensor(values):
         return keras.ops.convert_to_numpy(values)
     return None if values is None else np.asarray(values)
 
 
 def second_axis(x: Any) -> int | None:
-    """The size of axis 1 of features: positions of a row, or choices; `None` if unknown."""
+    """Returns the size of axis 1 of features (length, or number of choices); `None` if unknown."""
     shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
     return int(shape[1]) if len(shape) > 1 else None
 
 
 def _plain(value: Any) -> Any:
-    """A value of a config as JSON has it."""
+    """Converts a value of a config to one that JSON can represent."""
     if isinstance(value, BertConfig):
         return value.to_dict()
     return list(value) if isinstance(value, tuple) else value
 
 
 def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Features with rows repeated up to a power of two: few sizes for a compiler to meet."""
+    """Repeats rows of features up to a power of two, so that a compiler sees few shapes."""
     num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
     return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
 
 
 def _without_first(batches: Any, count: int, epochs: int) -> Any:
-    """Batches from one on, for one epoch."""
+    """Skips the first batches, for a single epoch."""
     if count < 0 or epochs != 1 or not is_dataset(batches):
         raise ValueError(
             f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
-            "0 or more, with one epoch, of text or of a tf.data.Dataset."
+            "at least 0, with a single epoch of text or of a tf.data.Dataset."
         )
     return batches.skip(count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes or a score for a text or a pair of texts."""
+"""Classification of, or regression on, texts and pairs of texts."""
 
 from __future__ import annotations
 
@@ -31,34 +31,36 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextClassifier(Task):
-    """BERT with a dense layer on the pooled output, or on a BiLSTM over the sequence output.
+    """An encoder with a classification head on the pooled output.
 
-    The pooled output of a causal encoder is of the last token, the only one that has seen all.
-    `compile()` takes AdamW at 2e-5, the cross-entropy and accuracy; of a regression, the mean
-    squared and the mean absolute error.
+    The pooled output of a causal encoder is that of the last token, the only one that attends to
+    the whole text.
+
+    The defaults of `compile()` are AdamW with a learning rate of 2e-5, the cross-entropy and
+    accuracy; for regression, the mean squared error and the mean absolute error.
 
     Args:
-        backbone: The encoder.
-        num_classes: Width of the output; 1 makes a regression. May be left out where
-            `class_names` are given.
-        preprocessor: Text to features, or the config of what makes them; without one the task
-            takes ids.
-        class_names: The classes' names in the order of their ids. With them, labels may be
-            names, and answers are.
-        dropout: Rate on the pooled output; `None` takes the config's.
-        bilstm_units: Width of each direction of a fresh BiLSTM whose last forward and backward
-            states are classified instead of the pooled output; 0 for none.
-        bilstm_layers: How many layers it has.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        num_classes: Number of classes; 1 for regression. Defaults to the number of `class_names`.
+        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
+            ids only.
+        class_names: The names of the classes in the order of their ids. With them, labels may be
+            names, and the labels of `classify` are names.
+        dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
+        bilstm_units: Number of units of each direction of a BiLSTM on the sequence output, whose
+            last forward and backward states are classified instead of the pooled output. Defaults
+            to 0, no BiLSTM.
+        bilstm_layers: Number of BiLSTM layers.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs.
+        inputs: The inputs of the backbone.
 
     Output shape:
         Logits `(batch, num_classes)`, float32.
 
     Raises:
-        ValueError: If `num_classes` is missing, or not the number of `class_names`.
+        ValueError: If the number of classes is unknown, or differs from that of `class_names`.
 
     Example:
 
@@ -92,7 +94,7 @@ class TextClassifier(Task):
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
-        bilstm_options(bilstm_units, bilstm_layers)  # raises at wrong ones
+        bilstm_options(bilstm_units, bilstm_layers)  # checks them
         config = backbone.config
 
         # === Layers ===
@@ -140,17 +142,17 @@ class TextClassifier(Task):
 
     @property
     def dropout(self) -> float:
-        """The rate on the pooled output."""
+        """The dropout rate on the pooled output."""
         return self.head.dropout
 
     @property
     def head_options(self) -> dict[str, int]:
-        """What a preset keeps of the BiLSTM."""
+        """The options of the BiLSTM, which are saved with presets."""
         return bilstm_options(self.bilstm_units, self.bilstm_layers)
 
     @property
     def is_regression(self) -> bool:
-        """Whether the output is one number rather than classes."""
+        """Whether the task is regression, with a single output."""
         return self.num_classes == 1
 
     def _default_loss(self) -> keras.losses.Loss:
@@ -164,18 +166,18 @@ class TextClassifier(Task):
         return [class_accuracy()]
 
     def classify(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
-        """The most probable class of each text, or the score of a regression.
+        """Predicts the most probable class of each text, or the score of a regression.
 
         Args:
             x: Text in any form that `fit` takes.
-            batch_size: Texts in a batch (32).
-            verbose: 1 shows a progress bar.
+            batch_size: The number of texts in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            A list of dicts in the order of the input: `label` (the class's name, or its id where
-            there are no names) and `score` (its probability); of a regression, `score` alone.
-            A single string gives a single dict; a data frame or series of pandas a data frame of
-            the same index.
+            A list of dicts in the order of the input: `label` (the name of the class, or its id
+            without `class_names`) and `score` (its probability); for regression, only `score`. For
+            a single string, a single dict; for a pandas data frame or series, a data frame with the
+            same index.
         """
         x = listed(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vector for each text: near to one another where texts mean the same."""
+"""Sentence embeddings: a vector for each text, similar for texts of similar meaning."""
 
 from __future__ import annotations
 
@@ -23,28 +23,35 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextEmbedder(Task):
-    """BERT whose tokens' vectors become one for the text.
+    """An encoder with pooling, which computes an embedding for each text.
 
-    `fit` takes pairs of texts that mean the same, or answer one another, without labels: a list of
-    (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. Those of the other
-    pairs in a batch are the negatives; `batch_size` counts pairs, and `sample_weight` has one for
-    each. For features `y` is what the loss takes: for `InBatchNegatives` the number of each row's
-    pair. `compile()` takes AdamW at 2e-5 and
+    `fit` takes pairs of texts that have the same meaning, or are question and answer, without
+    labels: a list of (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. The
+    texts of the other pairs in a batch are the negatives. `batch_size` counts pairs, and
+    `sample_weight` has one weight per pair. For features, `y` is the target of the loss; for
+    `InBatchNegatives`, the index of the pair of each row.
+
+    The defaults of `compile()` are AdamW with a learning rate of 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
 
     Args:
-        backbone: The encoder.
-        preprocessor: Text to features, or the config of what makes them; without one the task
-            takes ids.
-        pooling: `mean` of the real tokens, or `cls`, the first one.
-        normalize: Whether vectors have length 1, so that their products are cosines.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
+            ids only.
+        pooling: `"mean"`, the mean over the tokens without padding; or `"cls"`, the vector of the
+            first token.
+        normalize: Whether to scale embeddings to unit L2 norm, so that dot products are cosine
+            similarities.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs.
+        inputs: The inputs of the backbone.
 
     Output shape:
-        Vectors `(batch, hidden)`, float32.
+        Embeddings `(batch, hidden)`, float32.
+
+    Raises:
+        ValueError: If `pooling` is not one of the above, or `"cls"` with a causal encoder.
 
     Example:
 
@@ -78,8 +85,8 @@ class TextEmbedder(Task):
             raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
         if pooling == "cls" and backbone.config.causal:
             raise ValueError(
-                "pooling is 'cls', but in a causal encoder the first token sees no other: take "
-                "'mean'."
+                "pooling is 'cls', but in a causal encoder the first token attends to no other; "
+                "expected 'mean'."
             )
         inputs = token_inputs()
         pool = SentencePooling(pooling, normalize, name="sentence_pooling")
@@ -110,42 +117,43 @@ class TextEmbedder(Task):
         return None
 
     def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
-        """The vectors of texts.
+        """Computes the embeddings of texts.
 
         Args:
             x: A string, a list of strings, or a `tf.data.Dataset` of strings.
-            batch_size: Texts in a batch (32).
-            verbose: 1 shows a progress bar.
+            batch_size: The number of texts in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            float32 `(texts, hidden)`, in the order of the input; `(hidden,)` of a single string.
+            A float32 array `(texts, hidden)` in the order of the input; `(hidden,)` for a single
+            string.
 
         Raises:
-            ValueError: If `x` holds pairs.
+            ValueError: If `x` has pairs of texts.
 
         Example:
 
         ```python
         vectors = embedder.embed(["A man eats.", "Someone is having lunch."])
-        vectors @ vectors.T    # cosines
+        vectors @ vectors.T    # cosine similarities
         ```
         """
         x = listed(x)
         if not is_dataset(x) and "text_pair" in text_columns(x):
-            raise ValueError("Received pairs; each text has a vector of its own: embed them apart.")
+            raise ValueError("Received pairs of texts; expected single texts.")
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
         if not isinstance(rows, TextRows) or "text_pair" not in rows.columns:
             raise ValueError(
-                "An embedder learns from pairs of texts in memory, without labels: a list of "
+                "An embedder is trained on pairs of texts in memory, without labels: a list of "
                 "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
                 f"{'single texts' if isinstance(rows, TextRows) else 'a dataset'}."
             )
         if rows.labels is not None:
             raise ValueError(
-                "An embedder learns from pairs of texts without labels: leave out `y`."
+                "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )
         from keras_bert.data.text_batches import paired_batches
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class for every word: named entities, parts of speech."""
+"""Token classification: a class for every word, such as named entities or parts of speech."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from keras_bert.data.word_batches import TokenClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
-# What is nested so deep, for errors
+# The names of the levels of nesting, for error messages
 _PARTS = {1: "words", 2: "sentences", 3: "documents"}
 
 
@@ -48,12 +48,13 @@ class WordRows(Rows):
     """Sentences of words, documents of such sentences, or texts that are split into words.
 
     Args:
-        words: What was given: a text (`depth` 0), texts (1), or lists of words, nested as
-            sentences (2) or documents (3). Texts become sentences by `split_into_words`.
-        depth: How deep what was given is nested.
-        labels: Class ids of all words, int32 `(words,)`.
-        weights: Their weights, float32 `(words,)`; 0 where the label is negative.
-        offsets: For each text the first characters of its words, and one past their last.
+        words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents of
+            sentences of words (3). Texts are converted to sentences by `split_into_words`.
+        depth: The number of levels of nesting of the input.
+        labels: The class ids of all words, int32 `(words,)`.
+        weights: The sample weights of all words, float32 `(words,)`; 0 if the label is negative.
+        offsets: For each text, the offsets of the first characters of its words, and the offsets
+            one past their last characters.
     """
 
     forms = (
@@ -81,8 +82,8 @@ class WordRows(Rows):
             return cls([x] if depth == 0 else x, depth)
         if depth < 2 or y is None:
             raise ValueError(
-                f"Labels are of words: expected {cls.forms.split('texts, ')[-1]}, with labels "
-                "nested alike."
+                f"Each word needs a label: expected {cls.forms.split('texts, ')[-1]}, with labels "
+                "in the same nesting."
             )
         labels = rules.read(flat_labels(x, as_lists(y), depth))
         weights = class_weights_of(labels, rules.class_weight or {}) * (labels >= 0)
@@ -106,13 +107,13 @@ class WordRows(Rows):
 
     @property
     def sentences(self) -> list[Any]:
-        """Lists of words, one for each sentence or text."""
+        """The lists of words of all sentences or texts."""
         if self.depth < 3:
             return self.words
         return [sentence for document in self.words for sentence in document]
 
     def split_into_words(self, preprocessor: TokenClassifierPreprocessor) -> Self:
-        """Texts as sentences; what has words already as it is."""
+        """Splits texts into words; rows that have words already are returned unchanged."""
         if self.depth >= 2 or self.offsets is not None:
             return self
         words, starts, ends = preprocessor.split(self.words)
@@ -123,7 +124,11 @@ class WordRows(Rows):
         )
 
     def nested(self, values: Sequence[Any]) -> Any:
-        """Values of all sentences, nested as the sentences are."""
+        """Nests values of sentences like the input.
+
+        Args:
+            values: One value for each sentence.
+        """
         if self.depth < 3:
             return values[0] if self.depth == 0 else list(values)
         remaining = iter(values)
@@ -149,7 +154,7 @@ class WordRows(Rows):
         words = ragged_words(rows.words)
         windows = preprocessor.windows(words)
         row_splits = windows.token_ids.row_splits.numpy()
-        # Where each word's first piece is among the tokens of all windows
+        # The index of each word's first subword among the tokens of all windows
         first_pieces = row_splits[windows.word_window.numpy()] + windows.word_position.numpy()
         sentences = words.values if words.ragged_rank == 2 else words
 
@@ -168,37 +173,42 @@ class WordRows(Rows):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenClassifier(Task):
-    """BERT with a dense layer on every token, for one class a word: that of its first piece.
+    """An encoder with a classification head on every token, which predicts a class for each word.
 
-    `fit` and `evaluate` take words: a list of sentences, each a list of words, or a list of
-    documents, each a list of such sentences, whose neighbours then fill a sentence's window. `y`
-    has a label for each word, nested alike: class ids, or names if the task has `class_names`; a
-    negative id counts for nothing. `sample_weight` has a weight for each word, nested alike;
-    `batch_size` counts windows, and `validation_split` holds out sentences or documents. For
-    features `y` is class ids `(batch, length)`, of which negative ones and those of padding count
-    for nothing. `predict` gives, for words, an array `(words, num_classes)` for each sentence, in
-    lists like those of its input, which may also be text in the forms of `tag`.
+    The class of a word is that of its first subword.
 
-    `compile()` takes AdamW at 5e-5, and cross-entropy and accuracy of the words' first pieces.
+    `fit` and `evaluate` take a list of sentences, each a list of words, or a list of documents,
+    each a list of such sentences; a sentence of a document then has the sentences around it as
+    context. `y` has a label for each word, in the same nesting: a class id, or a name if the task
+    has `class_names`. Negative ids are ignored. `sample_weight` has a weight for each word, in the
+    same nesting. `batch_size` counts windows, and `validation_split` holds out sentences or
+    documents. For features, `y` is class ids `(batch, length)`; negative ids, and those of padding,
+    are ignored.
+
+    For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
+    like the input; it also takes text as `tag` does.
+
+    The defaults of `compile()` are AdamW with a learning rate of 5e-5, the cross-entropy and
+    accuracy of the first subwords.
 
     Args:
-        backbone: The encoder.
-        num_classes: Width of the output. May be left out where `class_names` are given.
-        preprocessor: Words to features, or the config of what makes them; without one the task
-            takes ids.
-        class_names: The classes' names in the order of their ids. With them, labels may be
-            names, and tags are.
-        dropout: Rate on the sequence output; `None` takes the config's.
-        name: The model's name.
+        backbone: The encoder, a `Backbone`.
+        num_classes: Number of classes. Defaults to the number of `class_names`.
+        preprocessor: A `TokenClassifierPreprocessor` or its config; without it, the task takes
+            token ids only.
+        class_names: The names of the classes in the order of their ids. With them, labels may be
+            names, and the labels of `tag` are names.
+        dropout: Dropout rate on the sequence output. Defaults to that of the encoder's config.
+        name: The name of the model.
 
     Call arguments:
-        inputs: The backbone's inputs.
+        inputs: The inputs of the backbone.
 
     Output shape:
         Logits `(batch, length, num_classes)`, float32.
 
     Raises:
-        ValueError: If `num_classes` is missing, or not the number of `class_names`.
+        ValueError: If the number of classes is unknown, or differs from that of `class_names`.
 
     Example:
 
@@ -265,7 +275,7 @@ class TokenClassifier(Task):
 
     @property
     def dropout(self) -> float:
-        """The rate on the sequence output."""
+        """The dropout rate on the sequence output."""
         return self.head.dropout
 
     @staticmethod
@@ -275,19 +285,19 @@ class TokenClassifier(Task):
         return TokenClassifierPreprocessor.from_config(config)
 
     def tag(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
-        """The most probable class of each word.
+        """Predicts the most probable class of each word.
 
         Args:
-            x: A text, or a list of texts, which are split into words: at white space, and with
-                punctuation apart. Or words in the forms of `fit`.
-            batch_size: Windows in a batch (32).
-            verbose: 1 shows a progress bar.
+            x: A text or a list of texts, which are split into words at whitespace and punctuation;
+                or words in any form that `fit` takes.
+            batch_size: The number of windows in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
 
         Returns:
-            For a text or sentence, a list with a dict for each word: `word`; `label`, the
-            class's name, or its id where there are no names; `score`, its probability; and, of
-            a text, `start` and `end`, the characters between which the word lies. For lists of
-            them, lists of such lists.
+            For a text or sentence, a list of a dict for each word: `word`; `label`, the name of the
+            class, or its id without `class_names`; `score`, its probability; and for a text,
+            `start` and `end`, the offsets of its first character and one past its last character.
+            For lists of texts or sentences, lists of such lists.
 
         Example:
 
@@ -345,7 +355,7 @@ class TokenClassifier(Task):
 def _without_ignored(
     x: Any, y: Any, sample_weight: Any, class_weight: Mapping[int, float] | None
 ) -> tuple[Any, Any]:
-    """Class ids without negative ones, and weights in which these and padding are 0."""
+    """Replaces negative class ids with 0, and sets their weights and those of padding to 0."""
     if y is None or is_dataset(y):
         return y, sample_weight
     labels = as_array(y)
@@ -360,9 +370,9 @@ def _without_ignored(
 
 
 def word_depth(x: Any) -> int | None:
-    """How deep strings are nested: 0 in a string, 2 in a list of lists; `None` without strings.
+    """Returns the nesting depth of strings: 0 for a string, 2 for a list of lists of strings.
 
-    Empty lists do not say what they would hold; they count as lists of strings.
+    Empty lists count as lists of strings. For anything but strings, `None` is returned.
     """
     if isinstance(x, (str, bytes)):
         return 0
@@ -370,7 +380,7 @@ def word_depth(x: Any) -> int | None:
         return None
     if getattr(getattr(x, "dtype", None), "name", "") == "string":
         return len(x.shape)
-    # An iterator is not looked into: it would lose what is read, and may never end.
+    # Iterators are not read: their elements would be lost, and they may be infinite.
     if isinstance(x, Mapping) or not isinstance(x, Collection) or hasattr(x, "element_spec"):
         return None
     depths = [word_depth(item) for item in x]
@@ -380,22 +390,25 @@ def word_depth(x: Any) -> int | None:
 
 
 def as_lists(x: Any) -> Any:
-    """Strings of a ragged tensor, a string tensor or a data frame's column, as lists of them."""
+    """Converts a ragged tensor, a string tensor or a column of a data frame to lists of strings."""
     if hasattr(x, "to_list"):
         return x.to_list()
     return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
 
 
 def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
-    """One label for each word, in order.
+    """Flattens the labels of words.
 
     Args:
         words: Sentences (`depth` 2) or documents (`depth` 3).
-        labels: Labels or weights, nested alike.
-        depth: Of the words.
+        labels: Labels or weights, in the same nesting.
+        depth: The nesting depth of the words.
+
+    Returns:
+        A list of one label for each word.
 
     Raises:
-        ValueError: If there are more or fewer labels than words; the message says where.
+        ValueError: If the numbers of labels and words differ; the message says where.
     """
     flat: list[Any] = []
     _flatten(words, labels, depth, (), flat)

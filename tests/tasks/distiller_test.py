@@ -225,12 +225,12 @@ def test_what_is_refused():
     student, teacher = masked_pair()
     with pytest.raises(TypeError, match="received MaskedLM and TextClassifier"):
         Distiller(student, classifier_pair()[1])
-    with pytest.raises(ValueError, match="one encoder"):
+    with pytest.raises(ValueError, match="have the same encoder"):
         Distiller(student, student)
     with pytest.raises(ValueError, match="same vocabulary_size; received 60 and 50"):
         Distiller(MaskedLM(Backbone(STUDENT.replace(vocabulary_size=60))), teacher)
     narrow = MaskedLM(Backbone(STUDENT.replace(hidden_dim=8)))
-    with pytest.raises(ValueError, match="The student is 8 wide and the teacher 16"):
+    with pytest.raises(ValueError, match="hidden_dim of the student is 8 and of the teacher 16"):
         Distiller(narrow, teacher, project_hidden=False)
     Distiller(narrow, teacher, project_hidden=False, cosine_weight=0)
     with pytest.raises(ValueError, match="hidden states of classifiers"):
@@ -241,9 +241,9 @@ def test_what_is_refused():
         Distiller(student, teacher, divergence_tokens="some")
     with pytest.raises(ValueError, match="temperature is 0"):
         Distiller(student, teacher, temperature=0)
-    with pytest.raises(ValueError, match="give one of the two"):
+    with pytest.raises(ValueError, match="expected exactly one of them"):
         Distiller.student_from_teacher(teacher)
     with pytest.raises(ValueError, match=r"layers is \(0, 4\); the teacher has 4"):
         Distiller.student_from_teacher(teacher, layers=(0, 4))
-    with pytest.raises(ValueError, match="the teacher's widths"):
+    with pytest.raises(ValueError, match="the shapes must be equal"):
         Distiller.student_from_teacher(teacher, num_layers=2, hidden_dim=8)

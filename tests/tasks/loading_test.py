@@ -41,14 +41,14 @@ def foreign(path):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda path: path.write_text("hello world"), "no valid .* 11 bytes, starting with b'hel"),
+        (lambda path: path.write_text("hello world"), "not a valid .* 11 bytes, starting with"),
         (lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n..."), "found 11 bytes, an HDF5 file"),
-        (cut_off, "no valid .* an archive that is cut off"),
-        (damaged, "is a damaged `.keras` archive: Bad CRC-32"),
+        (cut_off, "not a valid .* a truncated archive"),
+        (damaged, "is a corrupt `.keras` archive: Bad CRC-32"),
         (lambda path: zipped(path, other="{}"), r"has no config\.json; found other\.json"),
-        (lambda path: zipped(path, config="[" * 10**5), r"config\.json in it is no JSON"),
+        (lambda path: zipped(path, config="[" * 10**5), r"its config\.json is not JSON"),
         (lambda path: zipped(path, config="[]"), "of the class None"),
-        (foreign, "holds a model of the class 'Sequential' .*expected a task or a Backbone"),
+        (foreign, "has a model of the class 'Sequential' .*expected a task or a Backbone"),
         (lambda path: path.mkdir(), "is a folder without config.json"),
     ],
 )

@@ -136,13 +136,13 @@ def test_text_trains_all_but_the_pooler():
 
 
 def test_text_has_no_labels(masked_lm):
-    with pytest.raises(ValueError, match="neither labels nor weights"):
+    with pytest.raises(ValueError, match="must not have labels or sample weights"):
         masked_lm.fit(["the cat"], [1])
     texts = tf.data.Dataset.from_tensor_slices(["the cat"])
     for rows, weights in ((texts, [1.0]), (texts.map(lambda text: (text, 1)), None)):
-        with pytest.raises(ValueError, match="neither labels nor weights"):
+        with pytest.raises(ValueError, match="must not have labels or sample weights"):
             masked_lm.fit(rows, sample_weight=weights)
-    with pytest.raises(ValueError, match="`fill` takes text"):
+    with pytest.raises(ValueError, match="for text, use `fill`"):
         masked_lm.predict(["the cat"])
 
 

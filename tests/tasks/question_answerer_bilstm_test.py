@@ -78,7 +78,7 @@ def test_it_comes_back_from_files(tmp_path):
 def test_another_bilstm_starts_fresh_and_says_so(options, tmp_path):
     pytest.importorskip("tensorflow")
     with_preprocessor().save_to_preset(tmp_path)
-    with pytest.warns(CheckpointWarning, match=r"has a head \(bilstm_units=6.*wanted is one"):
+    with pytest.warns(CheckpointWarning, match=r"has a head \(bilstm_units=6.*but expected one"):
         other = QuestionAnswerer.from_preset(tmp_path, **options)
     assert other.bilstm_units == options["bilstm_units"]
 

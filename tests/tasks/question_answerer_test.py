@@ -199,10 +199,10 @@ def one(**changes):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda q: q.fit(["wo ?"]), "takes a list of dicts .*received list of other text"),
-        (lambda q: q.predict("wo ?"), "takes a list of dicts .*received str of other text"),
-        (lambda q: q.fit(one(), [1]), "Questions bring their answers"),
-        (lambda q: q.fit(one(answers=None)), "Question '0' has no answers to learn from"),
+        (lambda q: q.fit(["wo ?"]), "takes a list of dicts .*received list of text in another"),
+        (lambda q: q.predict("wo ?"), "takes a list of dicts .*received str of text in another"),
+        (lambda q: q.fit(one(), [1]), "questions contain their answers"),
+        (lambda q: q.fit(one(answers=None)), "Question '0' has no answers; expected a list"),
         (
             lambda q: q.fit(one(context=7)),
             "Question 0: context is 7 of type int; expected a string",

@@ -231,7 +231,7 @@ def test_what_is_refused():
         detector(CONFIG.replace(num_heads=8), generator_size=0.2)
     with pytest.raises(ValueError, match="same vocabulary_size"):
         detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
-    with pytest.raises(ValueError, match="loss cannot be chosen"):
+    with pytest.raises(ValueError, match="loss cannot be passed"):
         detector().compile(loss="mse")
-    with pytest.raises(ValueError, match="`detect` takes text"):
+    with pytest.raises(ValueError, match="for text, use `detect`"):
         detector().predict(["a text"])

@@ -40,7 +40,7 @@ def test_a_generator_of_features_is_read_by_keras_alone():
 
 def test_a_generator_of_text_is_an_error_where_keras_reads_it():
     classifier = made("TextClassifier", 2)
-    with pytest.raises(ValueError, match="A generator gave text, 'a'"):
+    with pytest.raises(ValueError, match="A generator yields text, 'a'"):
         classifier.predict((text for text in TEXTS), verbose=0)
 
 
@@ -77,7 +77,7 @@ def test_class_weights_reach_datasets_words_and_choices():
     x = classifier._batches(classifier._read(rows, None, None, batching), batching)
     ((_, labels, weights),) = x
     assert weights.numpy().tolist() == [1 + 2 * label for label in labels.numpy()]
-    with pytest.raises(ValueError, match="are no class ids"):
+    with pytest.raises(ValueError, match="are not class ids"):
         made("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
 
@@ -94,7 +94,7 @@ def test_weights_beside_a_dataset_are_refused():
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
     for method in (classifier.fit, classifier.evaluate):
-        with pytest.raises(ValueError, match="a dataset of text brings its weights"):
+        with pytest.raises(ValueError, match="a dataset of text contains its weights"):
             method(rows, sample_weight=np.ones(5), verbose=0)
 
 

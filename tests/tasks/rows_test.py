@@ -52,7 +52,7 @@ def test_a_string_is_one_row():
     ("x", "message"),
     [
         ([("a", "b"), ("c",)], "Row 1 has 1 texts"),
-        ((["a", "b"], ["c"]), "differ in number"),
+        ((["a", "b"], ["c"]), "differ in length"),
         (["a", None], "Row 1 is None"),
         ({"text": ["a", 3.5]}, "Row 1 is 3.5 of type float"),
     ],

@@ -100,7 +100,7 @@ def test_another_bilstm_starts_fresh_and_says_so(classifier, options, tmp_path):
 def test_a_preset_without_one_takes_a_fresh_one(tmp_path):
     make_classifier(bilstm_units=0).save_to_preset(tmp_path / "preset")
     with pytest.warns(
-        CheckpointWarning, match=r"2 are wanted \(bilstm_units=4, bilstm_layers=2\); the"
+        CheckpointWarning, match=r"but expected 2 \(bilstm_units=4, bilstm_layers=2\); the"
     ):
         other = TextClassifier.from_preset(tmp_path / "preset", bilstm_units=4)
     assert other.get_layer("bilstm_1").forward_layer.units == 4

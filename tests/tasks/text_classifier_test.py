@@ -146,7 +146,7 @@ def test_the_encoder_of_a_preset_may_drop_more(trained, tmp_path):
 
 def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_path):
     trained[0].save_to_preset(tmp_path / "preset")
-    with pytest.warns(UserWarning, match="for 2 classes and 3 are wanted"):
+    with pytest.warns(UserWarning, match="for 2 classes, but expected 3"):
         other = TextClassifier.from_preset(tmp_path / "preset", num_classes=3)
     assert other.predict(["good"], verbose=0).shape == (1, 3)
 

@@ -161,7 +161,7 @@ def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
     (found,), (expected,) = same.tag([["ann", "in"]]), tagger.tag([["ann", "in"]])
     # Threads may sum in another order: the last digit of a score may differ.
     assert [{**word, "score": pytest.approx(word["score"])} for word in expected] == found
-    with pytest.warns(CheckpointWarning, match="for 3 classes and 2 are wanted"):
+    with pytest.warns(CheckpointWarning, match="for 3 classes, but expected 2"):
         TokenClassifier.from_preset(tmp_path / "preset", num_classes=2)
 
 
@@ -174,8 +174,8 @@ def test_the_pooler_is_left_alone():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda t: t.fit(["a text"], [0]), "Labels are of words: expected a list of sentences"),
-        (lambda t: t.fit([["ann"]]), "with labels nested alike"),
+        (lambda t: t.fit(["a text"], [0]), "Each word needs a label: expected a list of sentences"),
+        (lambda t: t.fit([["ann"]]), "with labels in the same nesting"),
         (lambda t: t.fit([["ann"]], [[0, 1]]), "Row 0 has 1 words and labels or weights for 2"),
         (lambda t: t.fit([["ann"]], [0]), "Row 0 has the labels 0; expected a list"),
         (lambda t: t.fit([["ann"]], [["X"]]), "'X'; the classes are O, B-PER, B-LOC"),
