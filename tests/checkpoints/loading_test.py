@@ -108,7 +108,7 @@ def test_an_unknown_name_says_what_was_looked_for():
         Backbone.from_preset("bert_gigantic")
     message = str(raised.value)
     assert "no checkpoint 'bert_gigantic'" in message
-    assert "no folder" in message
+    assert "neither a folder" in message
     assert "hf://organization/model" in message
     assert "bert_base_en_uncased" in message
 
