@@ -101,5 +101,5 @@ def test_a_causal_model_learns_from_text_and_fills_from_what_stands_before():
 
 
 def test_masking_a_causal_model_is_refused():
-    with pytest.raises(ValueError, match="on a causal encoder nothing is masked"):
+    with pytest.raises(ValueError, match="a causal encoder needs no masking"):
         masked_lm(masking={"unit": "word"})
