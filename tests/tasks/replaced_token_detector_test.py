@@ -227,7 +227,7 @@ def test_what_is_refused():
         ReplacedTokenDetector(Backbone(CONFIG.replace(causal=True)))
     with pytest.raises(ConfigError, match=r"generator_size is 1\.5"):
         detector(generator_size=1.5)
-    with pytest.raises(ConfigError, match="3 wide with 2 heads"):
+    with pytest.raises(ConfigError, match="hidden_dim 3 with 2 heads"):
         detector(CONFIG.replace(num_heads=8), generator_size=0.2)
     with pytest.raises(ValueError, match="same vocabulary_size"):
         detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
