@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 def tags_of(texts, approximate=False):
-    """JSON of a served_tagger, its scores as they are or to be compared with."""
+    """JSON of a tagger, its scores as they are or to be compared with."""
     tags = [json.loads(text) for text in texts]
     for tag in itertools.chain(*tags) if approximate else ():
         tag["score"] = pytest.approx(tag["score"], abs=1e-4)
