@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests a server answers, how fast, and whether rightly.
+"""Measures the throughput, the latency and the correctness of a server.
 
-It sends texts to a server that speaks TensorFlow Serving's REST, and nothing anywhere else: first
-with each number of clients that wait for their answers (a closed loop), then at each rate of
-requests, answered or not (an open loop).
+It sends texts to a server with TensorFlow Serving's REST API, and to no other host: first with each
+number of clients that wait for the answers (a closed loop), then at each rate of requests,
+regardless of the answers (an open loop).
 
     python -m training.serving_benchmark --url=http://localhost:8501 --model=sst2
     python -m training.serving_benchmark --url=http://localhost:8501 --model=sst2 --input=dev.txt \
         --expected=answers.jsonl --clients=1,8,32 --rates=20,40,80 --json=load.json --plot=load.png
 
-The input is a file with a text a line, or JSON Lines whose objects are the instances of requests as
-they stand: {"question": …, "context": …}. Without one, sentences of the docstrings of Python's own
-library are sent. --expected is what `python -m training.predict` writes for the same file.
+The input is a file with one text per line, or JSON Lines whose objects are sent unchanged as
+instances: {"question": …, "context": …}. Without it, sentences from docstrings of Python's standard
+library are sent. --expected takes the output of `python -m training.predict` for the same file.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ from .engine.options import check_at_least
 from .readers.docstrings import raw_sentences
 from .readers.text_rows import row_error
 
-# Packages with docstrings that every Python has
+# Packages of the standard library with docstrings
 _PACKAGES = ("asyncio", "email", "http", "json", "logging", "unittest")
 
 
 @dataclasses.dataclass(frozen=True)
 class ServingBenchmarkConfig:
-    """Which server, what to send, and how much of it.
+    """The server, the requests and the load.
 
     Args:
-        url: The server, as http://localhost:8501.
-        model: The model's name there.
+        url: The server, such as http://localhost:8501.
+        model: The name of the model on the server.
         version: The model's version; empty for the newest.
         signature: The signature.
-        input: A file with a text a line, or of JSON Lines; empty for docstrings.
-        max_rows: The most rows that are read of it.
-        expected: A file of JSON Lines with the prediction for each row of the input; empty to check
-            nothing.
-        tolerance: By how much a number may differ from the expected one.
-        clients: Of closed loops, one after the other: how many clients.
-        rates: Of open loops: how many requests a second.
+        input: A file with one text per line, or of JSON Lines; empty for docstrings.
+        max_rows: Maximum number of rows to read from the input.
+        expected: A JSON Lines file with the expected prediction for each row of the input; empty to
+            skip the check.
+        tolerance: Maximum difference of a number from the expected one.
+        clients: Numbers of clients, for a closed loop each.
+        rates: Requests per second, for an open loop each.
         rows: Instances in a request.
-        seconds: How long each of them sends.
-        max_requests: The most requests that each of them sends.
-        timeout: Seconds that an answer may take.
-        seed: Of the order of the texts and of the times in open loops.
-        json: A file for the results; empty for none.
-        plot: A PNG file for a picture of them; empty for none.
+        seconds: Duration of each loop.
+        max_requests: Maximum number of requests in each loop.
+        timeout: Maximum seconds for an answer.
+        seed: Seed of the order of the texts, and of the times in open loops.
+        json: File for the results as JSON; empty for none.
+        plot: PNG file for a plot of the results; empty for none.
     """
 
     url: str = "http://localhost:8501"
@@ -87,9 +87,9 @@ class ServingBenchmarkConfig:
         check_at_least(self, 1, "max_rows", "rows", "max_requests")
         check_at_least(self, 0, "tolerance", "seconds", "timeout")
         if not self.model:
-            raise ValueError("--model is missing: the name of the model on the server")
+            raise ValueError("--model is empty, expected the name of the model on the server")
         if self.expected and not self.input:
-            raise ValueError("--expected is given without --input, whose rows it is about")
+            raise ValueError("--expected requires --input, the rows that it has predictions for")
 
     @property
     def client_numbers(self) -> list[int]:
@@ -108,15 +108,15 @@ def _positive(name: str, values: Sequence[str]) -> list[float]:
     except ValueError:
         numbers = [0]
     if any(number <= 0 for number in numbers):
-        raise ValueError(f"--{name} is {','.join(values)!r}, expected numbers above 0")
+        raise ValueError(f"--{name} is {','.join(values)!r}, expected positive numbers")
     return list(numbers)
 
 
 def read_instances(config: ServingBenchmarkConfig) -> list[Any]:
-    """What is sent: strings, or the objects of JSON Lines.
+    """Returns the instances to send: strings, or the objects of JSON Lines.
 
     Raises:
-        ValueError: If a line is no JSON, or there is none.
+        ValueError: If a line is not JSON, or the file is empty.
     """
     if not config.input:
         sentences = itertools.chain(*raw_sentences(_PACKAGES, max_characters=400_000))
@@ -129,17 +129,17 @@ def read_instances(config: ServingBenchmarkConfig) -> list[Any]:
 
 
 def read_expected(config: ServingBenchmarkConfig, count: int) -> list[Any] | None:
-    """The predictions of the file `expected`, as many as there are instances.
+    """Returns the expected prediction of each instance, or `None` without `--expected`.
 
     Raises:
-        ValueError: If there are fewer, or a line is no JSON.
+        ValueError: If there are fewer predictions than instances, or a line is not JSON.
     """
     if not config.expected:
         return None
     path = Path(config.expected)
     lines = _lines(path, count)
     if len(lines) != count:
-        raise ValueError(f"{path} has {len(lines)} lines, the input has {count}")
+        raise ValueError(f"{path} has {len(lines)} lines, expected {count}, as in --input")
     rows = _json_rows(path, lines)
     return [_without_id(row) for row in rows]
 
@@ -159,12 +159,12 @@ def _json_rows(path: Path, lines: Sequence[str]) -> list[Any]:
         try:
             rows.append(json.loads(line))
         except ValueError as error:
-            raise row_error(path, number, f"is no JSON: {error}") from None
+            raise row_error(path, number, f"not JSON: {error}") from None
     return rows
 
 
 def run(config: ServingBenchmarkConfig) -> list[Result]:
-    """Measures, and prints each result as it comes.
+    """Measures each load, and prints its result.
 
     Raises:
         ValueError: If the server does not answer, or a file is malformed.

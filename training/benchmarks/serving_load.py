@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a server that speaks TensorFlow Serving's REST, and how they were answered."""
+"""Load generator for servers with TensorFlow Serving's REST API."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-# Requests of an open loop that wait for an answer at the same time
+# Maximum number of requests of an open loop that wait for an answer at the same time
 MAX_IN_FLIGHT = 256
 
-# Which instances are in a request, by their positions
+# The indices of the instances in a request
 Batch = tuple[int, ...]
 
 
@@ -32,11 +32,12 @@ class Endpoint:
     """A signature of a model on a server.
 
     Args:
-        url: The server's, `http://host:8501`; nothing is sent anywhere else, redirections neither.
-        model: Its name.
-        version: Its number; empty for the newest.
-        signature: The signature's name.
-        timeout: Seconds that an answer may take.
+        url: The server, `http://host:8501`; requests go to no other host, and redirects are not
+            followed.
+        model: The name of the model.
+        version: The model's version; empty for the newest.
+        signature: The name of the signature.
+        timeout: Maximum seconds for an answer.
     """
 
     url: str
@@ -46,7 +47,7 @@ class Endpoint:
     timeout: float
 
     def connect(self) -> http.client.HTTPConnection:
-        """A connection, which is opened by the first request.
+        """Returns a connection, which is opened by the first request.
 
         Raises:
             ValueError: If the URL has another scheme than http and https, or no host.
@@ -73,13 +74,13 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """How one request ended.
+    """The outcome of one request.
 
     Args:
-        seconds: From when it was to be sent until it was answered.
-        rows: How many instances it had.
-        error: What went wrong; empty if nothing.
-        correct: How many of its predictions are as expected; `None` where nothing is expected.
+        seconds: Time from its scheduled start to its answer.
+        rows: Number of its instances.
+        error: The error; empty if there is none.
+        correct: Number of its predictions that are as expected; `None` if they are not checked.
     """
 
     seconds: float
@@ -90,17 +91,17 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What is sent, and for how long.
+    """The requests, and how long to send them.
 
     Args:
-        endpoint: Where to.
-        instances: What `instances` of the requests are taken from, in an order of the seed.
-        expected: The prediction for each instance; `None` to check nothing.
-        tolerance: By how much a number of a prediction may differ.
+        endpoint: The signature to send them to.
+        instances: The instances to send, in an order determined by the seed.
+        expected: The expected prediction of each instance; `None` to skip the check.
+        tolerance: Maximum difference of a number in a prediction from the expected one.
         rows: Instances in a request.
-        seconds: How long requests are sent with one setting.
-        max_requests: The most requests with one setting.
-        seed: Of the order, and of the times in an open loop.
+        seconds: Duration of a loop.
+        max_requests: Maximum number of requests in a loop.
+        seed: Seed of the order, and of the times in an open loop.
     """
 
     endpoint: Endpoint
@@ -113,7 +114,7 @@ class Load:
     seed: int
 
     def batches(self) -> Iterator[Batch]:
-        """The instances of each request, `max_requests` times; every order has all of them."""
+        """Yields the instances of at most `max_requests` requests; all occur before any repeats."""
         generator = random.Random(self.seed)
 
         def positions() -> Iterator[int]:
@@ -132,9 +133,9 @@ class Load:
         """Sends one request and checks its answer.
 
         Args:
-            connection: To the endpoint; it is opened again after an error.
-            batch: The request's instances.
-            start: When it was to be sent, by `time.perf_counter`; `None` for now.
+            connection: A connection to the endpoint; it is reopened after an error.
+            batch: The indices of the instances.
+            start: The scheduled start, by `time.perf_counter`; `None` for now.
         """
         body = self.endpoint.body([self.instances[position] for position in batch])
         start = time.perf_counter() if start is None else start
@@ -159,7 +160,7 @@ class Load:
 
 
 def _predictions(status: int, content: bytes, rows: int) -> tuple[str, list[Any]]:
-    """What is wrong with a response, and its predictions."""
+    """Returns the error of a response, empty if there is none, and its predictions."""
     text = content.decode("utf-8", "replace")
     if status != http.client.OK:
         return f"HTTP {status}: {text.strip()[:200]}", []
@@ -173,10 +174,10 @@ def _predictions(status: int, content: bytes, rows: int) -> tuple[str, list[Any]
 
 
 def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
-    """Whether a prediction has what is expected, its numbers up to a tolerance.
+    """Returns whether a prediction has the expected outputs, within a tolerance for numbers.
 
-    A prediction may have more outputs than expected. That of a model with one output is a bare
-    value; it is compared with the only one that is expected.
+    A prediction may have further outputs. For a model with a single output the prediction is the
+    value itself, which is compared with the only expected one.
     """
     if isinstance(expected, dict):
         if not isinstance(prediction, dict):
@@ -199,7 +200,7 @@ def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
 
 
 def closed_loop(load: Load, clients: int) -> Result:
-    """Clients that each send a request as soon as the last one is answered."""
+    """Measures with clients that send a request as soon as the previous one is answered."""
     deadline = time.perf_counter() + load.seconds
     batches, lock = load.batches(), threading.Lock()
 
@@ -221,10 +222,11 @@ def closed_loop(load: Load, clients: int) -> Result:
 
 
 def open_loop(load: Load, rate: float) -> Result:
-    """Requests at random times, `rate` a second on average, whether others are answered or not.
+    """Measures with requests at random times, `rate` per second on average.
 
-    A request's time counts from when it was to be sent, so that a server that falls behind
-    shows; those that wait for one of `MAX_IN_FLIGHT` connections are late, too.
+    Requests do not wait for the answers of others. The latency is measured from the scheduled
+    start, so that it includes the delay of a server that falls behind, and the time spent waiting
+    for one of `MAX_IN_FLIGHT` connections.
     """
     generator = random.Random(load.seed)
     connections: queue.SimpleQueue[http.client.HTTPConnection] = queue.SimpleQueue()
@@ -262,21 +264,22 @@ def open_loop(load: Load, rate: float) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a setting came to.
+    """The result of a loop.
 
     Args:
         loop: closed or open.
-        load: Clients of a closed loop, requests a second of an open one.
-        requests: How many were sent.
-        seconds: From the first request to the last answer.
-        qps: Requests a second that were answered without an error.
-        rows_per_second: Their instances.
-        p50: Milliseconds that half of them took at most; 0 if there are none.
-        p99: Milliseconds that 99 in 100 took at most.
-        errors: How many ended in an error.
-        first_error: The commonest error; empty if there is none.
-        rows: Instances that were answered.
-        correct_rows: Those whose predictions are as expected; `None` where nothing is expected.
+        load: Number of clients of a closed loop, or requests per second of an open one.
+        requests: Number of requests.
+        seconds: Time from the first request to the last answer.
+        qps: Requests per second that were answered without an error.
+        rows_per_second: Instances per second of those requests.
+        p50: Their median latency in milliseconds; 0 if there are none.
+        p99: The 99th percentile of their latency in milliseconds.
+        errors: Number of requests that ended in an error.
+        first_error: The most frequent error; empty if there is none.
+        rows: Number of instances that were answered.
+        correct_rows: Number of instances with the expected prediction; `None` if they are not
+            checked.
     """
 
     loop: str
@@ -294,7 +297,7 @@ class Result:
 
 
 def make_result(loop: str, load: float, answers: Sequence[Answer], seconds: float) -> Result:
-    """Counts and percentiles of all answers of a setting."""
+    """Computes counts and percentiles of all answers of a loop."""
     good = [answer for answer in answers if not answer.error]
     errors = collections.Counter(answer.error for answer in answers if answer.error)
     times = [1000 * answer.seconds for answer in good] or [0.0]
@@ -322,13 +325,13 @@ def measure(
     rates: Sequence[float],
     report: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """One result for each number of clients, then for each rate.
+    """Returns a result for each number of clients, then for each rate.
 
     Args:
-        load: What is sent.
-        clients: Of closed loops.
-        rates: Requests a second of open loops.
-        report: Is told each result at once.
+        load: The requests.
+        clients: Numbers of clients, for closed loops.
+        rates: Requests per second, for open loops.
+        report: Called with each result as soon as it is available.
 
     Raises:
         ValueError: If the server does not answer the first request, which is not counted.
@@ -350,7 +353,7 @@ def measure(
 
 
 def format_row(result: Result | None) -> str:
-    """A line of the table; `None` for its head."""
+    """Formats a row of the table, or its header for `None`."""
     if result is None:
         return (
             f"{'loop':<7} {'load':>12} {'requests':>9} {'QPS':>8} {'rows/s':>8} {'p50 ms':>8} "

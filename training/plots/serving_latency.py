@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a server takes, by how much it is asked."""
+"""Plot of a server's latency by its throughput."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..benchmarks.serving_load import Result
 
 
 def plot_serving_latency(path: Path, results: Sequence[Result]) -> None:
-    """Draws the median and the 99th percentile of the times over the answered requests a second.
+    """Plots the median and the 99th percentile of the latency over answered requests per second.
 
     Args:
         path: The PNG file.
-        results: Of closed loops, of open ones, or of both; those without an answer are left out.
+        results: Results of closed and open loops; those without an answer are omitted.
     """
     from matplotlib.figure import Figure
 
@@ -37,7 +37,7 @@ def plot_serving_latency(path: Path, results: Sequence[Result]) -> None:
             axes.annotate(
                 f"{load:g}", (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7
             )
-    axes.set_xlabel("answered requests a second (clients, or requests a second, beside p99)")
+    axes.set_xlabel("answered requests/s (numbers at p99: clients, or requests/s sent)")
     axes.set_ylabel("milliseconds")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
