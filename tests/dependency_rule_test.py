@@ -52,7 +52,8 @@ LIBRARIES = {
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
     "export": {
         "keras", "numpy", "tensorflow", "tensorflow_text",
-        "openvino", "openvino_tokenizers", "sentencepiece", "tensorflow_serving", "tf2onnx",
+        "nncf", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
+        "tensorflow_serving", "tf2onnx",
     },
     "tasks": {"keras", "numpy", "pandas", "tensorflow"},  # pandas for answers in its frames
     "insight": {"keras", "matplotlib", "numpy"},

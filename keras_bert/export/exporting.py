@@ -27,7 +27,15 @@ SUFFIXES = {
 _NEEDED_PACKAGES = {"onnx": ("tf2onnx",), "openvino": ("openvino",)}
 # With text=True
 _NEEDED_FOR_TEXT = ("openvino_tokenizers", "sentencepiece")
-DTYPES = ("float32", "bfloat16")
+# With dtype="int8"
+_NEEDED_FOR_INT8 = {"onnx": ("onnxruntime",), "openvino": ("nncf",)}
+# Those that each format is written in
+DTYPES = {
+    "tf_saved_model": ("float32", "bfloat16"),
+    "onnx": ("float32", "int8"),
+    "openvino": ("float32", "int8"),
+    "litert": ("float32", "int8"),
+}
 
 
 def export_task(
@@ -37,6 +45,7 @@ def export_task(
     *,
     class_names: Sequence[str] | None = None,
     dtype: str = "float32",
+    calibration: Sequence[str] | Sequence[tuple[str, str]] | None = None,
     pair: bool = False,
     text: bool = False,
     max_batch_size: int = 32,
@@ -54,7 +63,7 @@ def export_task(
     takes token ids. Beside it lie `batching_params.pbtxt` and, with the package
     `tensorflow-serving-api`, requests to warm up with.
 
-    `onnx`, `openvino`, `litert`: the network without text, in float32. Inputs `token_ids`,
+    `onnx`, `openvino`, `litert`: the network without text, in float32 or int8. Inputs `token_ids`,
     `segment_ids` and `padding_mask`, int32 `(batch, length)` (of multiple choice `(batch, choices,
     length)`); the outputs are the task's, a single one is called `logits`, or `embedding`.
 
@@ -70,8 +79,14 @@ def export_task(
         format: One of the above.
         class_names: Labels in the order of the class ids; `None` takes the task's own, or the
             ids if it has none. Of classifiers and taggers alone.
-        dtype: `float32`, or `bfloat16` for weights and matrix products at half the size; then
-            LayerNorm, the head and the answers still are computed in float32.
+        dtype: `float32`; of a SavedModel also `bfloat16`, for weights and matrix products at half
+            the size, with LayerNorm, the head and the answers still in float32; of the other
+            formats also `int8`, for 8-bit products, written by NNCF (`openvino`), ONNX Runtime
+            (`onnx`: weights ahead, activations as they come) or TensorFlow (`litert`, likewise).
+            The answers of an int8 model differ: look at its score before you serve it.
+        calibration: Texts, or pairs of texts with `pair`, like those that will be served, some 300
+            of them: an OpenVINO model in int8 is fitted to their activations. The other formats
+            need none.
         pair: Whether a classifier takes two texts.
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
             and LiteRT have no tokenizer.
@@ -91,9 +106,10 @@ def export_task(
             is missing, or the child process that exports has failed.
     """
     _check_choice("format", format, tuple(SUFFIXES))
-    _check_choice("dtype", dtype, DTYPES)
+    _check_choice(f"dtype of format={format!r}", dtype, DTYPES[format])
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
+    rows = _calibration_rows(task, format, dtype, calibration)
     _check_exportable(task, format, dtype, pair, text)
     options = ExportOptions(
         name=paths[0].name,
@@ -102,6 +118,7 @@ def export_task(
         dtype=dtype,
         pair=pair,
         text=text,
+        calibration=rows,
         max_batch_size=_at_least_one("max_batch_size", max_batch_size),
         warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
         sequence_length=_at_least_one(
@@ -169,8 +186,12 @@ def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
 def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool) -> None:
     if text:
         _check_takes_text(task, format)
-    needed = _NEEDED_PACKAGES.get(format, ())
-    for package in (*needed, *(_NEEDED_FOR_TEXT if text and format == "openvino" else ())):
+    needed = (
+        *_NEEDED_PACKAGES.get(format, ()),
+        *(_NEEDED_FOR_TEXT if text and format == "openvino" else ()),
+        *(_NEEDED_FOR_INT8.get(format, ()) if dtype == "int8" else ()),
+    )
+    for package in needed:
         if importlib.util.find_spec(package) is None:
             raise ExportError(
                 f"format={format!r} needs the package {package}: `pip install {package}`."
@@ -186,14 +207,44 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
         _ = task.preprocessor  # Raises where there is none
     elif pair:
         raise ValueError(f"pair is {pair}; format={format!r} takes ids.")
-    if format != "tf_saved_model" and dtype != "float32":
-        raise ValueError(f"dtype is {dtype!r}; format={format!r} is written in float32.")
     for layer in task._flatten_layers(include_self=False):
         if layer.quantization_mode is not None:
             raise ExportError(
                 f"{layer.path} is quantized ({layer.quantization_mode}), which an export does not "
                 "keep. Export the model as it was before, with dtype='bfloat16' for a smaller one."
             )
+
+
+def _calibration_rows(
+    task: Any, format: str, dtype: str, calibration: Any
+) -> tuple[tuple[str, ...], ...]:
+    """The texts of each row to calibrate with; none where they are not used."""
+    if format != "openvino" or dtype != "int8":
+        if calibration is not None:
+            raise ValueError(
+                "calibration is for format='openvino' with dtype='int8'; received it with "
+                f"format={format!r} and dtype={dtype!r}."
+            )
+        return ()
+    if not task.answers_whole_texts:
+        raise ExportError(
+            "format='openvino' with dtype='int8' is for classifiers, regressions and embedders; "
+            f"for a {type(task).__name__} there is 'onnx' with dtype='int8'."
+        )
+    _ = task.preprocessor  # Raises where there is none
+    if calibration is None or isinstance(calibration, str) or not len(calibration):
+        raise ValueError(
+            "format='openvino' with dtype='int8' needs calibration: a list of texts, or of pairs, "
+            f"like those that will be served, some 300 of them; received {calibration!r}."
+        )
+    rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in calibration)
+    for index, row in enumerate(rows):
+        if len(row) != len(rows[0]) or len(row) > 2 or not all(isinstance(x, str) for x in row):
+            raise ValueError(
+                f"calibration[{index}] is {calibration[index]!r}; expected a text, or a pair of "
+                "texts if all of them are."
+            )
+    return rows
 
 
 def _check_takes_text(task: Any, format: str) -> None:

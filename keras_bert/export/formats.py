@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,24 +38,35 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)
-    if options.format == "openvino":
+    if options.format == "onnx":
+        _write_onnx(function, specs, path, options.dtype)
+    elif options.format == "openvino":
         _write_openvino(function, path, task, options)
     else:
-        _WRITERS[options.format](function, specs, path)
+        _write_litert(function, path, options.dtype)
 
 
-def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
+def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path, dtype: str) -> None:
     import tf2onnx
 
-    tf2onnx.convert.from_function(
-        function, input_signature=specs, opset=ONNX_OPSET, output_path=str(path)
-    )
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        floats = Path(folder) / path.name if dtype == "int8" else path
+        tf2onnx.convert.from_function(
+            function, input_signature=specs, opset=ONNX_OPSET, output_path=str(floats)
+        )
+        if dtype == "int8":
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            # The activations' scales are measured as they come, one for each tensor.
+            quantize_dynamic(floats, path, per_channel=True, weight_type=QuantType.QInt8)
 
 
 def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOptions) -> None:
     import openvino
 
     model = openvino.convert_model(function.get_concrete_function())
+    if options.dtype == "int8":
+        model = _quantized(model, task, options.calibration)
     if options.text:
         from keras_bert.export.openvino_text import connect_text
 
@@ -62,11 +74,28 @@ def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOp
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
-def _write_litert(function: Any, specs: list[tf.TensorSpec], path: Path) -> None:
+def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
+    """An `openvino.Model` whose matrix products are of int8."""
+    import nncf
+
+    def features(row: Sequence[str]) -> dict[str, Any]:
+        # A batch of one row: padding would be calibrated with as if it were text.
+        packed = task.preprocessor(*(tf.constant([text]) for text in row))
+        return {name: tf.cast(packed[name], tf.int32).numpy() for name in INPUT_NAMES}
+
+    return nncf.quantize(
+        model,
+        nncf.Dataset(calibration, features),
+        model_type=nncf.ModelType.TRANSFORMER,
+        subset_size=len(calibration),
+    )
+
+
+def _write_litert(function: Any, path: Path, dtype: str) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         # By way of a SavedModel, for otherwise its inputs and outputs have no names.
         save_signatures({"logits": function.get_concrete_function()}, Path(folder))
-        path.write_bytes(tf.lite.TFLiteConverter.from_saved_model(folder).convert())
-
-
-_WRITERS = {"onnx": _write_onnx, "litert": _write_litert}
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        if dtype == "int8":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        path.write_bytes(converter.convert())

@@ -44,7 +44,10 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
     for module in stored["modules"]:
         importlib.import_module(module)  # Registers the classes with Keras
     config = stored["task"]
-    config["config"]["backbone"]["config"]["dtype"] = options.dtype
+    config["config"]["backbone"]["config"]["dtype"] = (
+        # Quantized afterwards, by the format's own library
+        "float32" if options.dtype == "int8" else options.dtype
+    )
     task = keras.saving.deserialize_keras_object(config)
     task.load_weights(folder / "task.weights.h5")
     return task, options

@@ -36,13 +36,14 @@ class ExportOptions:
         name: The file's or folder's name.
         format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
         class_names: The labels to return; `None` for a regression, and for tasks without.
-        dtype: Of the encoder's weights and products: `float32` or `bfloat16`.
+        dtype: Of the encoder's weights and products: `float32`, `bfloat16` or `int8`.
         pair: Whether the signatures take two texts.
         max_batch_size: The largest batch that a server forms.
         warm_up: Whether to add requests that a server runs before it answers any.
         sequence_length: The one length that a LiteRT model takes, in tokens.
         text: Whether an OpenVINO model takes text.
         max_text_bytes: What is behind this many bytes of a text is not read; `None` for no limit.
+        calibration: The texts, one or two a row, that an OpenVINO model in int8 is fitted to.
     """
 
     name: str
@@ -55,3 +56,4 @@ class ExportOptions:
     sequence_length: int
     text: bool = False
     max_text_bytes: int | None = None
+    calibration: tuple[tuple[str, ...], ...] = ()
