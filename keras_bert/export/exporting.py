@@ -106,7 +106,7 @@ def export_task(
             is missing, or the child process that exports has failed.
     """
     _check_choice("format", format, tuple(SUFFIXES))
-    _check_choice(f"dtype of format={format!r}", dtype, DTYPES[format])
+    _check_choice("dtype", dtype, DTYPES[format])
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
     rows = _calibration_rows(task, format, dtype, calibration)

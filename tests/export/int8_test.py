@@ -72,15 +72,15 @@ def test_litert(classifier, tmp_path):
 def test_calibration_is_texts_for_openvino(classifier, tmp_path):
     pytest.importorskip("nncf")
 
-    def export(format, **options):
-        classifier.export(tmp_path / f"model.{format}", **options)
+    def export(name, **options):
+        classifier.export(tmp_path / name, **options)
 
     with pytest.raises(ValueError, match="needs calibration: a list of texts"):
-        export("xml", format="openvino", dtype="int8")
+        export("model.xml", format="openvino", dtype="int8")
     with pytest.raises(ValueError, match=r"calibration\[1\] is \('b', 'c'\); expected a text"):
-        export("xml", format="openvino", dtype="int8", calibration=["a", ("b", "c")])
+        export("model.xml", format="openvino", dtype="int8", calibration=["a", ("b", "c")])
     with pytest.raises(ValueError, match="calibration is for format='openvino'"):
-        export("onnx", format="onnx", dtype="int8", calibration=TEXTS)
+        export("model.onnx", format="onnx", dtype="int8", calibration=TEXTS)
     with pytest.raises(ValueError, match="must be one of float32, bfloat16"):
         export("1", dtype="int8")
     tagger = keras_bert.TokenClassifier(classifier.backbone, num_classes=2)
