@@ -109,6 +109,11 @@ def export_task(
     _check_choice("dtype", dtype, DTYPES[format])
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
+    if max_text_bytes is not None and format != "tf_saved_model":
+        raise ValueError(
+            f"max_text_bytes is {max_text_bytes}; format={format!r} reads texts whole. It is for "
+            "'tf_saved_model'."
+        )
     rows = _calibration_rows(task, format, dtype, calibration)
     _check_exportable(task, format, dtype, pair, text)
     options = ExportOptions(
