@@ -54,9 +54,9 @@ def test_what_fits_is_taken(preprocessor, changes):
     [
         (wordpiece(VOCABULARY, 9), {}, r"rows of up to 9 tokens; .* positions for 8"),
         (wordpiece([*VOCABULARY, "c"]), {}, r"vocabulary has 8 tokens; the encoder's has 7"),
-        (byte_pair(BYTE_PAIRS), {**ROBERTA, "pad_token_id": 0}, r"token 1; .* past token 0"),
+        (byte_pair(BYTE_PAIRS), {**ROBERTA, "pad_token_id": 0}, r"token 1; .* is 0"),
         (wordpiece(VOCABULARY), ROBERTA, r"token 0; the pad_token_id of the encoder.* is 1"),
-        (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"token None; .* past token 1"),
+        (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"token None; .* is 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(preprocessor, changes, message):

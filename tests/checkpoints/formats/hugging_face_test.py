@@ -472,7 +472,7 @@ def test_an_index_of_a_tensor_that_is_not_there_is_an_error(tmp_path):
     shards = json.loads(index.read_text())["weight_map"]
     shards["pooler.extra"] = shards["pooler.dense.bias"]
     index.write_text(json.dumps({"weight_map": shards}))
-    expected = rf"index\.json: .* says that {shards['pooler.extra']} holds .* 'pooler\.extra'"
+    expected = rf"index\.json: .* 'pooler\.extra' in {shards['pooler.extra']}, which"
     with pytest.raises(CheckpointError, match=expected):
         Backbone.from_preset(tmp_path)
 
