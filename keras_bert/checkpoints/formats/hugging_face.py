@@ -178,7 +178,7 @@ def _locations(folder: Path, scope: str) -> dict[str, Location]:
             raise CheckpointError(
                 f"{folder / INDEX_FILE}: weight_map has the tensor {absent[0]!r} in {path.name}, "
                 "which does not contain it"
-                + (f" (nor are {len(absent) - 1} more)." if absent[1:] else ".")
+                + (f" (nor {len(absent) - 1} others)." if absent[1:] else ".")
             )
         for stored in stored_names:
             name = stored.removeprefix(scope)
