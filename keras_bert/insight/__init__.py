@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model has learned and why it answers so."""
 
+from keras_bert.insight.attribution import METHODS, Attribution, attributions
 from keras_bert.insight.likelihood import (
     PairScores,
     TextLikelihood,
@@ -11,8 +12,11 @@ from keras_bert.insight.likelihood import (
 )
 
 __all__ = [
+    "METHODS",
+    "Attribution",
     "PairScores",
     "TextLikelihood",
+    "attributions",
     "compare_pairs",
     "crows_pairs",
     "masked_log_probabilities",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -49,6 +51,20 @@ class TokenEmbedding(keras.layers.Layer):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.initializer_range = initializer_range
+        self._given_vectors: Tensor | None = None
+
+    @contextlib.contextmanager
+    def returning(self, vectors: Tensor) -> Iterator[None]:
+        """Replaces what is looked up, for gradients with respect to embeddings.
+
+        Args:
+            vectors: Float tensor `(batch, length, hidden)`, as of the ids of the calls.
+        """
+        self._given_vectors = vectors
+        try:
+            yield
+        finally:
+            self._given_vectors = None
 
     def build(self, input_shape: Shape | None = None) -> None:
         # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
@@ -63,6 +79,8 @@ class TokenEmbedding(keras.layers.Layer):
         if reverse:
             table = ops.cast(self.embeddings, self.compute_dtype)
             return token_logits(ops.cast(inputs, self.compute_dtype), table)
+        if self._given_vectors is not None:
+            return self._given_vectors
         return ops.take(self.embeddings, inputs, axis=0)
 
     def compute_output_spec(self, inputs: Tensor, reverse: bool = False) -> keras.KerasTensor:

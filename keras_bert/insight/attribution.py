@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tokens and words an answer rests on."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.gradients import value_and_gradient
+from keras_bert.tasks import (
+    MaskedLM,
+    MultipleChoice,
+    QuestionAnswerer,
+    TextClassifier,
+    TokenClassifier,
+)
+from keras_bert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
+BASELINES = ("pad", "mask")
+# Rows that are computed at a time
+_BATCH_SIZE = 32
+_COLORS = {True: "42, 125, 79", False: "209, 87, 12"}
+
+# Of a token: which text it is of, its first character and one past its last; None of a special one
+Span = tuple[int, int, int] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Attribution:
+    """What each token contributes to one number that a model computed.
+
+    Attributes:
+        texts: The texts that went in.
+        tokens: All tokens of the row, special ones included.
+        spans: For each token `(text, start, end)`: which text it is of, and its characters; `None`
+            for special tokens.
+        scores: For each token its share of the number, float64 `(tokens,)`; above 0 it raises it.
+        target: What the number is.
+        method: How it was divided up.
+        output: The number: a logit, or the sum of two of a span.
+        baseline_output: The number for the baseline, from which integrated gradients start; NaN
+            for methods without one.
+    """
+
+    texts: tuple[str, ...]
+    tokens: tuple[str, ...]
+    spans: tuple[Span, ...]
+    scores: np.ndarray
+    target: str
+    method: str
+    output: float
+    baseline_output: float
+
+    @property
+    def completeness_error(self) -> float:
+        """By how much the scores' sum misses `output - baseline_output`; NaN without a baseline.
+
+        More steps make it smaller.
+        """
+        return float(self.scores.sum() - (self.output - self.baseline_output))
+
+    @property
+    def words(self) -> list[dict[str, Any]]:
+        """The scores of words, which white space divides: the sums of their tokens' scores.
+
+        Returns:
+            Dicts of `word`, `text` (which of `texts`), `start`, `end` and `score`.
+        """
+        words = []
+        for number, text in enumerate(self.texts):
+            for match in re.finditer(r"\S+", text):
+                start, end = match.span()
+                score = sum(
+                    float(score)
+                    for score, span in zip(self.scores, self.spans, strict=True)
+                    if span is not None and span[0] == number and start <= span[1] < end
+                )
+                words.append(
+                    {"word": match[0], "text": number, "start": start, "end": end, "score": score}
+                )
+        return words
+
+    def __str__(self) -> str:
+        ordered = sorted(self.words, key=lambda word: -abs(word["score"]))
+        lines = [f"{self.target}: {self.output:.4f} ({self.method})"]
+        lines += [f"{word['score']:+.4f}  {word['word']}" for word in ordered]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The texts with words shaded green where they raise the number, and orange otherwise."""
+        largest = max((abs(word["score"]) for word in self.words), default=0.0) or 1.0
+        paragraphs = []
+        for number, text in enumerate(self.texts):
+            shaded, end = [], 0
+            for word in (word for word in self.words if word["text"] == number):
+                shaded.append(html.escape(text[end : word["start"]]))
+                color = _COLORS[word["score"] >= 0]
+                shaded.append(
+                    f'<span title="{word["score"]:+.4f}" style="background: '
+                    f'rgba({color}, {0.7 * abs(word["score"]) / largest:.3f})">'
+                    f"{html.escape(word['word'])}</span>"
+                )
+                end = word["end"]
+            paragraphs.append(f"<p>{''.join(shaded)}{html.escape(text[end:])}</p>")
+        title = html.escape(f"{self.target}: {self.output:.4f} ({self.method})")
+        return f"<div><p><b>{title}</b></p>{''.join(paragraphs)}</div>"
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the words' scores as bars, from the first word to the last.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        import matplotlib.pyplot as plt
+
+        words = self.words[::-1]
+        if axes is None:
+            _, axes = plt.subplots(figsize=(6, 0.25 * len(words) + 1), layout="constrained")
+        scores = [word["score"] for word in words]
+        colors = ["#2a7d4f" if score >= 0 else "#d1570c" for score in scores]
+        axes.barh(range(len(words)), scores, color=colors)
+        axes.set_yticks(range(len(words)), [word["word"] for word in words])
+        axes.axvline(0, color="#777777", linewidth=1)
+        axes.set_xlabel(f"share of {self.target}")
+        return axes
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """One row of a task, and the number of its outputs that is explained.
+
+    Attributes:
+        features: NumPy arrays with a first axis of 1.
+        texts, spans: As of `Attribution`.
+        number: The numbers `(rows,)` of the model's outputs for several rows.
+        target: What they are called.
+    """
+
+    features: dict[str, np.ndarray]
+    texts: tuple[str, ...]
+    spans: tuple[Span, ...]
+    number: Callable[[Any], Tensor]
+    target: str
+
+
+def attributions(
+    task: Task,
+    x: Any,
+    method: str = "integrated_gradients",
+    target: Any = None,
+    *,
+    baseline: str = "pad",
+    steps: int = 50,
+) -> Attribution:
+    """Divides one number that a task computes among the tokens of its input.
+
+    The number is a logit; for an answer, the sum of the logits of its first and last token.
+
+    | task | `x` | `target` | where `target` is `None` |
+    |---|---|---|---|
+    | `TextClassifier` | a text or a pair | a class, by name or id | the predicted one |
+    | of a regression | a text or a pair | | the score |
+    | `TokenClassifier` | a list of words | `(word, class)`, a word by its index | |
+    | of a predicted class | a list of words | the word's index | |
+    | `QuestionAnswerer` | `(question, passage)` | `(start, end)` in characters | the answer |
+    | `MultipleChoice` | `(text, choices)` | a choice, by its index | the likeliest one |
+    | `MaskedLM` | a text with one `[MASK]` | a token | the likeliest one |
+
+    Args:
+        task: A trained task with a preprocessor, of one of these classes.
+        x: One input.
+        method: `integrated_gradients`, along the line from the baseline's embeddings to the
+            input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
+            falls where the tokens of a word are replaced by the baseline's token (divided evenly
+            among them).
+        target: What to explain.
+        baseline: The token that stands for none, `pad` or `mask`. Special tokens stay.
+        steps: Points of the Gauss-Legendre quadrature of integrated gradients.
+
+    Returns:
+        An `Attribution`, which prints as a table, shows in a notebook and draws itself.
+
+    Raises:
+        ValueError: If the task, the method, the baseline or the target is none of these, or the
+            input does not fit in one row.
+
+    Example:
+
+    ```python
+    why = attributions(classifier, "a gripping film")
+    why.words    # [{"word": "a", ...}, {"word": "gripping", "score": 1.9, ...}, ...]
+    why.completeness_error
+    ```
+
+    Reference:
+        [Axiomatic attribution for deep networks](https://arxiv.org/abs/1703.01365), section 3;
+        occlusion: [Visualizing and understanding convolutional
+        networks](https://arxiv.org/abs/1311.2901), section 4.2.
+    """
+    for name, value, choices in (("method", method, METHODS), ("baseline", baseline, BASELINES)):
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; it must be at least 1.")
+    for kind, read in _READERS.items():
+        if isinstance(task, kind):
+            row = read(task, x, target)
+            break
+    else:
+        names = ", ".join(kind.__name__ for kind in _READERS)
+        raise ValueError(f"Received a {type(task).__name__}; expected one of {names}.")
+    ids = row.features["token_ids"].reshape(-1)
+    tokenizer = task.preprocessor.tokenizer
+    fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id
+    is_text = np.array([span is not None for span in row.spans])
+    without = np.where(is_text, fallback, ids)
+    (output,), _ = _evaluate(task, row, ids[np.newaxis], gradient=False)
+    baseline_output = np.nan
+    if method == "occlusion":
+        scores = _occluded(task, row, ids, fallback, float(output))
+    else:
+        table = keras.ops.convert_to_numpy(task.backbone.token_embedding_table)
+        vectors = table[ids].astype("float32")
+        start = table[without].astype("float32")
+        if method == "gradient_x_input":
+            points, weights, direction = vectors[np.newaxis], np.ones(1), vectors
+        else:
+            nodes, weights = np.polynomial.legendre.leggauss(steps)
+            along, weights = (nodes + 1) / 2, weights / 2
+            direction = vectors - start
+            points = (start + along[:, np.newaxis, np.newaxis] * direction).astype("float32")
+            (baseline_output,), _ = _evaluate(task, row, start[np.newaxis], gradient=False)
+        _, gradients = _evaluate(task, row, points)
+        mean = np.tensordot(weights, gradients.astype("float64"), axes=1)
+        scores = (mean * direction).sum(axis=-1)
+    return Attribution(
+        texts=row.texts,
+        tokens=tuple(tokenizer.vocabulary[token] for token in ids),
+        spans=row.spans,
+        scores=scores,
+        target=row.target,
+        method=method,
+        output=float(output),
+        baseline_output=float(baseline_output),
+    )
+
+
+def _evaluate(
+    task: Task, row: _Row, points: np.ndarray, gradient: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """The row's number for several ids `(points, length)` or embeddings `(points, length, width)`.
+
+    Returns:
+        The numbers `(points,)`, and the gradients in the shape of the points, empty without any.
+    """
+    values, gradients = [], []
+    for begin in range(0, len(points), _BATCH_SIZE):
+        part = points[begin : begin + _BATCH_SIZE]
+        features = {
+            name: keras.ops.convert_to_tensor(np.repeat(value, len(part), axis=0))
+            for name, value in row.features.items()
+        }
+        if part.ndim == 2:
+            shape = (len(part), *row.features["token_ids"].shape[1:])
+            features["token_ids"] = keras.ops.convert_to_tensor(part.reshape(shape))
+            values.append(keras.ops.convert_to_numpy(row.number(task(features, training=False))))
+            continue
+
+        def number(vectors: Tensor, features: dict[str, Tensor] = features) -> Tensor:
+            with task.backbone.token_embedding.returning(vectors):
+                return row.number(task(features, training=False))
+
+        if gradient:
+            value, slope = value_and_gradient(number, part)
+            gradients.append(slope)
+        else:
+            value = keras.ops.convert_to_numpy(number(keras.ops.convert_to_tensor(part)))
+        values.append(value)
+    return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
+
+
+def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int, output: float) -> np.ndarray:
+    groups: dict[tuple[int, int], list[int]] = {}
+    starts = [
+        {
+            match.start() + offset: match.start()
+            for match in re.finditer(r"\S+", text)
+            for offset in range(len(match[0]))
+        }
+        for text in row.texts
+    ]
+    for position, span in enumerate(row.spans):
+        if span is not None:
+            word = starts[span[0]].get(span[1], span[1])
+            groups.setdefault((span[0], word), []).append(position)
+    scores = np.zeros(len(ids))
+    if not groups:
+        return scores
+    occluded = np.tile(ids, (len(groups), 1))
+    for number, positions in enumerate(groups.values()):
+        occluded[number, positions] = fallback
+    values, _ = _evaluate(task, row, occluded, gradient=False)
+    for value, positions in zip(values, groups.values(), strict=True):
+        scores[positions] = (output - float(value)) / len(positions)
+    return scores
+
+
+# === One row of each task ===
+
+
+def _classification(task: TextClassifier, x: Any, target: Any) -> _Row:
+    texts = (x,) if isinstance(x, str) else tuple(x)
+    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"x is {x!r}; expected a text or a pair of texts.")
+    features, spans = _packed(task.preprocessor, texts)
+    if task.is_regression:
+        if target is not None:
+            raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
+        index, name = 0, "score"
+    else:
+        if target is None:
+            target = int(np.argmax(_predicted(task, features)[0]))
+        index, name = _class_of(target, task.num_classes, task.class_names)
+    return _Row(features, texts, spans, lambda logits: logits[:, index], name)
+
+
+def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
+    words = list(x) if isinstance(x, (list, tuple)) else []
+    if not words or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"x is {x!r}; expected a list of words.")
+    number, tag = target if isinstance(target, (list, tuple)) else (target, None)
+    if not isinstance(number, int) or not 0 <= number < len(words):
+        raise ValueError(
+            f"target is {target!r}; expected the number of one of the {len(words)} words, or "
+            "(number, class)."
+        )
+    windows = task.preprocessor.windows([words])
+    features = _one_row(task.preprocessor.padded(windows))
+    first = windows.word_position.numpy().tolist()
+    length = features["token_ids"].shape[-1]
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)])
+    spans: list[Span] = [None] * length
+    for index, (begin, end) in enumerate(zip(first, [*first[1:], length - 1], strict=True)):
+        start = int(starts[index])
+        spans[begin:end] = [(0, start, start + len(words[index]))] * (end - begin)
+    position = first[number]
+    if tag is None:
+        tag = int(np.argmax(_predicted(task, features)[0, position]))
+    index, name = _class_of(tag, task.num_classes, task.class_names)
+    return _Row(
+        features,
+        (" ".join(words),),
+        tuple(spans),
+        lambda logits: logits[:, position, index],
+        f"{name} of {words[number]!r}",
+    )
+
+
+def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
+    if not isinstance(x, (list, tuple)) or [type(part) for part in x] != [str, str]:
+        raise ValueError(f"x is {x!r}; expected (question, passage).")
+    question, passage = x
+    if target is None:
+        best = task.answer(question, passage)
+        target = (best["start"], best["end"])
+    if len(target) != 2 or not 0 <= target[0] <= target[1] <= len(passage):
+        raise ValueError(f"target is {target!r}; expected (start, end) in the passage.")
+    windows = task.preprocessor([question], [passage])
+    features = _one_row(task.preprocessor.padded(windows))
+    (starts,), (ends,) = windows.char_starts.to_list(), windows.char_ends.to_list()
+    begin = int(windows.passage_start[0])
+    positions = range(begin, begin + int(windows.passage_length[0]))
+    spans: list[Span] = [None] * features["token_ids"].shape[-1]
+    for position in positions:
+        spans[position] = (1, starts[position], ends[position])
+    _, of_question, to_question = task.preprocessor.tokenizer.tokenize_with_offsets([question])
+    bounds = zip(of_question.to_list()[0], to_question.to_list()[0], strict=True)
+    for position, (start, end) in enumerate(bounds, start=1):
+        if position <= task.preprocessor.max_query_length:
+            spans[position] = (0, start, end)
+    start, end = target
+    first = last = 0  # [CLS], for no answer
+    if end > start:
+        inside = [at for at in positions if ends[at] > start and starts[at] < end]
+        if not inside:
+            raise ValueError(f"target is {target!r}; no token of the passage lies there.")
+        first, last = inside[0], inside[-1]
+    return _Row(
+        features,
+        (question, passage),
+        tuple(spans),
+        lambda logits: logits["start_logits"][:, first] + logits["end_logits"][:, last],
+        f"answer {passage[start:end]!r}" if end > start else "no answer",
+    )
+
+
+def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
+    if not isinstance(x, (list, tuple)) or len(x) != 2 or not isinstance(x[0], str):
+        raise ValueError(f"x is {x!r}; expected (text, choices).")
+    text, choices = x
+    if target is None:
+        target = task.choose((text, list(choices)))[0]["choice"]
+    if not isinstance(target, int) or not 0 <= target < len(choices):
+        raise ValueError(f"target is {target!r}; expected 0 to {len(choices) - 1}.")
+    # A choice's logit depends on its own sequence alone
+    rows = task.preprocessor([text], [[choices[target]]])
+    features = {name: np.asarray(value) for name, value in rows.items()}
+    _, spans = _packed(task.preprocessor, (text, choices[target]))
+    return _Row(
+        features,
+        (text, choices[target]),
+        spans,
+        lambda logits: logits[:, 0],
+        f"choice {choices[target]!r}",
+    )
+
+
+def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
+    if not isinstance(x, str):
+        raise ValueError(f"x is {x!r}; expected a text.")
+    (ids,), (positions,), _ = task._masked_rows([x])
+    tokenizer = task.preprocessor.tokenizer
+    if len(positions) != 1:
+        raise ValueError(f"x has {len(positions)} {tokenizer.mask_token}; expected one.")
+    if target is None:
+        target = task.fill(x, top_k=1)[0]["token"]
+    if target not in tokenizer.vocabulary:
+        raise ValueError(f"target is {target!r}; expected a token of the vocabulary.")
+    token = tokenizer.token_to_id(target)
+    _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets([x])
+    bounds = zip(starts.to_list()[0], ends.to_list()[0], strict=True)
+    spans: list[Span] = [None] * len(ids)
+    for position, (start, end) in enumerate(list(bounds)[: len(ids) - 2], start=1):
+        # The mask is what is asked for, and no reason
+        if ids[position] != tokenizer.mask_token_id:
+            spans[position] = (0, start, end)
+    features = {
+        "token_ids": np.array([ids], "int32"),
+        "segment_ids": np.zeros((1, len(ids)), "int32"),
+        "padding_mask": np.ones((1, len(ids)), bool),
+        "mask_positions": np.array([positions], "int32"),
+    }
+    return _Row(
+        {name: features[name] for name in task.input if name in features},
+        (x,),
+        tuple(spans),
+        lambda logits: logits[:, 0, token],
+        f"{target!r} at {tokenizer.mask_token}",
+    )
+
+
+_READERS: dict[type[Task], Callable[[Any, Any, Any], _Row]] = {
+    TextClassifier: _classification,
+    TokenClassifier: _tagging,
+    QuestionAnswerer: _answering,
+    MultipleChoice: _choosing,
+    MaskedLM: _filling,
+}
+
+
+def _packed(
+    preprocessor: Any, texts: tuple[str, ...]
+) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
+    """The features of a text or a pair, and their tokens' spans."""
+    from keras_bert.data.text_batches import (
+        TextClassifierPreprocessor,
+        num_special_tokens,
+        truncate_pair,
+    )
+
+    tokenizer, length = preprocessor.tokenizer, preprocessor.sequence_length
+    pack = TextClassifierPreprocessor(tokenizer, length)
+    features = _one_row(pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
+    ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
+    room = length - num_special_tokens(tokenizer, len(texts))
+    if len(texts) == 2:
+        kept = [int(part.row_lengths()[0]) for part in truncate_pair(ids[:1], ids[1:], room)]
+    else:
+        kept = [min(room, int(ids.row_lengths()[0]))]
+    spans: list[Span] = [None] * features["token_ids"].shape[-1]
+    position = 1
+    for number, count in enumerate(kept):
+        bounds = zip(starts[number].numpy().tolist(), ends[number].numpy().tolist(), strict=True)
+        for offset, (start, end) in enumerate(list(bounds)[:count]):
+            spans[position + offset] = (number, start, end)
+        position += count + (tokenizer.pair_separators if len(texts) == 2 else 1)
+    return features, tuple(spans)
+
+
+def _one_row(features: dict[str, Any]) -> dict[str, np.ndarray]:
+    arrays = {name: np.asarray(value) for name, value in features.items()}
+    if len(arrays["token_ids"]) != 1:
+        raise ValueError(
+            f"The input becomes {len(arrays['token_ids'])} windows; expected one: shorten it, or "
+            "give the preprocessor a longer sequence_length."
+        )
+    return arrays
+
+
+def _predicted(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(keras.ops.convert_to_numpy(task(features, training=False)))
+
+
+def _class_of(target: Any, num_classes: int, class_names: Sequence[str] | None) -> tuple[int, str]:
+    if class_names is not None and target in class_names:
+        return list(class_names).index(target), str(target)
+    if not isinstance(target, int) or not 0 <= target < num_classes:
+        expected = f"0 to {num_classes - 1}"
+        names = f", or one of {', '.join(class_names)}" if class_names else ""
+        raise ValueError(f"target is {target!r}; expected {expected}{names}.")
+    return target, class_names[target] if class_names else f"class {target}"

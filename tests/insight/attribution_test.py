@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributions, held to Captum on the same weights and to what a trained model must rest on."""
+
+import keras
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+captum_attr = pytest.importorskip("captum.attr")
+
+from keras_bert import (  # noqa: E402
+    Backbone,
+    BertConfig,
+    MaskedLM,
+    MultipleChoice,
+    QuestionAnswerer,
+    TextClassifier,
+    TextEmbedder,
+    TokenClassifier,
+    WordPieceTokenizer,
+    insight,
+)
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
+SIZES = {"num_layers": 2, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small random classifier as Hugging Face stores it."""
+    folder = tmp_path_factory.mktemp("classifier")
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        vocab_size=len(TOKENS),
+        num_hidden_layers=2,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        initializer_range=0.3,
+        num_labels=3,
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    return folder
+
+
+def with_captum(folder, ids, segments, target, method):
+    """Captum's attributions of the word embeddings of `transformers`' model."""
+    model = transformers.BertForSequenceClassification.from_pretrained(folder).eval()
+    look_up = model.get_input_embeddings()
+
+    def logits(vectors):
+        types = torch.tensor([segments]).expand(len(vectors), -1)
+        return model(inputs_embeds=vectors, token_type_ids=types).logits
+
+    special = {TOKENS.index("[CLS]"), TOKENS.index("[SEP]")}
+    vectors = look_up(torch.tensor([ids])).detach().requires_grad_(True)
+    without = torch.tensor([[token if token in special else 0 for token in ids]])
+    if method == "gradient_x_input":
+        scores = captum_attr.InputXGradient(logits).attribute(vectors, target=target)
+    else:
+        scores, error = captum_attr.IntegratedGradients(logits).attribute(
+            vectors,
+            baselines=look_up(without).detach(),
+            target=target,
+            n_steps=20,
+            return_convergence_delta=True,
+        )
+        return scores.sum(-1)[0].detach().numpy(), float(error)
+    return scores.sum(-1)[0].detach().numpy(), np.nan
+
+
+@pytest.mark.parametrize("method", ["integrated_gradients", "gradient_x_input"])
+def test_scores_are_those_of_captum(folder, method):
+    classifier = TextClassifier.from_preset(folder)
+    for text in ("The films was gripping.", ("A dull film", "bad, who ate?")):
+        found = insight.attributions(classifier, text, method, target=1, steps=20)
+        ids = [TOKENS.index(token) for token in found.tokens]
+        second = ids.index(TOKENS.index("[SEP]")) + 1
+        segments = [int(position >= second) for position in range(len(ids))]
+        expected, error = with_captum(folder, ids, segments, 1, method)
+        np.testing.assert_allclose(found.scores, expected, atol=1e-5)
+        np.testing.assert_allclose(found.completeness_error, error, atol=1e-5)
+
+
+def test_more_steps_complete_the_sum(folder):
+    classifier = TextClassifier.from_preset(folder)
+    errors = [
+        abs(
+            insight.attributions(
+                classifier, "the film was dull", steps=steps, baseline="mask"
+            ).completeness_error
+        )
+        for steps in (2, 60)
+    ]
+    assert errors[1] < 1e-3 < errors[0]
+
+
+def test_occlusion_is_what_is_lost_without_a_word(folder):
+    classifier = TextClassifier.from_preset(folder)
+    found = insight.attributions(classifier, "the films was", "occlusion", target=2)
+    assert found.tokens == ("[CLS]", "the", "film", "##s", "was", "[SEP]")
+    whole = classifier.predict(["the films was"], verbose=0)[0, 2]
+    ids = np.array([[TOKENS.index(token) for token in found.tokens]])
+    ids[0, 2:4] = 0
+    without = classifier.predict(ids, verbose=0)[0, 2]
+    np.testing.assert_allclose(found.output, whole, atol=1e-5)
+    films = found.words[1]
+    assert (films["word"], films["start"], films["end"]) == ("films", 4, 9)
+    np.testing.assert_allclose(films["score"], whole - without, atol=1e-5)
+    assert found.scores[2] == found.scores[3]
+
+
+def preprocessor_for(make):
+    from keras_bert import data
+
+    return make(data)(WordPieceTokenizer(TOKENS), 24)
+
+
+def test_a_trained_classifier_rests_on_the_word_that_decides():
+    keras.utils.set_random_seed(1)
+    classifier = TextClassifier(
+        Backbone(BertConfig(vocabulary_size=len(TOKENS), dropout=0.0, **SIZES)),
+        class_names=["bad", "good"],
+        preprocessor=preprocessor_for(lambda data: data.TextClassifierPreprocessor),
+    )
+    classifier.compile(keras.optimizers.Adam(3e-3))
+    subjects = ["the film", "a film", "paris", "ann", "the film in paris", "who"]
+    texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")]
+    classifier.fit(texts * 8, ["good", "bad"] * 48, epochs=12, batch_size=16, verbose=0)
+    for method in ("integrated_gradients", "occlusion"):
+        of_word = {}
+        for what in ("gripping", "dull"):
+            found = insight.attributions(classifier, f"the film was {what}", method, "good")
+            of_word[what] = found.words[-1]["score"]
+        assert of_word["gripping"] > 0 > of_word["dull"], method
+    assert insight.attributions(classifier, "the film was dull").target == "bad"
+    against = insight.attributions(classifier, "the film was dull", "occlusion", target="good")
+    assert min(against.words, key=lambda word: word["score"])["word"] == "dull"
+    assert 'rgba(209, 87, 12, 0.700)">dull</span>' in against._repr_html_()
+    assert str(against).splitlines()[1].endswith("  dull")
+
+
+def random_task(kind, *arguments):
+    keras.utils.set_random_seed(2)
+    backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.4, **SIZES))
+    name = {MaskedLM: "TextClassifier"}.get(kind, kind.__name__)
+    if kind is QuestionAnswerer:
+        from keras_bert.data import QuestionAnswererPreprocessor
+
+        preprocessor = QuestionAnswererPreprocessor(
+            WordPieceTokenizer(TOKENS), 24, doc_stride=4, max_query_length=6
+        )
+    else:
+        preprocessor = preprocessor_for(lambda data: getattr(data, f"{name}Preprocessor"))
+    return kind(backbone, *arguments, preprocessor=preprocessor)
+
+
+def test_every_task_explains_the_number_that_it_computes():
+    """Integrated gradients add up to what the task itself predicts, less the baseline's."""
+    tagger = random_task(TokenClassifier, 3)
+    found = insight.attributions(tagger, ["films", "in", "Paris"], target=(2, 1), steps=80)
+    (logits,) = tagger.predict([["films", "in", "Paris"]], verbose=0)
+    np.testing.assert_allclose(found.output, logits[2, 1], atol=1e-4)
+    assert [word["word"] for word in found.words] == ["films", "in", "Paris"]
+
+    answerer = random_task(QuestionAnswerer)
+    question, passage = "Who slept?", "In Paris, Ann slept."
+    answered = insight.attributions(answerer, (question, passage), target=(10, 13), steps=80)
+    assert answered.target == "answer 'Ann'"
+    features = answerer.preprocessor.padded(answerer.preprocessor([question], [passage]))
+    ann = answered.tokens.index("ann")
+    outputs = answerer.predict({name: np.asarray(x) for name, x in features.items()}, verbose=0)
+    expected = outputs["start_logits"][0, ann] + outputs["end_logits"][0, ann]
+    np.testing.assert_allclose(answered.output, expected, atol=1e-4)
+    assert answered.texts == (question, passage)
+
+    chooser = random_task(MultipleChoice)
+    x = ("Ann ate", ["in paris", "a film , dull"])
+    chosen = insight.attributions(chooser, x, target=1, steps=80)
+    np.testing.assert_allclose(chosen.output, chooser.predict([x], verbose=0)[0, 1], atol=1e-4)
+
+    masked_lm = random_task(MaskedLM)
+    filled = insight.attributions(masked_lm, "the [MASK] was dull", target="film", steps=80)
+    (answers,) = [masked_lm.fill("the [MASK] was dull", top_k=len(TOKENS))]
+    scores = {answer["token"]: answer["score"] for answer in answers}
+    second = insight.attributions(masked_lm, "the [MASK] was dull", target="bad", steps=80)
+    np.testing.assert_allclose(
+        filled.output - second.output, np.log(scores["film"] / scores["bad"]), atol=1e-3
+    )
+    for each in (found, answered, chosen, filled):
+        assert abs(each.completeness_error) < 0.02 * max(1, abs(each.output)), each.target
+        for span, token in zip(each.spans, each.tokens, strict=True):
+            if span is None:
+                assert token.startswith("[")
+            else:
+                text = each.texts[span[0]][span[1] : span[2]].lower()
+                assert token.removeprefix("##") in text
+    # Without a target the task's own answer is explained
+    for task, given in (
+        (answerer, (question, passage)),
+        (chooser, x),
+        (masked_lm, "the [MASK] was dull"),
+    ):
+        assert insight.attributions(task, given, "gradient_x_input").target
+
+
+def test_the_look_up_is_as_before_afterwards(folder):
+    classifier = TextClassifier.from_preset(folder)
+    before = classifier.predict(["the film"], verbose=0)
+    with pytest.raises(ValueError, match="target is 3; expected 0 to 2"):
+        insight.attributions(classifier, "the film", target=3)
+    insight.attributions(classifier, "the film", steps=3)
+    np.testing.assert_array_equal(classifier.predict(["the film"], verbose=0), before)
+
+
+def test_words_can_be_drawn(folder):
+    pytest.importorskip("matplotlib").use("agg")
+    classifier = TextClassifier.from_preset(folder)
+    axes = insight.attributions(classifier, ("the film", "was dull"), steps=3).plot()
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["dull", "was", "film", "the"]
+
+
+def test_what_is_no_input_is_refused(folder):
+    classifier = TextClassifier.from_preset(folder)
+    for arguments, message in (
+        (("the", "lime"), "method is 'lime'"),
+        ((["a", "b", "c"],), "expected a text or a pair"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.attributions(classifier, *arguments)
+    with pytest.raises(ValueError, match="baseline is 'zero'"):
+        insight.attributions(classifier, "the", baseline="zero")
+    with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
+        insight.attributions(random_task_without_preprocessor(), "the")
+
+
+def random_task_without_preprocessor():
+    return TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
