@@ -189,7 +189,7 @@ def classes(_family):
         outputs=lambda task: task.predict(texts, verbose=0),
         scores=lambda logits, _: class_scores(logits, ids),
         served=served,
-        rate=5e-3,
+        rate=3e-3,
     )
 
 
