@@ -21,13 +21,14 @@ from keras_bert import (  # noqa: E402
     TokenClassifier,
     WordPieceTokenizer,
     insight,
+    optimizers,
 )
 
 pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
-SIZES = {"num_layers": 2, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32}
+SIZES = {"num_layers": 1, "hidden_dim": 32, "num_heads": 2, "intermediate_dim": 64}
 
 
 @pytest.fixture(scope="module")
@@ -130,16 +131,21 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
         class_names=["bad", "good"],
         preprocessor=preprocessor_for(lambda data: data.TextClassifierPreprocessor),
     )
-    classifier.compile(keras.optimizers.Adam(3e-3))
     subjects = ["the film", "a film", "paris", "ann", "the film in paris", "who"]
-    texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")]
-    classifier.fit(texts * 8, ["good", "bad"] * 48, epochs=12, batch_size=16, verbose=0)
+    texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")] * 40
+    labels = ["good", "bad"] * 240
+    classifier.compile(optimizers.AdamW(3e-3, num_train_steps=60, num_warmup_steps=6))
+    classifier.fit(texts, labels, batch_size=8, verbose=0)
+    assert (
+        classifier.evaluate(texts[:12], labels[:12], verbose=0, return_dict=True)["accuracy"] == 1
+    )
     for method in ("integrated_gradients", "occlusion"):
         of_word = {}
         for what in ("gripping", "dull"):
             found = insight.attributions(classifier, f"the film was {what}", method, "good")
             of_word[what] = found.words[-1]["score"]
-        assert of_word["gripping"] > 0 > of_word["dull"], method
+        # One of both words may be what is missed where it is not there
+        assert of_word["gripping"] - of_word["dull"] > 0.5, (method, of_word)
     assert insight.attributions(classifier, "the film was dull").target == "bad"
     against = insight.attributions(classifier, "the film was dull", "occlusion", target="good")
     assert min(against.words, key=lambda word: word["score"])["word"] == "dull"
@@ -149,7 +155,7 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
 
 def random_task(kind, *arguments):
     keras.utils.set_random_seed(2)
-    backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.4, **SIZES))
+    backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.2, **SIZES))
     name = {MaskedLM: "TextClassifier"}.get(kind, kind.__name__)
     if kind is QuestionAnswerer:
         from keras_bert.data import QuestionAnswererPreprocessor
@@ -165,14 +171,14 @@ def random_task(kind, *arguments):
 def test_every_task_explains_the_number_that_it_computes():
     """Integrated gradients add up to what the task itself predicts, less the baseline's."""
     tagger = random_task(TokenClassifier, 3)
-    found = insight.attributions(tagger, ["films", "in", "Paris"], target=(2, 1), steps=80)
+    found = insight.attributions(tagger, ["films", "in", "Paris"], target=(2, 1), steps=40)
     (logits,) = tagger.predict([["films", "in", "Paris"]], verbose=0)
     np.testing.assert_allclose(found.output, logits[2, 1], atol=1e-4)
     assert [word["word"] for word in found.words] == ["films", "in", "Paris"]
 
     answerer = random_task(QuestionAnswerer)
     question, passage = "Who slept?", "In Paris, Ann slept."
-    answered = insight.attributions(answerer, (question, passage), target=(10, 13), steps=80)
+    answered = insight.attributions(answerer, (question, passage), target=(10, 13), steps=40)
     assert answered.target == "answer 'Ann'"
     features = answerer.preprocessor.padded(answerer.preprocessor([question], [passage]))
     ann = answered.tokens.index("ann")
@@ -183,14 +189,14 @@ def test_every_task_explains_the_number_that_it_computes():
 
     chooser = random_task(MultipleChoice)
     x = ("Ann ate", ["in paris", "a film , dull"])
-    chosen = insight.attributions(chooser, x, target=1, steps=80)
+    chosen = insight.attributions(chooser, x, target=1, steps=40)
     np.testing.assert_allclose(chosen.output, chooser.predict([x], verbose=0)[0, 1], atol=1e-4)
 
     masked_lm = random_task(MaskedLM)
-    filled = insight.attributions(masked_lm, "the [MASK] was dull", target="film", steps=80)
+    filled = insight.attributions(masked_lm, "the [MASK] was dull", target="film", steps=40)
     (answers,) = [masked_lm.fill("the [MASK] was dull", top_k=len(TOKENS))]
     scores = {answer["token"]: answer["score"] for answer in answers}
-    second = insight.attributions(masked_lm, "the [MASK] was dull", target="bad", steps=80)
+    second = insight.attributions(masked_lm, "the [MASK] was dull", target="bad", steps=40)
     np.testing.assert_allclose(
         filled.output - second.output, np.log(scores["film"] / scores["bad"]), atol=1e-3
     )
