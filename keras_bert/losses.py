@@ -84,7 +84,9 @@ def partner_scores(y_true: Tensor, y_pred: Tensor) -> Tensor:
     numbers = ops.cast(ops.reshape(y_true, (-1, 2))[:, 0], "int32")
     scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
     same = ops.equal(numbers[:, None], numbers)
-    is_negative = ops.logical_and(ops.logical_not(same), numbers >= 0)
+    # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
+    is_real = ops.logical_and(numbers[:, None] >= 0, numbers >= 0)
+    is_negative = ops.logical_and(ops.logical_not(same), is_real)
     indices = ops.arange(ops.shape(scores)[0])
     is_partner = ops.equal(indices[:, None], indices)
     low = masked_score(keras.backend.standardize_dtype(scores.dtype))

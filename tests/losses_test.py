@@ -30,8 +30,9 @@ def test_it_is_the_cross_entropy_of_finding_the_partner(symmetric):
     assert value(loss, np.repeat(np.arange(4), 2)) == pytest.approx(expected.mean(), rel=1e-5)
 
 
-def test_filler_is_neither_asked_for_nor_a_candidate():
-    loss = InBatchNegatives(2.0)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_filler_is_neither_asked_for_nor_a_candidate(symmetric):
+    loss = InBatchNegatives(2.0, symmetric)
     expected = value(loss, [0, 0, 1, 1, 2, 2], VECTORS[:6])
     weights = np.array([1, 1, 1, 1, 1, 1, 0, 0], "float32")
     filled = value(loss, [0, 0, 1, 1, 2, 2, -1, -1], sample_weight=weights)
