@@ -147,11 +147,12 @@ def _values(
 
 def _example(features: Mapping[str, str]) -> bytes:
     """A serialized `tf.train.Example` of texts."""
-    return tf.train.Example(
+    example = tf.train.Example(
         features=tf.train.Features(
             feature={
                 name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
                 for name, text in features.items()
             }
         )
-    ).SerializeToString()
+    )
+    return bytes(example.SerializeToString())

@@ -54,7 +54,8 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         (text,) = checked_texts((text,), "text", options)
-        return task.preprocessor.split(text)
+        words, starts, ends = task.preprocessor.split(text)
+        return words, starts, ends
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         words, starts, ends = split(text)
