@@ -109,7 +109,8 @@ def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
     atomic.write_json(path, results)
 
 
-def main(_: Sequence[str]) -> None:
+def main(arguments: list[str]) -> None:
+    program.refuse_arguments(arguments)
     config = read_flags(BenchmarkConfig)
     print(
         f"{config.what}, {config.model}, {config.batch_size} x {config.sequence_length} tokens, "

@@ -202,17 +202,23 @@ def sample(data: LabelledText, count: int) -> LabelledText:
 
 
 def append(record: dict[str, Any], path: Path) -> None:
-    """Appends a record to a JSON Lines file, and logs it."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    """Appends a record to a JSON Lines file, and logs it.
+
+    What an interrupted write has left behind the last whole line is replaced.
+    """
+    with open(path, "a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps(record).encode() + b"\n")
     logging.info("%s", json.dumps(record))
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Reads the records of a JSON Lines file; none if it does not exist."""
+    """Reads the whole lines of a JSON Lines file; none if it does not exist."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    *lines, _ = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines]
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

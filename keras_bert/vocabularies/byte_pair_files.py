@@ -87,6 +87,12 @@ def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
         raise ValueError(
             f"{where} must give each token an id; the file is malformed ({error!r})."
         ) from error
+    if len(tokens) < len(ids):
+        first = next(token for token, index in ids.items() if tokens[int(index)] != token)
+        raise ValueError(
+            f"{where} must give each token an id of its own; {first!r} and "
+            f"{tokens[int(ids[first])]!r} both have id {ids[first]}."
+        )
     gaps = [index for index in range(len(tokens)) if index not in tokens]
     if gaps or not tokens:
         raise ValueError(

@@ -90,6 +90,7 @@ def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
         (None, "model.type is None"),
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no token has id 1"),
         ({"type": "WordPiece", "vocab": {}}, "no token has id 0"),
+        ({"type": "WordPiece", "vocab": {"a": 0, "b": 0, "c": 1}}, "'a' and 'b' both have id 0"),
         ({"type": "WordPiece", "vocab": {"a": [0]}}, "malformed"),
     ],
 )

@@ -15,6 +15,7 @@ from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training.defaults_sweep import (  # noqa: E402
     DefaultsSweepConfig,
+    append,
     format_table,
     read_records,
     sample,
@@ -79,3 +80,13 @@ def test_a_sample_is_a_part_of_a_larger_one(config):
     assert small == large[:10]
     assert large != numbered.texts[:30]
     assert sample(data, 1000) is data
+
+
+def test_what_an_interrupted_write_left_is_replaced(tmp_path):
+    path = tmp_path / "sweep.jsonl"
+    append({"task": "sst2"}, path)
+    with open(path, "a") as file:
+        file.write('{"task": "co')
+    assert read_records(path) == [{"task": "sst2"}]
+    append({"task": "cola"}, path)
+    assert read_records(path) == [{"task": "sst2"}, {"task": "cola"}]

@@ -77,7 +77,7 @@ def kept(folder: Path) -> str:
     found = [
         *(f"{path.relative_to(folder)}" for path in models),
         *(f"the checkpoint {path.relative_to(folder)}" for path in steps[-1:]),
-        *([f"{len(done)} finished runs"] if done else []),
+        *([f"{len(done)} finished run{'s' * (len(done) > 1)}"] if done else []),
     ]
     then = "resumes from there" if steps or done else "starts from the beginning"
     return f"{folder} contains {', '.join(found) or 'no model yet'}; the same command {then}"
