@@ -152,7 +152,7 @@ def test_logits_equal_those_of_transformers(task, tmp_path):
     ("x", "y", "message"),
     [
         (ROWS, [0, 0], r"3 texts and labels or weights of shape \(2,\)"),
-        (ROWS, [0, 1, 0], r"label of row 1 is .*which of its 1 choices"),
+        (ROWS, [0, 1, 0], r"label of row 1 is .*the index of one of its 1 choices"),
         (ROWS, None, "`y` is missing"),
         ([("a", [])], [0], r"choices of row 0 are \[\]; expected at least one string"),
         ([("a", "b")], [0], "choices of row 0 are 'b'; expected a list"),
