@@ -91,7 +91,8 @@ def test_it_comes_back_from_files(classifier, tmp_path):
 def test_another_bilstm_starts_fresh_and_says_so(classifier, options, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
     with pytest.warns(
-        CheckpointWarning, match=r"for 2 classes \(bilstm_units=6, bilstm_layers=2\), but expected 2"
+        CheckpointWarning,
+        match=r"for 2 classes \(bilstm_units=6, bilstm_layers=2\), but expected 2",
     ):
         other = TextClassifier.from_preset(tmp_path / "preset", **options)
     assert other.bilstm_units == options.get("bilstm_units", 6)
