@@ -425,7 +425,7 @@ def test_a_vocabulary_smaller_than_its_table_is_told_of(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     save_vocabulary(VOCABULARY[:10], tmp_path / "vocab.txt")
     checkpoint = checkpoints.open_checkpoint(tmp_path)
-    with pytest.warns(CheckpointWarning, match="vocabulary of 10 tokens for 20 vectors"):
+    with pytest.warns(CheckpointWarning, match="vocabulary of 10 tokens for 20 embeddings"):
         assert checkpoint.vocabulary == VOCABULARY[:10]
 
 
