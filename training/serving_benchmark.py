@@ -21,7 +21,7 @@ import itertools
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,22 +94,22 @@ class ServingBenchmarkConfig:
     @property
     def client_numbers(self) -> list[int]:
         """`clients` as numbers."""
-        return [int(number) for number in _positive("clients", self.clients)]
+        return _positive("clients", self.clients, int)
 
     @property
     def rate_numbers(self) -> list[float]:
         """`rates` as numbers."""
-        return _positive("rates", self.rates)
+        return _positive("rates", self.rates, float)
 
 
-def _positive(name: str, values: Sequence[str]) -> list[float]:
+def _positive(name: str, values: Sequence[str], number: Callable[[str], Any]) -> list[Any]:
     try:
-        numbers = [int(value) if name == "clients" else float(value) for value in values]
+        numbers = [number(value) for value in values]
     except ValueError:
         numbers = [0]
-    if any(number <= 0 for number in numbers):
+    if any(value <= 0 for value in numbers):
         raise ValueError(f"--{name} is {','.join(values)!r}, expected positive numbers")
-    return list(numbers)
+    return numbers
 
 
 def read_instances(config: ServingBenchmarkConfig) -> list[Any]:

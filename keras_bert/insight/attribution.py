@@ -77,19 +77,16 @@ class Attribution:
         Returns:
             Dicts of `word`, `text` (which of `texts`), `start`, `end` and `score`.
         """
-        words = []
-        for number, text in enumerate(self.texts):
-            for match in re.finditer(r"\S+", text):
-                start, end = match.span()
-                score = sum(
-                    float(score)
-                    for score, span in zip(self.scores, self.spans, strict=True)
-                    if span is not None and span[0] == number and start <= span[1] < end
-                )
-                words.append(
-                    {"word": match[0], "text": number, "start": start, "end": end, "score": score}
-                )
-        return words
+        return [
+            {
+                "word": self.texts[number][start:end],
+                "text": number,
+                "start": start,
+                "end": end,
+                "score": sum(float(self.scores[position]) for position in positions),
+            }
+            for (number, start, end), positions in _tokens_of_words(self.texts, self.spans)
+        ]
 
     def __str__(self) -> str:
         ordered = sorted(self.words, key=lambda word: -abs(word["score"]))
@@ -99,11 +96,12 @@ class Attribution:
 
     def _repr_html_(self) -> str:
         """The texts with words shaded green where they raise the number, and orange otherwise."""
-        largest = max((abs(word["score"]) for word in self.words), default=0.0) or 1.0
+        words = self.words
+        largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
         for number, text in enumerate(self.texts):
             shaded, end = [], 0
-            for word in (word for word in self.words if word["text"] == number):
+            for word in (word for word in words if word["text"] == number):
                 shaded.append(html.escape(text[end : word["start"]]))
                 color = _COLORS[word["score"] >= 0]
                 shaded.append(
@@ -293,28 +291,45 @@ def _evaluate(
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
 
 
-def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int, output: float) -> np.ndarray:
-    groups: dict[tuple[int, int], list[int]] = {}
-    starts = [
-        {
-            match.start() + offset: match.start()
-            for match in re.finditer(r"\S+", text)
-            for offset in range(len(match[0]))
-        }
-        for text in row.texts
+def _tokens_of_words(
+    texts: Sequence[str], spans: Sequence[Span]
+) -> list[tuple[tuple[int, int, int], list[int]]]:
+    """Each word as `(text, start, end)`, and the positions of the tokens that begin in it."""
+    words = [
+        (number, *match.span())
+        for number, text in enumerate(texts)
+        for match in re.finditer(r"\S+", text)
     ]
+    return [
+        (
+            (number, start, end),
+            [
+                position
+                for position, span in enumerate(spans)
+                if span is not None and span[0] == number and start <= span[1] < end
+            ],
+        )
+        for number, start, end in words
+    ]
+
+
+def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int, output: float) -> np.ndarray:
+    groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
+    # Tokens of white space, by where it is
+    in_words = {position for positions in groups for position in positions}
+    between: dict[tuple[int, int], list[int]] = {}
     for position, span in enumerate(row.spans):
-        if span is not None:
-            word = starts[span[0]].get(span[1], span[1])
-            groups.setdefault((span[0], word), []).append(position)
+        if span is not None and position not in in_words:
+            between.setdefault(span[:2], []).append(position)
+    groups += between.values()
     scores = np.zeros(len(ids))
     if not groups:
         return scores
     occluded = np.tile(ids, (len(groups), 1))
-    for number, positions in enumerate(groups.values()):
+    for number, positions in enumerate(groups):
         occluded[number, positions] = fallback
     values, _ = _evaluate(task, row, occluded, gradient=False)
-    for value, positions in zip(values, groups.values(), strict=True):
+    for value, positions in zip(values, groups, strict=True):
         scores[positions] = (output - float(value)) / len(positions)
     return scores
 

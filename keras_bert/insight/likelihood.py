@@ -322,11 +322,10 @@ def compare_pairs(
     positions: list[list[int]] = []
     for first, second in zip(rows[::2], rows[1::2], strict=True):
         blocks = difflib.SequenceMatcher(None, first, second).get_matching_blocks()
-        for start in ("a", "b"):
-            shared = [
-                getattr(block, start) + offset for block in blocks for offset in range(block.size)
-            ]
-            positions.append(shared[1:-1])
+        shared = [
+            (block.a + offset, block.b + offset) for block in blocks for offset in range(block.size)
+        ]
+        positions += [[a for a, _ in shared[1:-1]], [b for _, b in shared[1:-1]]]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     totals = np.array([round(float(row.sum()), 3) for row in scores])
     return totals[::2], totals[1::2]

@@ -373,16 +373,15 @@ class Task(ObjectiveModel):
             return None
         x, y, sample_weight = data, None, None
         kind = self._kind_of(data)
-        if kind is not None and kind.has_own_labels:
-            pass
-        elif isinstance(data, (tuple, list)) and len(data) in (2, 3):
-            x, y, sample_weight = (*data, None)[:3]
-        elif isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
-            length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
-            raise ValueError(
-                "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
-                f"a {type(data).__name__}{length}."
-            )
+        if kind is None or not kind.has_own_labels:
+            if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+                x, y, sample_weight = (*data, None)[:3]
+            elif isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
+                length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
+                raise ValueError(
+                    "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
+                    f"a {type(data).__name__}{length}."
+                )
         rows = self._read(x, y, sample_weight, batching)
         parts = self._model_data(rows, x, y, sample_weight, batching)
         # Without separate labels, `x` is a dataset.

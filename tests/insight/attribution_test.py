@@ -20,9 +20,11 @@ from keras_bert import (  # noqa: E402
     TextEmbedder,
     TokenClassifier,
     WordPieceTokenizer,
+    data,
     insight,
     optimizers,
 )
+from tests.insight.hugging_face_models import save_model  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -34,21 +36,14 @@ SIZES = {"num_layers": 1, "hidden_dim": 32, "num_heads": 2, "intermediate_dim": 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small random classifier as Hugging Face stores it."""
-    folder = tmp_path_factory.mktemp("classifier")
-    torch.manual_seed(1)
-    config = transformers.BertConfig(
-        vocab_size=len(TOKENS),
-        num_hidden_layers=2,
-        hidden_size=16,
-        num_attention_heads=2,
-        intermediate_size=32,
+    return save_model(
+        transformers.BertForSequenceClassification,
+        TOKENS,
+        tmp_path_factory.mktemp("classifier"),
         max_position_embeddings=32,
         initializer_range=0.3,
         num_labels=3,
     )
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    return folder
 
 
 def with_captum(folder, ids, segments, target, method):
@@ -118,18 +113,12 @@ def test_occlusion_is_what_is_lost_without_a_word(folder):
     assert found.scores[2] == found.scores[3]
 
 
-def preprocessor_for(make):
-    from keras_bert import data
-
-    return make(data)(WordPieceTokenizer(TOKENS), 24)
-
-
 def test_a_trained_classifier_rests_on_the_word_that_decides():
     keras.utils.set_random_seed(1)
     classifier = TextClassifier(
         Backbone(BertConfig(vocabulary_size=len(TOKENS), dropout=0.0, **SIZES)),
         class_names=["bad", "good"],
-        preprocessor=preprocessor_for(lambda data: data.TextClassifierPreprocessor),
+        preprocessor=data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 24),
     )
     subjects = ["the film", "a film", "paris", "ann", "the film in paris", "who"]
     texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")] * 40
@@ -153,18 +142,19 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
     assert str(against).splitlines()[1].endswith("  dull")
 
 
+PREPROCESSORS = {
+    TokenClassifier: (data.TokenClassifierPreprocessor, {}),
+    QuestionAnswerer: (data.QuestionAnswererPreprocessor, {"doc_stride": 4, "max_query_length": 6}),
+    MultipleChoice: (data.MultipleChoicePreprocessor, {}),
+    MaskedLM: (data.TextClassifierPreprocessor, {}),
+}
+
+
 def random_task(kind, *arguments):
     keras.utils.set_random_seed(2)
     backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.2, **SIZES))
-    name = {MaskedLM: "TextClassifier"}.get(kind, kind.__name__)
-    if kind is QuestionAnswerer:
-        from keras_bert.data import QuestionAnswererPreprocessor
-
-        preprocessor = QuestionAnswererPreprocessor(
-            WordPieceTokenizer(TOKENS), 24, doc_stride=4, max_query_length=6
-        )
-    else:
-        preprocessor = preprocessor_for(lambda data: getattr(data, f"{name}Preprocessor"))
+    make, options = PREPROCESSORS[kind]
+    preprocessor = make(WordPieceTokenizer(TOKENS), 24, **options)
     return kind(backbone, *arguments, preprocessor=preprocessor)
 
 
@@ -244,9 +234,6 @@ def test_what_is_no_input_is_refused(folder):
             insight.attributions(classifier, *arguments)
     with pytest.raises(ValueError, match="baseline is 'zero'"):
         insight.attributions(classifier, "the", baseline="zero")
+    embedder = TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
     with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
-        insight.attributions(random_task_without_preprocessor(), "the")
-
-
-def random_task_without_preprocessor():
-    return TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
+        insight.attributions(embedder, "the")

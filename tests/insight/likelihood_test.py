@@ -15,6 +15,7 @@ transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, insight  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
+from tests.insight.hugging_face_models import save_model  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -31,20 +32,13 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small random BERT as Hugging Face stores it."""
-    folder = tmp_path_factory.mktemp("masked_lm")
-    torch.manual_seed(1)
-    config = transformers.BertConfig(
-        vocab_size=len(TOKENS),
-        num_hidden_layers=2,
-        hidden_size=16,
-        num_attention_heads=2,
-        intermediate_size=32,
+    return save_model(
+        transformers.BertForMaskedLM,
+        TOKENS,
+        tmp_path_factory.mktemp("masked_lm"),
         max_position_embeddings=64,
         initializer_range=0.5,
     )
-    transformers.BertForMaskedLM(config).save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    return folder
 
 
 @pytest.fixture(scope="module")

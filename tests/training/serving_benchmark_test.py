@@ -72,7 +72,7 @@ def test_errors_are_counted_and_the_commonest_is_shown(server, tmp_path):
         config(server, input=str(texts), clients=("2",), max_requests=10, seconds=20)
     )
     assert (result.requests, result.errors, result.rows) == (10, 1, 9)
-    assert result.first_error == 'HTTP 400: {"error": "a bad text"}'
+    assert result.most_frequent_error == 'HTTP 400: {"error": "a bad text"}'
     assert result.correct_rows is None
 
 

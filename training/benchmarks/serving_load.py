@@ -276,7 +276,7 @@ class Result:
         p50: Their median latency in milliseconds; 0 if there are none.
         p99: The 99th percentile of their latency in milliseconds.
         errors: Number of requests that ended in an error.
-        first_error: The most frequent error; empty if there is none.
+        most_frequent_error: The most frequent error; empty if there is none.
         rows: Number of instances that were answered.
         correct_rows: Number of instances with the expected prediction; `None` if they are not
             checked.
@@ -291,7 +291,7 @@ class Result:
     p50: float
     p99: float
     errors: int
-    first_error: str
+    most_frequent_error: str
     rows: int
     correct_rows: int | None
 
@@ -367,4 +367,4 @@ def format_row(result: Result | None) -> str:
         f"{result.qps:>8.1f} {result.rows_per_second:>8.1f} {result.p50:>8.1f} "
         f"{result.p99:>8.1f} {result.errors:>7}  {correct}"
     )
-    return f"{line}\n        {result.first_error}" if result.first_error else line
+    return f"{line}\n        {result.most_frequent_error}" if result.most_frequent_error else line

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small random models of `transformers`, in folders as Hugging Face stores them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+
+def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any) -> Path:
+    """Writes a model of a class of `transformers`, and its vocabulary; returns the folder."""
+    torch.manual_seed(1)
+    sizes = {
+        "num_hidden_layers": 2,
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    config = transformers.BertConfig(vocab_size=len(tokens), **sizes, **changes)
+    kind(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    return folder
