@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_bert.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _BINS = 10
 _BLUE, _GREY = "#0b5394", "#888888"
@@ -35,6 +38,13 @@ def plot_confusion(
     Returns:
         The path.
     """
+    return _save(confusion_figure(labels, predictions, class_names), Path(path))
+
+
+def confusion_figure(
+    labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
+) -> Figure:
+    """Returns the figure of `plot_confusion`."""
     from matplotlib.figure import Figure
     from sklearn.metrics import confusion_matrix
 
@@ -55,7 +65,7 @@ def plot_confusion(
             axes.text(column, row, f"{count}", ha="center", va="center", color=colour, fontsize=8)
     accuracy = np.trace(counts) / max(counts.sum(), 1)
     axes.set_title(f"accuracy {accuracy:.1%} on {counts.sum():,} rows", loc="left", fontsize=10)
-    return _save(figure, Path(path))
+    return figure
 
 
 def plot_calibration(
@@ -75,6 +85,11 @@ def plot_calibration(
     Returns:
         The path.
     """
+    return _save(calibration_figure(right, scores), Path(path))
+
+
+def calibration_figure(right: Sequence[bool], scores: Sequence[float]) -> Figure:
+    """Returns the figure of `plot_calibration`."""
     from matplotlib.figure import Figure
 
     confidence, accuracy, share = calibration(right, scores)
@@ -90,7 +105,7 @@ def plot_calibration(
     axes.spines[["top", "right"]].set_visible(False)
     error = float(np.sum(share * np.abs(accuracy - confidence)))
     axes.set_title(f"expected calibration error {error:.1%}", loc="left", fontsize=10)
-    return _save(figure, Path(path))
+    return figure
 
 
 def calibration(
@@ -106,7 +121,7 @@ def calibration(
     return confidence, accuracy, counts[used] / counts.sum()
 
 
-def _save(figure: Any, path: Path) -> Path:
+def _save(figure: Figure, path: Path) -> Path:
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png")
     return path

@@ -10,17 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_bert import atomic
+from . import page
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 46em; margin: 2em auto; color: #222; }
-h2 { font-size: 1em; margin: 2em 0 0.3em; }
-p { margin: 0; }
-mark.answer { background: #bcd9f5; }
-mark.gold { background: none; border-bottom: 3px solid #2a7d4f; }
-mark.both { background: #bcd9f5; border-bottom: 3px solid #2a7d4f; }
-.score { color: #777; font-weight: normal; }
-"""
 _KINDS = {(True, False): "answer", (False, True): "gold", (True, True): "both"}
 
 Span = tuple[int, int]
@@ -54,21 +45,18 @@ def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQue
     Returns:
         The path.
     """
-    path = Path(path)
-    sections = "\n".join(map(_section, answered))
-    page = (
-        f'<!doctype html>\n<meta charset="utf-8">\n<title>Answers</title>\n<style>{_STYLE}</style>'
-        '\n<p><mark class="answer">predicted answer</mark>, '
-        f'<mark class="gold">gold answers</mark></p>\n{sections}\n'
+    legend = page.Html(
+        '<p><mark class="answer">predicted answer</mark>, '
+        '<mark class="gold">gold answers</mark></p>'
     )
-    atomic.write_text(path, page)
-    return path
+    return page.write_page(path, "Answers", [legend, *map(answered_question, answered)])
 
 
-def _section(one: AnsweredQuestion) -> str:
+def answered_question(one: AnsweredQuestion) -> page.Html:
+    """Returns a question, the predicted answer with its probability, and the marked passage."""
     said = "no answer" if one.answer is None else html.escape(one.context[slice(*one.answer)])
-    return (
-        f'<h2>{html.escape(one.question)} <span class="score">{said} ({one.score:.0%})</span></h2>'
+    return page.Html(
+        f'<h3>{html.escape(one.question)} <span class="faint">{said} ({one.score:.0%})</span></h3>'
         f"\n<p>{marked(one)}</p>"
     )
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+
+import pytest
+
+from training.plots import page
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_text_is_escaped_and_numbers_are_formatted():
+    table = page.table(
+        ["text", "rows", "score"],
+        [["<b>&", 12345, 0.5], [page.Html("<mark>x</mark>"), None, None]],
+        "a <caption>",
+    ).text
+    assert "&lt;b&gt;&amp;" in table
+    assert "<mark>x</mark>" in table
+    assert '<td class="number">12,345</td><td class="number">0.50</td>' in table
+    assert "a &lt;caption&gt;" in table
+
+
+def test_a_page_needs_no_other_file(tmp_path):
+    figure_module = pytest.importorskip("matplotlib.figure")
+    drawn = figure_module.Figure()
+    drawn.add_subplot().plot([1, 2])
+    sections = [page.section("One & two", page.text("a < b"), page.figure(drawn, 'a "line"'))]
+    path = page.write_page(tmp_path / "page.html", "Title", sections)
+    content = path.read_text(encoding="utf-8")
+    assert page.write_page(path, "Title", sections).read_text(encoding="utf-8") == content
+    assert "<h2>One &amp; two</h2>" in content
+    assert 'alt="a &quot;line&quot;"' in content
+    sources = re.findall(r'(?:src|href)="([^"]{,30})', content)
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
+    assert len(sources) == 1
