@@ -2,7 +2,7 @@
 """Scores a saved model, or a file of predictions, on a labeled file with the official metrics.
 
     python -m training.evaluate --data_file=dev.tsv --text=review --label=stars \\
-        --model=runs/finetune/seed_1/model.keras --plots_dir=plots
+        --model=runs/finetune/seed_1/model.keras --report_dir=report
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
@@ -12,22 +12,28 @@ TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's JSON), `tagging` (CoNLL 
 
 Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
 `training.predict`, `predictions.json`, or CoNLL columns with the predictions last.
+
+With --report_dir, the page report.html shows where the model fails: scores beside a baseline, by
+class and by length, and the most confident mistakes with their text.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from absl import flags
+
+from keras_bert import atomic
 
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_one_of
+from .plots import error_report, page
 from .plots.classifier_plots import plot_calibration, plot_confusion
 from .plots.span_view import AnsweredQuestion, write_span_view
 from .readers.choice_files import read_choices
@@ -44,6 +50,7 @@ from .readers.text_rows import (
 from .scores import classifier_scores, entity_scores, squad_scores
 
 _KINDS = ("auto", "text", "squad", "tagging", "choice")
+_REPORT = "report.html"
 _SUFFIXES = {
     **dict.fromkeys(FORMATS, "text"),
     ".json": "squad",
@@ -71,6 +78,8 @@ class EvaluateConfig(TextColumns, WordColumns):
             the end.
         plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
             spans.html for a question answerer given by --model; empty for no plots.
+        report_dir: Folder for report.html, a self-contained page of errors, and scores.json; empty
+            for no report.
     """
 
     data_file: str = ""
@@ -81,6 +90,7 @@ class EvaluateConfig(TextColumns, WordColumns):
     null_threshold: float = 1.0
     class_names: tuple[str, ...] = ()
     plots_dir: str = ""
+    report_dir: str = ""
 
     def __post_init__(self) -> None:
         check_one_of(self, kind=_KINDS)
@@ -88,9 +98,25 @@ class EvaluateConfig(TextColumns, WordColumns):
         WordColumns.__post_init__(self)
 
 
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The result of one kind of data.
+
+    Args:
+        scores: The score of each metric.
+        sections: Returns the sections of the error report.
+    """
+
+    scores: dict[str, float]
+    sections: Callable[[], list[page.Html]]
+
+
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    print(json.dumps(evaluate(read_flags(EvaluateConfig)), indent=2))
+    config = read_flags(EvaluateConfig)
+    print(json.dumps(evaluate(config), indent=2))
+    if config.report_dir:
+        print(f"report: {Path(config.report_dir, _REPORT)}", file=sys.stderr)
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, float]:
@@ -107,7 +133,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
         raise ValueError("--data_file is empty, expected a labeled file")
-    kinds: dict[str, Callable[[EvaluateConfig], dict[str, float]]] = {
+    kinds: dict[str, Callable[[EvaluateConfig], Evaluation]] = {
         "text": _text,
         "squad": _squad,
         "tagging": _tagging,
@@ -119,7 +145,16 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
             "--plots_dir: plots are available for text classification, and for question answering "
             "with --model"
         )
-    return kinds[kind](config)
+    if config.report_dir:
+        program.require(program.TRAINING_LIBRARIES, "training")
+    found = kinds[kind](config)
+    if config.report_dir:
+        folder = Path(config.report_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        title = f"{config.model or config.answers} on {config.data_file}"
+        page.write_page(folder / _REPORT, title, found.sections())
+        atomic.write_json(folder / "scores.json", found.scores)
+    return found.scores
 
 
 def _kind(config: EvaluateConfig) -> str:
@@ -144,7 +179,7 @@ def _load(path: str) -> Any:
     return keras_bert.load_model(path, compile=False)
 
 
-def _text(config: EvaluateConfig) -> dict[str, float]:
+def _text(config: EvaluateConfig) -> Evaluation:
     model = _load(config.model) if config.model else None
     class_names = config.class_names or (model.class_names if model else None)
     regression = config.regression or (model is not None and model.is_regression)
@@ -154,11 +189,19 @@ def _text(config: EvaluateConfig) -> dict[str, float]:
     rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config, len(data))
     metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:
-        return classifier_scores.score(metrics, [float(row["score"]) for row in rows], data.labels)
+        numbers = [float(row["score"]) for row in rows]
+        return Evaluation(
+            classifier_scores.score(metrics, numbers, data.labels),
+            lambda: error_report.of_numbers(data, numbers),
+        )
     predictions = [_class_id(data.class_names, row, config) for row in rows]
+    probabilities = _probabilities(rows)
     if config.plots_dir:
-        _plot(config, data, predictions, [float(row["score"]) for row in rows])
-    return classifier_scores.score(metrics, predictions, data.labels)
+        _plot(config, data, predictions, probabilities)
+    return Evaluation(
+        classifier_scores.score(metrics, predictions, data.labels),
+        lambda: error_report.of_classes(data, predictions, probabilities),
+    )
 
 
 def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
@@ -172,14 +215,18 @@ def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: Evaluat
 
 
 def _plot(
-    config: EvaluateConfig, data: LabelledText, predictions: list[int], given: list[float]
+    config: EvaluateConfig,
+    data: LabelledText,
+    predictions: list[int],
+    probabilities: list[float] | None,
 ) -> None:
     folder = Path(config.plots_dir)
     folder.mkdir(parents=True, exist_ok=True)
     labels = data.labels.tolist()
     plot_confusion(folder / "confusion.png", labels, predictions, data.class_names)
-    right = [label == answer for label, answer in zip(labels, predictions, strict=True)]
-    plot_calibration(folder / "calibration.png", right, given)
+    if probabilities is not None:
+        right = [label == answer for label, answer in zip(labels, predictions, strict=True)]
+        plot_calibration(folder / "calibration.png", right, probabilities)
 
 
 def _read_answers(
@@ -201,44 +248,55 @@ def _read_answers(
     return rows
 
 
-def _squad(config: EvaluateConfig) -> dict[str, float]:
-    if config.answers:
-        return squad_scores.score_files(
-            config.data_file, config.answers, config.null_odds, config.null_threshold
-        )
+def _squad(config: EvaluateConfig) -> Evaluation:
     from keras_bert.data.squad import read_squad
 
     golds, is_version_2 = squad_scores.read_gold(config.data_file)
     examples = read_squad(config.data_file).examples
-    found = _load(config.model).answer(
-        [example.question for example in examples], [example.context for example in examples]
-    )
-    if config.plots_dir:
-        _show_spans(config, examples, found)
-    answers = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
-    score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
-    return score(golds, answers)
-
-
-def _show_spans(config: EvaluateConfig, examples: Any, found: list[dict[str, Any]]) -> None:
-    folder = Path(config.plots_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_span_view(
-        folder / "spans.html",
-        (
-            AnsweredQuestion(
-                example.question,
-                example.context,
-                (one["start"], one["end"]) if one["answer"] else None,
-                one["score"],
-                [(gold.start, gold.start + len(gold.text)) for gold in example.answers or ()],
-            )
+    if config.answers:
+        scores = squad_scores.score_files(
+            config.data_file, config.answers, config.null_odds, config.null_threshold
+        )
+        texts = squad_scores.read_predictions(config.answers)
+        answered = [_as_answered(one, texts.get(one.id, "")) for one in examples]
+    else:
+        found = _load(config.model).answer(
+            [example.question for example in examples], [example.context for example in examples]
+        )
+        texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
+        score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
+        scores = score(golds, texts)
+        answered = [
+            _as_answered(example, one["answer"], one["start"], one["score"])
             for example, one in zip(examples, found, strict=True)
-        ),
+        ]
+    if config.plots_dir:
+        folder = Path(config.plots_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_span_view(folder / "spans.html", answered)
+
+    def sections() -> list[page.Html]:
+        f1 = squad_scores.f1_scores(golds, [texts.get(gold.id, "") for gold in golds])
+        return error_report.of_questions(answered, f1, scores)
+
+    return Evaluation(scores, sections)
+
+
+def _as_answered(
+    example: Any, answer: str, start: int = -1, score: float | None = None
+) -> AnsweredQuestion:
+    """Returns a question with its answer; of a text without a position, its first occurrence."""
+    start = start if start >= 0 else example.context.find(answer)
+    return AnsweredQuestion(
+        example.question,
+        example.context,
+        (start, start + len(answer)) if answer and start >= 0 else None,
+        score,
+        [(gold.start, gold.start + len(gold.text)) for gold in example.answers or ()],
     )
 
 
-def _tagging(config: EvaluateConfig) -> dict[str, float]:
+def _tagging(config: EvaluateConfig) -> Evaluation:
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
 
@@ -258,7 +316,10 @@ def _tagging(config: EvaluateConfig) -> dict[str, float]:
         gold = in_scheme(gold, scheme)
     if are_span_labels(label for sentence in gold.labels for label in sentence):
         print(entity_scores.table(entity_scores.entity_scores(labels, gold.labels)))
-    return entity_scores.tagging_scores(labels, gold.labels)
+    return Evaluation(
+        entity_scores.tagging_scores(labels, gold.labels),
+        lambda: error_report.of_tags(gold, labels),
+    )
 
 
 def _scheme_of(class_names: Sequence[str]) -> Any:
@@ -281,19 +342,25 @@ def _scheme_of(class_names: Sequence[str]) -> Any:
     return "IOB2" if any("I" not in found for found in types) else None
 
 
-def _choice(config: EvaluateConfig) -> dict[str, float]:
+def _choice(config: EvaluateConfig) -> Evaluation:
     data = read_choices(Path(config.data_file), config.format)
     if data.labels is None:
         raise ValueError(f"{config.data_file} has no labels to score against")
     if config.model:
-        logits = _load(config.model).predict(data.inputs, batch_size=64, verbose=0)
-        return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
-    chosen = [_chosen(row) for row in _read_answers(config, len(data), ("choice", "answers"))]
-    return classifier_scores.score(("accuracy",), chosen, data.labels)
+        first = [ranked[0] for ranked in _load(config.model).choose(data.inputs, batch_size=64)]
+    else:
+        rows = _read_answers(config, len(data), ("choice", "answers"))
+        first = [row["answers"][0] if "answers" in row else row for row in rows]
+    chosen = [int(one["choice"]) for one in first]
+    return Evaluation(
+        classifier_scores.score(("accuracy",), chosen, data.labels),
+        lambda: error_report.of_choices(data, chosen, _probabilities(first)),
+    )
 
 
-def _chosen(row: dict[str, Any]) -> int:
-    return int((row["answers"][0] if "answers" in row else row)["choice"])
+def _probabilities(rows: Sequence[dict[str, Any]]) -> list[float] | None:
+    """Returns the probability of each prediction, or `None` if a file of predictions has none."""
+    return [float(row["score"]) for row in rows] if all("score" in row for row in rows) else None
 
 
 if __name__ == "__main__":

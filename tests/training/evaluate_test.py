@@ -217,3 +217,113 @@ def test_calibration_by_bins():
     assert confidence.tolist() == pytest.approx([0.96])
     assert accuracy.tolist() == pytest.approx([2 / 3])
     assert share.tolist() == [1.0]
+
+
+def report_of(config, tmp_path):
+    """Evaluates with a report, and returns the scores and the page."""
+    folder = tmp_path / "report"
+    found = evaluate(dataclasses.replace(config, report_dir=str(folder)))
+    assert json.loads((folder / "scores.json").read_text()) == found
+    return found, (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_report_of_classes(tmp_path):
+    texts = [f"<text {index}> {'long ' * index}" for index in range(8)]
+    labels = ["good", "bad"] * 4
+    lines = [f"{text}\t{label}" for text, label in zip(texts, labels, strict=True)]
+    (tmp_path / "dev.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    found = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.tsv"),
+        answers=write_answers(tmp_path / "answers.tsv", found),
+    )
+    scores, page = report_of(config, tmp_path)
+    assert scores["accuracy"] == 75.0
+    assert "Mistakes: 2 of 8 rows" in page
+    # The more confident mistake comes first, and text is not markup
+    assert 0 < page.index("&lt;text 7&gt;") < page.index("&lt;text 1&gt;")
+    assert "&lt;text 2&gt;" not in page
+    assert page.count("data:image/svg+xml") == 2
+    # The most frequent class is right in half of the rows.
+    assert '<td>the most frequent class</td><td class="number">50.00</td>' in page
+    # Two rows in each quartile of the lengths, Wilson's interval for 1 of 2
+    assert '<td class="number">50.00</td><td>9.45 to 90.55</td>' in page
+
+
+def test_report_of_predictions_without_probabilities(reviews, tmp_path):
+    (tmp_path / "answers.jsonl").write_text('{"label": "good"}\n' * 4)
+    config = EvaluateConfig(data_file=reviews, answers=str(tmp_path / "answers.jsonl"))
+    _, page = report_of(config, tmp_path)
+    assert "Calibration" not in page
+    assert "Mistakes: 1 of 4 rows" in page
+    evaluate(dataclasses.replace(config, plots_dir=str(tmp_path / "plots")))
+    assert [path.name for path in (tmp_path / "plots").iterdir()] == ["confusion.png"]
+
+
+def test_report_of_numbers(tmp_path):
+    (tmp_path / "dev.tsv").write_text("text\tlabel\na\t1\nbb\t2\nccc\t3\ndddd\t4.5\n")
+    (tmp_path / "answers.tsv").write_text("score\n1.5\n2\n1\n4\n")
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.tsv"), answers=str(tmp_path / "answers.tsv"), regression=True
+    )
+    _, page = report_of(config, tmp_path)
+    largest = page[page.index("Largest errors") :]
+    assert largest.index("<td>ccc</td>") < largest.index("<td>a</td>")
+    assert "the mean of the labels" in page
+
+
+def test_report_of_questions(tmp_path):
+    def question(number, text, *answers):
+        golds = [{"text": answer, "answer_start": 3} for answer in answers]
+        return {"id": number, "question": text, "answers": golds, "is_impossible": not golds}
+
+    context = "By Goethe, not by Schiller."
+    questions = [question("1", "Who wrote it?", "Goethe"), question("2", "Which year?")]
+    data = {"version": "2.0", "data": [{"paragraphs": [{"context": context, "qas": questions}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(data))
+    (tmp_path / "predictions.json").write_text(json.dumps({"1": "Schiller", "2": ""}))
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.json"), answers=str(tmp_path / "predictions.json")
+    )
+    scores, page = report_of(config, tmp_path)
+    assert scores["exact"] == 50.0
+    assert "Mistakes: 1 of 2 rows" in page
+    assert '<mark class="gold">Goethe</mark>' in page
+    assert '<mark class="answer">Schiller</mark>' in page
+    assert "Which year?" not in page
+    assert "<td>unanswerable</td>" in page
+
+
+def test_report_of_tags(tmp_path):
+    (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n\nBob B-PER\n")
+    (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis B-PER\n\nBob B-PER\n")
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.conll"), answers=str(tmp_path / "answers.conll")
+    )
+    _, page = report_of(config, tmp_path)
+    assert '<mark class="wrong">Paris</mark>' in page
+    assert "Mistakes: 1 of 2 sentences" in page
+    assert "Bob" not in page
+    confused = '<td>B-LOC</td><td>B-PER</td><td class="number">1</td><td>Paris</td>'
+    assert confused in page
+
+
+def test_report_of_choices(tmp_path):
+    rows = [
+        {"text": text, "choices": ["left", "right"], "label": label}
+        for text, label in zip("abcd", (0, 1, 0, 1), strict=True)
+    ]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    answers = [{"choice": 0, "score": score} for score in (0.9, 0.6, 0.8, 0.7)]
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.jsonl"),
+        kind="choice",
+        answers=str(tmp_path / "answers.jsonl"),
+    )
+    scores, page = report_of(config, tmp_path)
+    assert scores == {"accuracy": 50.0}
+    mistakes = page[page.index("Mistakes: 2 of 4 rows") :]
+    row = '<td>right</td><td>left</td><td class="number">0.70</td>'
+    assert row in mistakes
+    assert mistakes.index("0.70") < mistakes.index("0.60")

@@ -109,9 +109,12 @@ def figure(drawn: Figure, description: str) -> Html:
         drawn: The figure.
         description: What it shows, for those who cannot see it.
     """
+    import matplotlib
+
     buffer = io.BytesIO()
-    # Without the date, the same figure gives the same page
-    drawn.savefig(buffer, format="svg", metadata={"Date": None})
+    # With a fixed salt and no date, the same figure gives the same page.
+    with matplotlib.rc_context({"svg.hashsalt": "page"}):
+        drawn.savefig(buffer, format="svg", metadata={"Date": None})
     encoded = base64.b64encode(buffer.getvalue()).decode()
     return Html(
         f'<figure><img alt="{html.escape(description)}" '

@@ -24,14 +24,14 @@ class AnsweredQuestion(NamedTuple):
         question: The question.
         context: The passage.
         answer: The start and end of the predicted span in characters; `None` for no answer.
-        score: The probability of the predicted answer.
+        score: The probability of the predicted answer; `None` if it is unknown.
         golds: The spans of the gold answers; empty if the question is unanswerable.
     """
 
     question: str
     context: str
     answer: Span | None
-    score: float
+    score: float | None
     golds: Sequence[Span] = ()
 
 
@@ -55,8 +55,9 @@ def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQue
 def answered_question(one: AnsweredQuestion) -> page.Html:
     """Returns a question, the predicted answer with its probability, and the marked passage."""
     said = "no answer" if one.answer is None else html.escape(one.context[slice(*one.answer)])
+    score = "" if one.score is None else f" ({one.score:.0%})"
     return page.Html(
-        f'<h3>{html.escape(one.question)} <span class="faint">{said} ({one.score:.0%})</span></h3>'
+        f'<h3>{html.escape(one.question)} <span class="faint">{said}{score}</span></h3>'
         f"\n<p>{marked(one)}</p>"
     )
 

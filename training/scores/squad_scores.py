@@ -272,6 +272,15 @@ def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
     return golds, any("is_impossible" in question for question in questions)
 
 
+def read_predictions(path: str) -> dict[str, str]:
+    """Reads the answer to each question of a file of predictions, by the question's id.
+
+    Raises:
+        ValueError: If the file is malformed.
+    """
+    return _read_by_id(path, str, "a string")
+
+
 def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str, Any]:
     from keras_bert.data.squad import load_json
 
@@ -296,7 +305,7 @@ def score_files(
         ValueError: If a file is malformed.
     """
     golds, is_version_2 = read_gold(data_file)
-    predictions = _read_by_id(predictions_file, str, "a string")
+    predictions = read_predictions(predictions_file)
     if not is_version_2:
         return score_squad_v1(golds, predictions)
     odds = _read_by_id(null_odds_file, (int, float), "a number") if null_odds_file else None

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of an error report: what a model gets wrong, how often, and on which rows.
+
+One function for each kind of task; `training.evaluate --report_dir` writes the page.
+"""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.stats
+
+from ..readers.choice_files import ChoiceRows
+from ..readers.labelled_text import LabelledText
+from ..scores import classifier_scores, entity_scores
+from . import page
+from .classifier_plots import calibration_figure, confusion_figure
+from .span_view import AnsweredQuestion, answered_question
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from keras_bert.data import TaggedText
+
+_MAX_MISTAKES = 30
+_MAX_CONFUSIONS = 15
+# A confusion matrix of more classes cannot be read.
+_MAX_CLASSES_DRAWN = 40
+_NUM_SLICES = 4
+_LONGEST_TEXT = 2000
+_CONFIDENT = "The most confident mistakes come first: hard rows, or rows whose label is wrong."
+
+
+def scores_section(
+    scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]] | None = None
+) -> page.Html:
+    """Returns the scores, beside those of baselines.
+
+    Args:
+        scores: The score of each metric.
+        baselines: Name of a baseline -> its score of each metric.
+    """
+    rows = {"this model": scores, **(baselines or {})}
+    table = page.table(
+        ["", *scores],
+        [[name, *(values.get(metric) for metric in scores)] for name, values in rows.items()],
+    )
+    return page.section("Scores", table)
+
+
+def of_classes(
+    data: LabelledText, predictions: Sequence[int], probabilities: Sequence[float] | None
+) -> list[page.Html]:
+    """Returns the sections of a classifier: classes, calibration, slices and mistakes.
+
+    Args:
+        data: The labeled text.
+        predictions: Predicted class ids, in the order of the rows.
+        probabilities: The probability of each prediction; `None` if they are unknown.
+    """
+    names, labels = data.class_names or (), _labels(data)
+    right = np.asarray(predictions) == labels
+    majority = np.full_like(labels, np.bincount(labels).argmax())
+    metrics = classifier_scores.metrics_for(data.num_classes)
+    sections = [
+        scores_section(
+            classifier_scores.score(metrics, predictions, labels),
+            {"the most frequent class": classifier_scores.score(metrics, majority, labels)},
+        ),
+        _classes_section(labels, predictions, names),
+    ]
+    if probabilities is not None:
+        about = "A calibrated model is right in 80 % of the rows to which it gives 0.8."
+        drawn = page.figure(
+            calibration_figure(right.tolist(), probabilities), "reliability diagram"
+        )
+        sections.append(page.section("Calibration", page.text(about), drawn))
+    lengths = [len(text) for text in data.texts]
+    sections.append(page.section("Accuracy by length", _slices("characters", lengths, right)))
+    rows = [
+        [
+            names[labels[index]],
+            names[predictions[index]],
+            None if probabilities is None else probabilities[index],
+            _shown(data, index),
+        ]
+        for index in _worst(right, probabilities)
+    ]
+    table = page.table(["label", "prediction", "probability", "text"], rows)
+    sections.append(_mistakes(int(np.sum(~right)), len(labels), page.text(_CONFIDENT), table))
+    return sections
+
+
+def _labels(data: LabelledText | ChoiceRows) -> np.ndarray:
+    if data.labels is None:
+        raise ValueError(f"{data.path} has no labels to score against")
+    return data.labels
+
+
+def _classes_section(
+    labels: np.ndarray, predictions: Sequence[int], names: Sequence[str]
+) -> page.Html:
+    by_class = classifier_scores.by_class(predictions, labels, names)
+    columns = ["class", "precision", "recall", "f1", "rows"]
+    rows = [[name, *values.values()] for name, values in by_class.items()]
+    blocks = [page.table(columns, rows)]
+    pairs = Counter(zip(labels.tolist(), predictions, strict=True))
+    confusions = [
+        [names[label], names[predicted], count]
+        for (label, predicted), count in pairs.most_common()
+        if label != predicted
+    ]
+    if len(names) > 2 and confusions:
+        blocks.append(
+            page.table(
+                ["label", "predicted as", "rows"],
+                confusions[:_MAX_CONFUSIONS],
+                "The most frequent confusions",
+            )
+        )
+    if len(names) <= _MAX_CLASSES_DRAWN:
+        drawn = confusion_figure(labels.tolist(), predictions, names)
+        blocks.append(page.figure(drawn, "confusion matrix"))
+    return page.section("Classes", *blocks)
+
+
+def of_numbers(data: LabelledText, predictions: Sequence[float]) -> list[page.Html]:
+    """Returns the sections of a regression: predictions over labels, slices, largest errors.
+
+    Args:
+        data: The text with its scores.
+        predictions: Predicted scores, in the order of the rows.
+    """
+    labels, predicted = _labels(data).astype("float64"), np.asarray(predictions, "float64")
+    metrics = classifier_scores.metrics_for(1)
+    errors = np.abs(predicted - labels)
+    lengths = [len(text) for text in data.texts]
+    worst = np.argsort(-errors, kind="stable")[:_MAX_MISTAKES].tolist()
+    rows = [[float(labels[i]), float(predicted[i]), _shown(data, i)] for i in worst]
+    mean = np.full_like(labels, labels.mean())
+    return [
+        scores_section(
+            classifier_scores.score(metrics, predicted, labels),
+            {"the mean of the labels": classifier_scores.score(metrics, mean, labels)},
+        ),
+        page.section(
+            "Predictions", page.figure(_scatter(labels, predicted), "predictions over labels")
+        ),
+        page.section(
+            "Mean absolute error by length", _slices("characters", lengths, errors, is_share=False)
+        ),
+        page.section("Largest errors", page.table(["label", "prediction", "text"], rows)),
+    ]
+
+
+def _scatter(labels: np.ndarray, predicted: np.ndarray) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.0, 3.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    ends = [min(labels.min(), predicted.min()), max(labels.max(), predicted.max())]
+    axes.plot(ends, ends, color="#888888", linewidth=1, linestyle="--")
+    axes.plot(labels, predicted, "o", color="#0b5394", markersize=3, alpha=0.4)
+    axes.set_xlabel("label", fontsize=9)
+    axes.set_ylabel("prediction", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def of_questions(
+    answered: Sequence[AnsweredQuestion], f1: np.ndarray, scores: Mapping[str, float]
+) -> list[page.Html]:
+    """Returns the sections of question answering: slices, and wrong answers in their passages.
+
+    Args:
+        answered: The questions with their answers.
+        f1: The F1 of each answer, `(questions,)`, in [0, 1].
+        scores: The scores of all questions.
+    """
+    first_words = [(one.question.split() or [""])[0].lower() for one in answered]
+    common = [word for word, _ in Counter(first_words).most_common(8)]
+    by_word = {word: np.array([first == word for first in first_words]) for word in common} | {
+        "others": np.array([first not in common for first in first_words])
+    }
+    lengths = [len(one.context) for one in answered]
+    wrong = np.flatnonzero(f1 < 1)
+    given = np.array([one.score if one.score is not None else 0.0 for one in answered])
+    worst = wrong[np.lexsort((-given[wrong], f1[wrong]))][:_MAX_MISTAKES]
+    legend = page.Html(
+        '<p><mark class="answer">predicted answer</mark>, '
+        '<mark class="gold">gold answers</mark>; the worst answers come first</p>'
+    )
+    sections = [
+        scores_section(scores),
+        page.section("F1 by the question's first word", _slices_of(by_word, 100 * f1, False)),
+        page.section(
+            "F1 by the passage's length", _slices("characters", lengths, 100 * f1, is_share=False)
+        ),
+    ]
+    if any(not one.golds for one in answered):
+        answerable = np.array([bool(one.golds) for one in answered])
+        kinds = {"answerable": answerable, "unanswerable": ~answerable}
+        sections.append(page.section("F1 by kind", _slices_of(kinds, 100 * f1, False)))
+    marked = [answered_question(answered[index]) for index in worst]
+    return [*sections, _mistakes(len(wrong), len(answered), legend, *marked)]
+
+
+def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
+    """Returns the sections of a tagger: types, confused labels, slices, and sentences.
+
+    Args:
+        gold: The words with their labels.
+        labels: The predicted label of each word.
+    """
+    from keras_bert.data.tagging_schemes import are_span_labels
+
+    true = gold.labels or []
+    sections = [scores_section(entity_scores.tagging_scores(labels, true))]
+    if are_span_labels(label for sentence in true for label in sentence):
+        found = entity_scores.entity_scores(labels, true)
+        rows = [[kind, *values] for kind, values in found.by_type.items()]
+        columns = ["type", "precision", "recall", "f1", "entities"]
+        sections.append(page.section("Entities", page.table(columns, rows)))
+    confusions: dict[tuple[str, str], Counter[str]] = {}
+    errors = []
+    for words, expected, predicted in zip(gold.words, true, labels, strict=True):
+        wrong = [one for one in zip(words, expected, predicted, strict=True) if one[1] != one[2]]
+        errors.append(len(wrong))
+        for word, label, answer in wrong:
+            confusions.setdefault((label, answer), Counter())[word] += 1
+    ranked = sorted(confusions.items(), key=lambda item: -item[1].total())[:_MAX_CONFUSIONS]
+    rows = [
+        [label, answer, found.total(), ", ".join(word for word, _ in found.most_common(5))]
+        for (label, answer), found in ranked
+    ]
+    columns = ["label", "prediction", "words", "such as"]
+    sections.append(page.section("Confused labels", page.table(columns, rows)))
+    right = np.array([not count for count in errors])
+    lengths = [len(words) for words in gold.words]
+    sections.append(
+        page.section("Sentences without an error, by length", _slices("words", lengths, right))
+    )
+    worst = np.argsort(-np.array(errors), kind="stable")[:_MAX_MISTAKES].tolist()
+    shown = [
+        _sentence(gold.words[index], true[index], labels[index]) for index in worst if errors[index]
+    ]
+    sections.append(_mistakes(int(np.sum(~right)), len(gold), *shown, unit="sentences"))
+    return sections
+
+
+def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str]) -> page.Html:
+    """Returns a sentence whose wrong words are marked, each with its label and the prediction."""
+    parts = []
+    for word, label, answer in zip(words, true, predicted, strict=True):
+        escaped = html.escape(word)
+        if label == answer:
+            parts.append(escaped)
+        else:
+            parts.append(
+                f'<mark class="wrong">{escaped}</mark> <small class="faint">{html.escape(label)} '
+                f"&rarr; {html.escape(answer)}</small>"
+            )
+    return page.Html(f"<p>{' '.join(parts)}</p>")
+
+
+def of_choices(
+    data: ChoiceRows, chosen: Sequence[int], probabilities: Sequence[float] | None
+) -> list[page.Html]:
+    """Returns the sections of multiple choice: slices and the most confident mistakes.
+
+    Args:
+        data: The texts with their choices and the correct ones.
+        chosen: The index of the choice that the model ranks first, in the order of the rows.
+        probabilities: The probability of each of them; `None` if they are unknown.
+    """
+    labels = _labels(data)
+    right = np.asarray(chosen) == labels
+    random = 100 * float(np.mean([1 / len(choices) for choices in data.choices]))
+    lengths = [len(text) for text in data.texts]
+    rows = [
+        [
+            data.texts[index][:_LONGEST_TEXT],
+            data.choices[index][labels[index]],
+            data.choices[index][chosen[index]],
+            None if probabilities is None else probabilities[index],
+        ]
+        for index in _worst(right, probabilities)
+    ]
+    table = page.table(["text", "correct choice", "chosen", "probability"], rows)
+    scores = classifier_scores.score(("accuracy",), chosen, labels)
+    return [
+        scores_section(scores, {"a random choice": {"accuracy": random}}),
+        page.section("Accuracy by length", _slices("characters", lengths, right)),
+        _mistakes(int(np.sum(~right)), len(data), page.text(_CONFIDENT), table),
+    ]
+
+
+def _worst(right: np.ndarray, probabilities: Sequence[float] | None) -> list[int]:
+    """Returns the indices of the most confident mistakes, or of the first ones."""
+    wrong = np.flatnonzero(~right)
+    if probabilities is not None:
+        wrong = wrong[np.argsort(-np.asarray(probabilities)[wrong], kind="stable")]
+    first: list[int] = wrong[:_MAX_MISTAKES].tolist()
+    return first
+
+
+def _mistakes(count: int, total: int, *blocks: page.Html, unit: str = "rows") -> page.Html:
+    title = f"Mistakes: {count:,} of {total:,} {unit}"
+    if not count:
+        return page.section(title, page.text("There are none."))
+    shown = f"The first {_MAX_MISTAKES} are shown." if count > _MAX_MISTAKES else "All are shown."
+    return page.section(title, page.text(shown), *blocks)
+
+
+def _shown(data: LabelledText, index: int) -> str:
+    texts = [data.texts[index], *([data.text_pairs[index]] if data.text_pairs else [])]
+    return "\n— ".join(text[:_LONGEST_TEXT] for text in texts)
+
+
+def _slices(
+    unit: str, sizes: Sequence[int], values: np.ndarray, *, is_share: bool = True
+) -> page.Html:
+    """Returns a table of a score by quartiles of a size.
+
+    Args:
+        unit: What the sizes count.
+        sizes: The size of each row.
+        values: Whether each row is right, or its score.
+        is_share: Whether `values` are booleans.
+    """
+    array = np.asarray(sizes)
+    edges = np.unique(np.quantile(array, np.linspace(0, 1, _NUM_SLICES + 1), method="nearest"))
+    members: dict[str, np.ndarray] = {}
+    for index in range(max(1, len(edges) - 1)):
+        last = edges[min(index + 1, len(edges) - 1)]
+        # Every slice but the first begins after the last size of the one before.
+        first = edges[0] if index == 0 else edges[index] + 1
+        members[f"{first:,} to {last:,} {unit}"] = (array >= first) & (array <= last)
+    return _slices_of(members, values, is_share)
+
+
+def _slices_of(members: Mapping[str, np.ndarray], values: np.ndarray, is_share: bool) -> page.Html:
+    rows: list[list[page.Cell]] = []
+    for name, chosen in members.items():
+        part = values[chosen]
+        if not len(part):
+            continue
+        mean, low, high = (_share if is_share else _mean)(part)
+        rows.append([name, len(part), mean, f"{low:.2f} to {high:.2f}"])
+    return page.table(["", "rows", "score", "95 % interval"], rows)
+
+
+def _share(right: np.ndarray) -> tuple[float, float, float]:
+    """Returns a share in percent, with Wilson's interval."""
+    found = scipy.stats.binomtest(int(right.sum()), len(right))
+    interval = found.proportion_ci(method="wilson")
+    return 100 * found.statistic, 100 * interval.low, 100 * interval.high
+
+
+def _mean(values: np.ndarray) -> tuple[float, float, float]:
+    """Returns a mean, with its interval by Student's t."""
+    mean, half_width = classifier_scores.summarise(values.tolist())
+    half_width = 0.0 if np.isnan(half_width) else half_width
+    return mean, mean - half_width, mean + half_width
