@@ -31,6 +31,7 @@ _MAX_CONFUSIONS = 15
 # A confusion matrix of more classes cannot be read.
 _MAX_CLASSES_DRAWN = 40
 _NUM_SLICES = 4
+_NUM_RESAMPLES = 1000
 _LONGEST_TEXT = 2000
 _CONFIDENT = "The most confident mistakes come first: hard rows, or rows whose label is wrong."
 
@@ -362,7 +363,8 @@ def _share(right: np.ndarray) -> tuple[float, float, float]:
 
 
 def _mean(values: np.ndarray) -> tuple[float, float, float]:
-    """Returns a mean, with its interval by Student's t."""
-    mean, half_width = classifier_scores.summarise(values.tolist())
-    half_width = 0.0 if np.isnan(half_width) else half_width
-    return mean, mean - half_width, mean + half_width
+    """Returns a mean, with its interval by the bootstrap, which stays within the values' range."""
+    generator = np.random.default_rng(0)
+    means = [generator.choice(values, len(values)).mean() for _ in range(_NUM_RESAMPLES)]
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(values.mean()), float(low), float(high)

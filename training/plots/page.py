@@ -26,7 +26,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 0 auto; pa
   color: var(--text); background: var(--page); overflow-wrap: anywhere; }
 h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; } h3 { font-size: 1em; }
 p.faint, .faint { color: var(--faint); font-weight: normal; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; margin-bottom: 1em; }
 table { border-collapse: collapse; font-size: 0.93em; }
 caption { text-align: left; color: var(--faint); padding-bottom: 0.4em; }
 th, td { text-align: left; vertical-align: top; padding: 0.25em 0.8em 0.25em 0;
