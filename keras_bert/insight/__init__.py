@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model has learned and why it answers so."""
 
+from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
 from keras_bert.insight.attribution import METHODS, Attribution, attributions
 from keras_bert.insight.likelihood import (
     PairScores,
@@ -12,10 +13,13 @@ from keras_bert.insight.likelihood import (
 )
 
 __all__ = [
+    "MEASURES",
     "METHODS",
+    "AttentionPatterns",
     "Attribution",
     "PairScores",
     "TextLikelihood",
+    "attention",
     "attributions",
     "compare_pairs",
     "crows_pairs",

@@ -99,28 +99,57 @@ class SelfAttention(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        _, length, hidden_dim = inputs.shape
-        length = ops.shape(inputs)[1] if length is None else length
-        _check_masks(inputs, padding_mask, sequence_ids)
-        mask = _mask(padding_mask, sequence_ids, _causal_mask(length) if self.causal else None)
-
-        # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
-        projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
-        # -> (batch, length, 3, heads, head_dim)
-        head_dim = hidden_dim // self.num_heads
-        projected = ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
-
+        length = _length(inputs)
+        projected, mask = self._projected(inputs, length, padding_mask, sequence_ids, training)
+        # (batch, length, heads, head_dim) -> (batch, length, hidden)
+        joined = (-1, length, inputs.shape[-1])
         if self.return_scores:
             rate = self.dropout if training else 0.0
             context, scores = attention_with_scores(
                 projected, mask, dropout=rate, seed=self.seed_generator
             )
-            return ops.reshape(context, (-1, length, hidden_dim)), scores
+            return ops.reshape(context, joined), scores
         context = attention(
             projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
         )
-        # (batch, length, heads, head_dim) -> (batch, length, hidden)
-        return ops.reshape(context, (-1, length, hidden_dim))
+        return ops.reshape(context, joined)
+
+    def probabilities(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Computes the attention probabilities alone, whether or not calls return them.
+
+        Args:
+            inputs, padding_mask, sequence_ids: See the call arguments.
+
+        Returns:
+            A tensor `(batch, heads, length, length)` in the compute dtype.
+        """
+        inputs = ops.cast(inputs, self.compute_dtype)
+        projected, mask = self._projected(inputs, _length(inputs), padding_mask, sequence_ids)
+        return attention_with_scores(projected, mask)[1]
+
+    def _projected(
+        self,
+        inputs: Tensor,
+        length: Tensor,
+        padding_mask: Tensor,
+        sequence_ids: Tensor,
+        training: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns queries, keys and values `(batch, length, 3, heads, head_dim)`, and the mask."""
+        _check_masks(inputs, padding_mask, sequence_ids)
+        mask = _mask(padding_mask, sequence_ids, _causal_mask(length) if self.causal else None)
+
+        # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
+        hidden_dim = inputs.shape[-1]
+        projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
+        # -> (batch, length, 3, heads, head_dim)
+        head_dim = hidden_dim // self.num_heads
+        return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim)), mask
 
     def compute_output_spec(
         self,
@@ -147,6 +176,11 @@ class SelfAttention(keras.layers.Layer):
             "causal": self.causal,
             "return_scores": self.return_scores,
         }
+
+
+def _length(inputs: Tensor) -> Tensor:
+    """Returns the length of inputs `(batch, length, hidden)`, a tensor if it is not static."""
+    return ops.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
 
 
 def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> None:

@@ -201,6 +201,22 @@ class Backbone(TokenModel):
         mask = {"padding_mask": inputs["padding_mask"]} if pooler.last_token else {}
         return pooler(encoded["sequence_output"], **mask)
 
+    def with_hidden_states(self) -> TokenModel:
+        """Returns a model of the same layers that has the hidden states of every layer.
+
+        Returns:
+            This encoder if it has them; otherwise a model of its inputs, its outputs and
+            `hidden_states`, which shares the weights and is not to be saved.
+        """
+        if self.config.output_hidden_states:
+            return self
+        config = self.config.replace(output_hidden_states=True)
+        inputs = token_inputs(self.packed)
+        name = f"{self.name}_with_hidden_states"
+        model = TokenModel(inputs=inputs, outputs=_outputs(config, self, inputs), name=name)
+        model.config = config
+        return model
+
     def enable_lora(self, rank: int, lora_alpha: float | None = None) -> None:
         """Freezes the encoder, and enables LoRA for the Q, K, V projection of every block.
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 
 def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any) -> Path:
@@ -17,7 +16,9 @@ def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any)
         "num_attention_heads": 2,
         "intermediate_size": 32,
     }
-    config = transformers.BertConfig(vocab_size=len(tokens), **sizes, **changes)
+    kind_of_config = kind.config_class
+    sizes = {kind_of_config.attribute_map.get(name, name): size for name, size in sizes.items()}
+    config = kind_of_config(vocab_size=len(tokens), **{**sizes, **changes})
     kind(config).save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
     return folder

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the attention heads of an encoder look."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_bert.insight.states import encoder_of, text_states, texts_of
+from keras_bert.models.backbone import Backbone
+from keras_bert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# What is measured of each head -> how a table calls it
+MEASURES = {
+    "entropy": "entropy, nats",
+    "distance": "mean distance, tokens",
+    "first": "share on the first token ([CLS])",
+    "separators": "share on separators ([SEP])",
+    "itself": "share on the token itself",
+    "previous": "share on the previous token",
+    "next": "share on the next token",
+}
+_SHARES = ("first", "separators", "itself", "previous", "next")
+_COLOR = "11, 83, 148"
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionPatterns:
+    """The attention probabilities of texts, and what they have in common for each head.
+
+    Attributes:
+        texts: For each row its text, or both texts of a pair.
+        tokens: For each row its tokens, special ones included.
+        scores: For each row and layer the probabilities, float32 `(heads, tokens, tokens)`: row i
+            of a matrix is what token i attends to.
+        measures: A dict of float64 `(layers, heads)`, each a mean over all tokens of all rows, by
+            the names in `MEASURES`. Shares are in `[0, 1]`; those of the previous and the next
+            token are means over the tokens that have one. NaN where a layer has fewer heads than
+            another.
+        without_separators: The same without separators: they are neither attended to (the other
+            probabilities are divided by their sum) nor do they attend.
+    """
+
+    texts: tuple[tuple[str, ...], ...]
+    tokens: tuple[tuple[str, ...], ...]
+    scores: tuple[tuple[np.ndarray, ...], ...]
+    measures: dict[str, np.ndarray]
+    without_separators: dict[str, np.ndarray]
+
+    def rollout(self, text: int = 0) -> np.ndarray:
+        """How much of each input token is in each token of each layer, by attention alone.
+
+        The heads' mean plus the identity, for the residual connection, is divided by its row sums
+        and multiplied from the first layer upwards.
+
+        Args:
+            text: Which row.
+
+        Returns:
+            Float64 `(layers, tokens, tokens)`, whose rows sum to 1.
+
+        Reference:
+            [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
+            section 3, equation 1.
+        """
+        mixed = np.eye(len(self.tokens[text]))
+        layers = []
+        for layer in self.scores[text]:
+            mean = layer.astype("float64").mean(axis=0) + np.eye(len(mixed))
+            mixed = (mean / mean.sum(axis=-1, keepdims=True)) @ mixed
+            layers.append(mixed)
+        return np.stack(layers)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The measures of each head: dicts of `layer` and `head` (from 0) and of `MEASURES`.
+
+        Those without separators have the suffix `_without_separators`.
+        """
+        found = []
+        for layer, head in np.argwhere(~np.isnan(self.measures["entropy"])).tolist():
+            found.append(
+                {"layer": layer, "head": head}
+                | {name: float(values[layer, head]) for name, values in self.measures.items()}
+                | {
+                    f"{name}_without_separators": float(values[layer, head])
+                    for name, values in self.without_separators.items()
+                }
+            )
+        return found
+
+    def to_dict(self, scores: bool = False) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        Args:
+            scores: Whether to include the probabilities of every row, which are large.
+        """
+        rows: list[dict[str, Any]] = [
+            {"texts": list(texts), "tokens": list(tokens)}
+            for texts, tokens in zip(self.texts, self.tokens, strict=True)
+        ]
+        if scores:
+            for row, layers in zip(rows, self.scores, strict=True):
+                row["scores"] = [layer.tolist() for layer in layers]
+        return {"heads": self.rows, "texts": rows}
+
+    def __str__(self) -> str:
+        count = sum(map(len, self.tokens))
+        lines = [f"{count} tokens in {len(self.tokens)} texts; the three highest heads of each:"]
+        for name, title in MEASURES.items():
+            values = self.measures[name]
+            order = np.argsort(-np.nan_to_num(values, nan=-1.0), axis=None)[:3]
+            best = [np.unravel_index(index, values.shape) for index in order]
+            shown = [f"{values[at]:.2f} (layer {at[0]}, head {at[1]})" for at in best]
+            lines.append(f"{title:34} {', '.join(shown)}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The first row shaded by rollout to its first token, and a table of all heads."""
+        weights = self.rollout()[-1, 0]
+        largest = weights.max()
+        words = "".join(
+            f'<span title="{weight:.4f}" style="background: rgba({_COLOR}, '
+            f'{0.6 * weight / largest:.3f})">{html.escape(token)}</span> '
+            for token, weight in zip(self.tokens[0], weights, strict=True)
+        )
+        titles = "".join(f"<th>{html.escape(title)}</th>" for title in MEASURES.values())
+        scale = {
+            name: 1.0 if name in _SHARES else float(np.nanmax(values)) or 1.0
+            for name, values in self.measures.items()
+        }
+        lines = []
+        for row in self.rows:
+            cells = "".join(
+                f'<td style="background: rgba({_COLOR}, {0.6 * row[name] / scale[name]:.3f})">'
+                f"{row[name]:.3f}</td>"
+                for name in MEASURES
+            )
+            lines.append(f"<tr><th>{row['layer']}</th><th>{row['head']}</th>{cells}</tr>")
+        return (
+            f"<div><p><b>Rollout to {html.escape(self.tokens[0][0])}</b></p><p>{words}</p>"
+            f"<table><tr><th>layer</th><th>head</th>{titles}</tr>{''.join(lines)}</table></div>"
+        )
+
+    def plot(
+        self, measure: str = "entropy", separators: bool = True, axes: Axes | None = None
+    ) -> Axes:
+        """Draws one measure of every head as a heat map, layers upwards.
+
+        Args:
+            measure: One of `MEASURES`.
+            separators: Whether separators count.
+            axes: Where to draw; `None` makes a figure.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+            ValueError: If there is no such measure.
+        """
+        if measure not in MEASURES:
+            raise ValueError(f"measure is {measure!r}; expected one of {', '.join(MEASURES)}.")
+        import matplotlib.pyplot as plt
+
+        values = (self.measures if separators else self.without_separators)[measure]
+        layers, heads = values.shape
+        if axes is None:
+            size = (0.35 * heads + 2, 0.35 * layers + 1)
+            _, axes = plt.subplots(figsize=size, layout="constrained")
+        image = axes.imshow(
+            values,
+            origin="lower",
+            cmap="viridis",
+            vmin=0,
+            vmax=1 if measure in _SHARES else None,
+        )
+        axes.figure.colorbar(image, ax=axes)
+        axes.set_xticks(range(heads))
+        axes.set_yticks(range(layers))
+        axes.set_xlabel("head")
+        axes.set_ylabel("layer")
+        axes.set_title(MEASURES[measure] + ("" if separators else ", without separators"))
+        return axes
+
+    def plot_heads(
+        self, text: int = 0, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+    ) -> Figure:
+        """Draws the matrices of one row: a picture for each head, what looks where.
+
+        Args:
+            text: Which row.
+            layers: Which layers, from 0; `None` for all.
+            heads: Which heads, from 0; `None` for all.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+            IndexError: If there is no such row, layer or head.
+        """
+        import matplotlib.pyplot as plt
+
+        scores, tokens = self.scores[text], self.tokens[text]
+        shown = range(len(scores)) if layers is None else layers
+        picked = {
+            layer: range(len(scores[layer])) if heads is None else list(heads) for layer in shown
+        }
+        columns = max(map(len, picked.values()))
+        side = max(1.2, 0.16 * len(tokens) + 0.4)
+        figure, grid = plt.subplots(
+            len(picked),
+            columns,
+            figsize=(side * columns, side * len(picked)),
+            layout="constrained",
+            squeeze=False,
+        )
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for row, (layer, numbers) in enumerate(picked.items()):
+            for column, head in enumerate(numbers):
+                axes = grid[row, column]
+                axes.set_axis_on()
+                axes.imshow(scores[layer][head], cmap="Blues", vmin=0, vmax=1)
+                axes.set_title(f"layer {layer}, head {head}", fontsize=7)
+                is_last, is_left = row == len(picked) - 1, column == 0
+                axes.set_xticks(range(len(tokens)), tokens if is_last else [], rotation=90)
+                axes.set_yticks(range(len(tokens)), tokens if is_left else [])
+                axes.tick_params(labelsize=6)
+        return figure
+
+
+def attention(
+    model: Backbone | Task,
+    x: Any,
+    *,
+    preprocessor: Any = None,
+) -> AttentionPatterns:
+    """Computes where every attention head looks, for some texts.
+
+    Args:
+        model: A task with a preprocessor, or a `Backbone`.
+        x: A text, a pair (a tuple of two), or a list of these.
+        preprocessor: For a `Backbone`: has its tokenizer and the longest row.
+
+    Returns:
+        An `AttentionPatterns`, which prints as a table, shows in a notebook and draws itself. It
+        keeps all probabilities: layers x heads x tokens x tokens x 4 bytes for each text.
+
+    Raises:
+        ValueError: If the model has no tokenizer, or `x` is none of these.
+
+    Example:
+
+    ```python
+    patterns = attention(classifier, ["The film was dull.", "Nobody laughed."])
+    patterns.measures["previous"]    # (layers, heads)
+    patterns.plot("separators")
+    patterns.plot_heads(text=0, layers=[2])
+    patterns.rollout(0)[-1, 0]       # what reaches [CLS] of the first text
+    ```
+
+    Reference:
+        [What does BERT look at?](https://arxiv.org/abs/1906.04341), section 3.
+    """
+    backbone, preprocessor = encoder_of(model, preprocessor)
+    tokenizer = preprocessor.tokenizer
+    rows = texts_of(x)
+    found = list(text_states(backbone, preprocessor, rows, attention=True))
+    shape = (len(backbone.blocks), max(len(layer) for layer in found[0].attention))
+    totals = [{name: np.full(shape, np.nan) for name in MEASURES} for _ in range(2)]
+    for layer in range(shape[0]):
+        for number, kept in enumerate((False, True)):
+            parts = [
+                _measured(
+                    row.attention[layer],
+                    np.arange(len(row.tokens)) == 0,
+                    row.token_ids == tokenizer.sep_token_id,
+                    drop_separators=kept,
+                )
+                for row in found
+            ]
+            for name in MEASURES:
+                count = sum(part[name][1] for part in parts)
+                mean = np.sum([part[name][0] for part in parts], axis=0) / max(count, 1)
+                totals[number][name][layer, : len(mean)] = mean
+    return AttentionPatterns(
+        texts=tuple(rows),
+        tokens=tuple(row.tokens for row in found),
+        scores=tuple(row.attention for row in found),
+        measures=totals[0],
+        without_separators=totals[1],
+    )
+
+
+def _measured(
+    scores: np.ndarray, is_first: np.ndarray, is_separator: np.ndarray, drop_separators: bool
+) -> dict[str, tuple[np.ndarray, int]]:
+    """The sum of each measure over the tokens of one matrix, and of how many tokens it is.
+
+    Args:
+        scores: `(heads, tokens, tokens)`.
+        is_first, is_separator: Bool `(tokens,)`.
+        drop_separators: Whether to leave out separators.
+
+    Returns:
+        By the name of the measure, float64 `(heads,)` and the number of tokens.
+    """
+    scores = scores.astype("float64")
+    positions = np.arange(scores.shape[-1])
+    if drop_separators:
+        kept = ~is_separator
+        scores, positions = scores[:, kept][:, :, kept], positions[kept]
+        is_first, is_separator = is_first[kept], is_separator[kept]
+        # A head may attend to separators alone, as far as its precision goes
+        scores = scores / np.maximum(scores.sum(axis=-1, keepdims=True), 1e-30)
+    # (queries, keys), how far behind the query the key is
+    offset = positions - positions[:, np.newaxis]
+    logarithms = np.log(np.where(scores > 0, scores, 1.0))
+    queries = len(positions)
+    found = {
+        "entropy": (-(scores * logarithms).sum(axis=(1, 2)), queries),
+        "distance": ((scores * np.abs(offset)).sum(axis=(1, 2)), queries),
+        "first": (scores[:, :, is_first].sum(axis=(1, 2)), queries),
+        "separators": (scores[:, :, is_separator].sum(axis=(1, 2)), queries),
+    }
+    for name, distance in (("itself", 0), ("previous", -1), ("next", 1)):
+        at = offset == distance
+        found[name] = (scores[:, at].sum(axis=1), int(at.any(axis=1).sum()))
+    return found

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hidden states and attention probabilities of texts, in every layer of an encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.models.backbone import Backbone
+from keras_bert.tasks.task import Task
+
+_BATCH_SIZE = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class TextStates:
+    """What an encoder computes for one row, without its padding.
+
+    Attributes:
+        texts: The text, or both texts of a pair.
+        token_ids: The row's ids, int `(tokens,)`, special ones included.
+        tokens: The same as strings.
+        hidden_states: Float32 `(layers + 1, tokens, hidden)`, the first one after the embeddings.
+        attention: For each layer the attention probabilities, float32 `(heads, tokens, tokens)`;
+            empty if they were not asked for.
+    """
+
+    texts: tuple[str, ...]
+    token_ids: np.ndarray
+    tokens: tuple[str, ...]
+    hidden_states: np.ndarray
+    attention: tuple[np.ndarray, ...]
+
+
+def encoder_of(model: Backbone | Task, preprocessor: Any = None) -> tuple[Backbone, Any]:
+    """The encoder of a task, or an encoder itself, and the preprocessor that makes its rows.
+
+    Raises:
+        ValueError: If the model is neither, or there is no preprocessor.
+    """
+    if isinstance(model, Task):
+        return model.backbone, preprocessor or model.preprocessor
+    if not isinstance(model, Backbone):
+        raise ValueError(f"Received a {type(model).__name__}; expected a task or a Backbone.")
+    if preprocessor is None:
+        raise ValueError(
+            "A Backbone has no tokenizer: pass a preprocessor= for it, such as a "
+            "TextClassifierPreprocessor, or a task."
+        )
+    return model, preprocessor
+
+
+def texts_of(x: Any) -> list[tuple[str, ...]]:
+    """Reads a text, a pair (a tuple of two) or a list of these.
+
+    Raises:
+        ValueError: If `x` is none of these, or empty.
+    """
+    rows = [(row,) if isinstance(row, str) else row for row in (x if isinstance(x, list) else [x])]
+    for row in rows:
+        if (
+            not isinstance(row, tuple)
+            or not 1 <= len(row) <= 2
+            or not all(isinstance(text, str) for text in row)
+        ):
+            raise ValueError(f"Received {row!r}; expected a text, a pair of texts or a list.")
+    if not rows:
+        raise ValueError("Received an empty list; expected at least one text.")
+    return rows
+
+
+def text_states(
+    backbone: Backbone,
+    preprocessor: Any,
+    rows: Sequence[tuple[str, ...]],
+    *,
+    attention: bool = False,
+) -> Iterator[TextStates]:
+    """Computes hidden states, and optionally attention probabilities.
+
+    Args:
+        backbone: The encoder.
+        preprocessor: Has its tokenizer and the longest row; longer texts are cut.
+        rows: Texts and pairs.
+        attention: Whether to compute the probabilities.
+
+    Yields:
+        A `TextStates` for each row, in order.
+    """
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
+
+    pack = TextClassifierPreprocessor(preprocessor.tokenizer, preprocessor.sequence_length)
+    vocabulary = preprocessor.tokenizer.vocabulary
+    encoder = backbone.with_hidden_states()
+    for batch in _batches(rows):
+        columns = [list(column) for column in zip(*batch, strict=True)]
+        features = {name: np.asarray(value) for name, value in pack(*columns).items()}
+        outputs = encoder(features, training=False)
+        states = np.stack(
+            [
+                keras.ops.convert_to_numpy(keras.ops.cast(state, "float32"))
+                for state in outputs["hidden_states"]
+            ]
+        )
+        mask = features["padding_mask"]
+        scores = []
+        if attention:
+            scores = [
+                keras.ops.convert_to_numpy(
+                    keras.ops.cast(
+                        block.attention.probabilities(state, keras.ops.convert_to_tensor(mask)),
+                        "float32",
+                    )
+                )
+                for block, state in zip(backbone.blocks, outputs["hidden_states"][:-1], strict=True)
+            ]
+        for index, texts in enumerate(batch):
+            length = int(mask[index].sum())
+            ids = features["token_ids"][index, :length]
+            yield TextStates(
+                texts=texts,
+                token_ids=ids,
+                tokens=tuple(vocabulary[token] for token in ids),
+                hidden_states=states[:, index, :length],
+                attention=tuple(layer[index, :, :length, :length] for layer in scores),
+            )
+
+
+def _batches(rows: Sequence[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
+    """Consecutive rows of as many texts."""
+    batch: list[tuple[str, ...]] = []
+    for row in rows:
+        if batch and (len(batch) == _BATCH_SIZE or len(batch[0]) != len(row)):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

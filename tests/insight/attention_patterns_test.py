@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention patterns of every family, held to the probabilities that `transformers` returns."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import Backbone, BertConfig, TextClassifier, WordPieceTokenizer, data, insight  # noqa: E402
+from tests.insight.hugging_face_models import save_model  # noqa: E402
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "a the film was gripping dull good bad , . ?"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
+TEXTS = ["The films was gripping.", "Dull", ("A film", "was bad, the film was dull")]
+FAMILIES = {
+    "bert": (transformers.BertModel, {}),
+    "roberta": (transformers.RobertaModel, {"pad_token_id": 0}),
+    "albert": (transformers.AlbertModel, {"embedding_size": 8, "num_hidden_layers": 3}),
+    "distilbert": (transformers.DistilBertModel, {"hidden_dim": 32}),
+    "electra": (transformers.ElectraModel, {"embedding_size": 8}),
+}
+
+
+def preprocessor():
+    return data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 24)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def found_and_expected(request, tmp_path_factory):
+    """Our patterns of a random model, and the probabilities of `transformers` by row and layer."""
+    kind, changes = FAMILIES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    save_model(kind, TOKENS, folder, max_position_embeddings=26, initializer_range=0.4, **changes)
+    backbone = Backbone.from_preset(folder)
+    found = insight.attention(backbone, TEXTS, preprocessor=preprocessor())
+    model = kind.from_pretrained(folder, attn_implementation="eager").eval()
+    expected = []
+    for row in found.tokens:
+        ids = torch.tensor([[TOKENS.index(token) for token in row]])
+        second = row.index("[SEP]") + 1
+        segments = torch.tensor([[int(index >= second) for index in range(len(row))]])
+        takes_segments = backbone.config.num_segments == 2
+        with torch.no_grad():
+            outputs = model(
+                ids,
+                output_attentions=True,
+                **({"token_type_ids": segments} if takes_segments else {}),
+            )
+        expected.append([layer[0].numpy() for layer in outputs.attentions])
+    return found, expected
+
+
+def plain_measures(layer, tokens, with_separators):
+    """The measures of one layer of one row, one query at a time."""
+    kept = [index for index, token in enumerate(tokens) if with_separators or token != "[SEP]"]
+    rows = {name: [] for name in insight.MEASURES}
+    for query in kept:
+        shares = layer[:, query, kept].astype("float64")
+        shares = shares / shares.sum(-1, keepdims=True)
+        at = {key: shares[:, column] for column, key in enumerate(kept)}
+        zero = np.zeros(len(layer))
+        rows["entropy"].append(-(shares * np.log(np.maximum(shares, 1e-300))).sum(-1))
+        rows["distance"].append(sum(abs(key - query) * share for key, share in at.items()))
+        rows["first"].append(at[0])
+        rows["separators"].append(sum((at[key] for key in kept if tokens[key] == "[SEP]"), zero))
+        rows["itself"].append(at[query])
+        if query - 1 in at:
+            rows["previous"].append(at[query - 1])
+        if query + 1 in at:
+            rows["next"].append(at[query + 1])
+    return rows
+
+
+def test_probabilities_and_measures_are_those_of_transformers(found_and_expected):
+    found, expected = found_and_expected
+    for row, layers in zip(found.scores, expected, strict=True):
+        for ours, theirs in zip(row, layers, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    for measures, with_separators in ((found.measures, True), (found.without_separators, False)):
+        for layer in range(len(expected[0])):
+            rows = [
+                plain_measures(layers[layer], tokens, with_separators)
+                for layers, tokens in zip(expected, found.tokens, strict=True)
+            ]
+            for name, values in measures.items():
+                mean = np.mean([each for row in rows for each in row[name]], axis=0)
+                np.testing.assert_allclose(values[layer], mean, atol=1e-4, err_msg=name)
+
+
+def test_rollout_is_the_product_of_the_layers(found_and_expected):
+    found, expected = found_and_expected
+    for number, layers in enumerate(expected):
+        product = np.eye(len(found.tokens[number]))
+        for layer, rolled in zip(layers, found.rollout(number), strict=True):
+            product = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(len(product))) @ product
+            np.testing.assert_allclose(rolled, product, atol=1e-5)
+        np.testing.assert_allclose(rolled.sum(axis=-1), 1, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def patterns():
+    config = BertConfig(
+        vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=8
+    )
+    classifier = TextClassifier(Backbone(config), 2, preprocessor=preprocessor())
+    return insight.attention(classifier, TEXTS)
+
+
+def test_results_are_plain_values_and_pages(patterns):
+    plain = json.loads(json.dumps(patterns.to_dict(scores=True)))
+    assert [row["tokens"] for row in plain["texts"]] == [list(row) for row in patterns.tokens]
+    np.testing.assert_allclose(plain["texts"][0]["scores"][1], patterns.scores[0][1])
+    assert [(row["layer"], row["head"]) for row in plain["heads"]] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
+    assert plain["heads"][3]["next"] == patterns.measures["next"][1, 1]
+    assert plain["heads"][3]["separators_without_separators"] == 0
+    assert str(patterns).startswith("23 tokens in 3 texts")
+    assert patterns._repr_html_().count("<tr>") == 5
+
+
+def test_heads_can_be_drawn(patterns):
+    pytest.importorskip("matplotlib").use("agg")
+    axes = patterns.plot("previous")
+    np.testing.assert_array_equal(axes.images[0].get_array(), patterns.measures["previous"])
+    assert patterns.plot("next", separators=False).get_title().endswith("without separators")
+    figure = patterns.plot_heads(text=1, layers=[1])
+    assert [axes.get_title() for axes in figure.axes] == ["layer 1, head 0", "layer 1, head 1"]
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["[CLS]", "dull", "[SEP]"]
+    with pytest.raises(ValueError, match="measure is 'length'; expected one of entropy"):
+        patterns.plot("length")
+
+
+def test_what_has_no_text_is_refused():
+    config = BertConfig(
+        vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=8
+    )
+    backbone = Backbone(config)
+    with pytest.raises(ValueError, match="A Backbone has no tokenizer"):
+        insight.attention(backbone, "the film")
+    for x in (["a", ("a", "b", "c")], 3, ["a", None]):
+        with pytest.raises(ValueError, match="expected a text, a pair of texts or a list"):
+            insight.attention(backbone, x, preprocessor=preprocessor())
+    with pytest.raises(ValueError, match="expected at least one text"):
+        insight.attention(backbone, [], preprocessor=preprocessor())
