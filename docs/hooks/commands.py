@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference of the command line: one page for each command, made from what `--help` prints."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from training import command_line
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_FLAG = re.compile(r"^  --(\[no\])?(\w+)=(.*)\n((?: {8}.*\n?)*)", re.M)
+_FLAGS_TITLE = "Flags, with their defaults:\n"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of a command.
+
+    Attributes:
+        name: Its name, without dashes.
+        default: Its default, as text; empty for none.
+        description: One line.
+        is_switch: Whether it is boolean, `--name` or `--noname`.
+    """
+
+    name: str
+    default: str
+    description: str
+    is_switch: bool
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `keras-bert`.
+
+    Attributes:
+        name: Its name, such as `finetune-squad`.
+        description: The docstring of its program.
+        flags: Its flags, in the order in which `--help` lists them.
+    """
+
+    name: str
+    description: str
+    flags: tuple[Flag, ...]
+
+    @property
+    def module(self) -> str:
+        """The module that runs it in a checkout: `training.finetune_squad`."""
+        return f"training.{self.name.replace('-', '_')}"
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the description, on one line."""
+        return " ".join(self.description.partition("\n\n")[0].split())
+
+
+@functools.cache
+def read(name: str) -> Command:
+    """Runs a command with `--help` and reads what it prints.
+
+    Raises:
+        ValueError: If it fails, or lists no flags.
+    """
+    run = subprocess.run(
+        [sys.executable, "-m", "training.command_line", name, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    description, _, flags_text = run.stdout.partition(_FLAGS_TITLE)
+    flags = tuple(
+        Flag(
+            name=found[2],
+            default=found[3],
+            description=" ".join(found[4].split()),
+            is_switch=bool(found[1]),
+        )
+        for found in _FLAG.finditer(flags_text)
+    )
+    if run.returncode or not flags:
+        raise ValueError(f"keras-bert {name} --help listed no flags: {run.stdout}{run.stderr}")
+    return Command(name, description.strip(), flags)
+
+
+@functools.cache
+def read_all() -> tuple[Command, ...]:
+    """Reads every command, in the order in which `keras-bert` lists them."""
+    names = [name for group in command_line.COMMANDS.values() for name in group]
+    with ThreadPoolExecutor(2) as pool:
+        return tuple(pool.map(read, names))
+
+
+def pages() -> dict[str, str]:
+    """Returns the path and the Markdown of each page."""
+    commands = {command.name: command for command in read_all()}
+    overview = [
+        "# Command line",
+        "",
+        "`keras-bert COMMAND [--flag=value ...]` runs a program. `keras-bert` alone lists the "
+        "commands, `keras-bert COMMAND --help` the flags of one. In a checkout, "
+        "`python -m training.finetune` is the same as `keras-bert finetune`.",
+        "",
+    ]
+    for group, names in command_line.COMMANDS.items():
+        overview += [f"## {group}", "", "| command | |", "|---|---|"]
+        overview += [f"| [`{name}`]({name}.md) | {commands[name].summary} |" for name in names]
+        overview.append("")
+    folder = "reference/commands"
+    return {
+        f"{folder}/index.md": "\n".join(overview),
+        **{f"{folder}/{name}.md": _page(command) for name, command in commands.items()},
+    }
+
+
+def _page(command: Command) -> str:
+    lines = [
+        f"# keras-bert {command.name}",
+        "",
+        _fenced_examples(command.description),
+        "",
+        f"In a checkout also `python -m {command.module}`.",
+        "",
+        "## Flags",
+        "",
+        "| flag | default | |",
+        "|---|---|---|",
+    ]
+    for flag in command.flags:
+        name = f"--[no]{flag.name}" if flag.is_switch else f"--{flag.name}"
+        default = f"`{flag.default}`" if flag.default else ""
+        description = re.sub(r"([|\[])", r"\\\1", flag.description)
+        lines.append(f"| `{name}` | {default} | {description} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fenced_examples(description: str) -> str:
+    """Makes the indented commands of a docstring blocks of shell code."""
+    blocks = re.split(r"\n\n", description)
+    return "\n\n".join(
+        "```bash\n" + re.sub(r"^ {4}", "", block, flags=re.M) + "\n```"
+        if block.startswith("    ")
+        else block
+        for block in blocks
+    )

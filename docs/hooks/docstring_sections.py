@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares Keras' docstring sections and doctests for Griffe, which reads Google's sections.
+
+Griffe knows `Args`, `Returns`, `Raises`, `Yields` and `Attributes`. Keras has more: `Call
+arguments`, `Input shape`, `Output shape`, `Example` and `Reference` become a bold title with their
+content as Markdown, and doctests become fenced blocks.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+import griffe
+
+_SECTION = re.compile(r"^([A-Z][\w ]+):\n((?:[ ]{4}.*\n?|\n(?=[ ]{4}))+)", re.M)
+# Keras' sections whose content is a list of names with descriptions, and those of text
+_LISTS = ("Call arguments",)
+_TEXTS = ("Input shape", "Output shape", "Reference")
+_ENTRY = re.compile(r"^(\w[\w, `]*): (.*(?:\n[ ]+.*)*)", re.M)
+_DOCTEST = re.compile(r"^( *)>>> .*(?:\n(?! *$).*)*(?:\n\n\1>>> .*(?:\n(?! *$).*)*)*", re.M)
+_EXAMPLE = re.compile(r"^(Examples?):\n", re.M)
+
+
+class KerasSections(griffe.Extension):
+    """Rewrites the docstring of each object of the package when it is loaded."""
+
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        if obj.docstring is not None:
+            # What a layer returns when it is called is told in its class's docstring
+            texts = (*_TEXTS, "Returns") if obj.is_class else _TEXTS
+            obj.docstring.value = as_markdown(obj.docstring.value, texts)
+
+
+def as_markdown(docstring: str, texts: tuple[str, ...] = _TEXTS) -> str:
+    """Rewrites Keras' sections and the doctests of a docstring as Markdown.
+
+    Args:
+        docstring: A docstring without indentation.
+        texts: Titles of sections whose content is text.
+    """
+
+    def section(found: re.Match[str]) -> str:
+        title, content = found[1], textwrap.dedent(found[2]).strip()
+        if title in _LISTS:
+            content = _ENTRY.sub(lambda entry: f"- **`{entry[1]}`**: {entry[2]}\n", content).strip()
+        elif title not in texts:
+            return found[0]
+        return f"**{title}:**\n\n{content}\n\n"
+
+    text = _SECTION.sub(section, docstring)
+    text = _EXAMPLE.sub(r"**\1:**\n", text)
+    return _DOCTEST.sub(_fenced, text)
+
+
+def _fenced(found: re.Match[str]) -> str:
+    indent = found[1]
+    return f"{indent}```pycon\n{found[0]}\n{indent}```"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of recipes, made from their files: command, score, time, hardware and settings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "recipes"
+
+_COMMAND = re.compile(r"^ {4}(python -m training\.(\w+).*(?:\n {8}.*)*)", re.M)
+_FACT = re.compile(r"^(?:(Published )?score|score|time|hardware)\b.*:", re.I)
+_TITLES = {
+    "finetune": "Classification and regression",
+    "finetune_glue": "All of GLUE",
+    "finetune_squad": "Question answering",
+    "finetune_tagging": "Token classification",
+    "feature_tagging": "Token classification on frozen features",
+    "finetune_choice": "Multiple choice",
+    "rerank": "Re-ranking",
+    "pretrain": "Pre-training",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a recipe's file says.
+
+    Attributes:
+        name: Its name.
+        program: The module of `training` that runs it.
+        title: The first paragraph of its docstring.
+        body: The rest of the docstring, as Markdown.
+        facts: Score, time and hardware as the file states them, by title.
+        base: The name of the recipe whose settings it changes; empty for the program's defaults.
+        settings: The settings that the file states, as they are written there.
+    """
+
+    name: str
+    program: str
+    title: str
+    body: str
+    facts: dict[str, str]
+    base: str
+    settings: dict[str, str]
+
+
+def read(name: str) -> Recipe:
+    """Reads a recipe.
+
+    Raises:
+        ValueError: If its docstring has no command.
+    """
+    tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    title, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
+    commands = [found for found in _COMMAND.finditer(rest) if f"--recipe={name}" in found[1]]
+    if not commands:
+        raise ValueError(f"the docstring of training/recipes/{name}.py has no command that runs it")
+    facts: dict[str, str] = {}
+    paragraphs = []
+    for paragraph in rest.strip("\n").split("\n\n"):
+        lines: list[str] = []
+        for line in paragraph.splitlines():
+            is_continued = lines and not _FACT.match(line)
+            lines[-1:] = [f"{lines[-1]}\n{line}"] if is_continued else [*lines[-1:], line]
+        if _FACT.match(paragraph):
+            for line in lines:
+                key, _, value = line.partition(":")
+                facts[" ".join(key.split())] = " ".join(value.split())
+        elif paragraph.startswith("    "):
+            code = re.sub(r"^ {4}", "", paragraph, flags=re.M)
+            paragraphs.append(f"```bash\n{code}\n```")
+        else:
+            paragraphs.append(paragraph)
+    base, settings = _settings(tree)
+    return Recipe(
+        name=name,
+        program=commands[0][2],
+        title=" ".join(title.split()),
+        body="\n\n".join(paragraphs),
+        facts=facts,
+        base=base,
+        settings=settings,
+    )
+
+
+def _settings(tree: ast.Module) -> tuple[str, dict[str, str]]:
+    """Returns the base of `CONFIG` and the arguments that it is made with."""
+    (call,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG"
+    )
+    if not isinstance(call, ast.Call):
+        raise ValueError(f"expected CONFIG to be a call, found {ast.unparse(call)}")
+    # `dataclasses.replace(wikitext2_cpu.CONFIG, ...)`
+    base = ast.unparse(call.args[0]).removesuffix(".CONFIG") if call.args else ""
+    return base, {keyword.arg or "": _flag_value(keyword.value) for keyword in call.keywords}
+
+
+def _flag_value(node: ast.expr) -> str:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:  # an expression, such as 1 / 3
+        return ast.unparse(node)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def page() -> str:
+    """Returns the Markdown of the page."""
+    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    found = [read(name) for name in names]
+    lines = [
+        "# Recipes",
+        "",
+        "A recipe is a file of `training/recipes` with the settings of a run; it states the command, "
+        "the score, the time and the hardware, or that it has not been run. Any flag of the program "
+        "changes a value of it: `keras-bert finetune --recipe=minilm_sst2 --data_dir=glue "
+        "--epochs=2`. `--data_dir` is the folder of the data set. An interval after ± is a 95 % "
+        "confidence interval over the seeds.",
+        "",
+    ]
+    for program, title in _TITLES.items():
+        lines += [f"## {title}", ""]
+        for recipe in found:
+            if recipe.program == program:
+                lines += _section(recipe)
+    missing = sorted({recipe.program for recipe in found} - _TITLES.keys())
+    if missing:
+        raise ValueError(f"add a title for the recipes of {', '.join(missing)} to {__file__}")
+    return "\n".join(lines)
+
+
+def _section(recipe: Recipe) -> list[str]:
+    lines = [f"### {recipe.name}", "", recipe.title, "", recipe.body, ""]
+    lines += [f"- **{key}:** {value}" for key, value in recipe.facts.items()]
+    settings = f"Settings: those of {recipe.base}, and" if recipe.base else "Settings"
+    lines += ["", f'??? note "{settings}"', "", "    ```text"]
+    lines += [f"    --{name}={value}" for name, value in recipe.settings.items()]
+    return [*lines, "    ```", ""]
