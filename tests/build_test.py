@@ -14,6 +14,8 @@ pytestmark = pytest.mark.backend_independent
 # Declared in pyproject.toml but not imported: commands, and dependencies of libraries.
 NOT_IMPORTED = {
     "hatchling",  # a test runs it
+    "mkdocs-material",  # named in mkdocs.yml
+    "mkdocstrings-python",
     "mypy",
     "ruff",
     "tensorboard",  # keras.callbacks.TensorBoard on every backend

@@ -79,6 +79,11 @@ LEGS = {
     "core": Leg(((*PYTEST, *CORE),), {"KERAS_BACKEND": "tensorflow"}),
     "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
     "mypy": Leg((("-m", "mypy"),)),
+    # Strict: a link to a page or heading that does not exist is an error
+    "docs": Leg(
+        (("-m", "mkdocs", "build", "--quiet", "--strict"),),
+        {"NO_MKDOCS_2_WARNING": "1"},
+    ),
 }
 EVERYTHING = [name for name in LEGS if name != "core"]
 QUICK = ["core", "ruff"]

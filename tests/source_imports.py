@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE_FOLDERS = ("keras_bert", "training", "tests")
+SOURCE_FOLDERS = ("keras_bert", "training", "docs", "tests")
 IMPORTING_CALLS = ("import_module", "importorskip")
 
 

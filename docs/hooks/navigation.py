@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from docs.hooks import commands, recipes, reference  # noqa: E402
 
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages and expands the folders of the navigation."""
     generated = {
@@ -25,40 +26,42 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
     }
+    written = sorted(file.src_uri for file in files.documentation_pages())
     for path, text in generated.items():
         files.append(File.generated(config, path, content=text))
-    paths = [file.src_uri for file in files.documentation_pages()]
-    order = [*generated, *sorted(path for path in paths if path not in generated)]
-    config.nav = expanded(config.nav, order)
+    texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
+    config.nav = expanded(config.nav, {path: texts[path] for path in [*generated, *written]})
     return files
 
 
-def expanded(nav: Any, paths: Iterable[str]) -> Any:
+def expanded(nav: Any, pages: dict[str, str]) -> Any:
     """Replaces each folder in a navigation, a path that ends with `/`, by its pages.
 
     Args:
         nav: The value of `nav` in mkdocs.yml, or a part of it.
-        paths: The pages in the order in which they appear; an index comes first. Subfolders become
-            sections.
+        pages: The text of each page by its path, in the order in which pages appear; an index comes
+            first. A subfolder becomes a section, titled as its index is.
     """
     if isinstance(nav, list):
         items: list[Any] = []
         for item in nav:
-            value = expanded(item, paths)
+            value = expanded(item, pages)
             items += value if isinstance(value, list) else [value] if value else []
         return items
     if isinstance(nav, dict):
-        return {title: pages for title, value in nav.items() if (pages := expanded(value, paths))}
+        return {title: value for title, part in nav.items() if (value := expanded(part, pages))}
     if not nav.endswith("/"):
         return nav
-    within = [path for path in paths if path.startswith(nav)]
-    pages = [path for path in within if str(PurePosixPath(path).parent) == nav.rstrip("/")]
-    pages.sort(key=lambda path: not path.endswith("/index.md"))
-    folders = dict.fromkeys(path.removeprefix(nav).split("/")[0] for path in within if path not in pages)
-    sections = [{title_of(folder): expanded(f"{nav}{folder}/", paths)} for folder in folders]
-    return [*pages, *sections]
+    within = [path.removeprefix(nav) for path in pages if path.startswith(nav)]
+    names = dict.fromkeys(re.sub("/.*", "/", path) for path in within)
+    return [
+        {_title(pages, f"{nav}{name}"): expanded(f"{nav}{name}", pages)}
+        if name.endswith("/")
+        else f"{nav}{name}"
+        for name in sorted(names, key=lambda name: name != "index.md")
+    ]
 
 
-def title_of(folder: str) -> str:
-    """`from_tf_hub` is `From tf hub`: the title of a section without an index page."""
-    return folder.replace("_", " ").capitalize()
+def _title(pages: dict[str, str], folder: str) -> str:
+    heading = re.search(r"^# (.*)", pages.get(f"{folder}index.md", ""), re.M)
+    return heading[1] if heading else Path(folder).name.replace("_", " ").capitalize()

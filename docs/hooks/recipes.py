@@ -115,11 +115,11 @@ def page() -> str:
     lines = [
         "# Recipes",
         "",
-        "A recipe is a file of `training/recipes` with the settings of a run; it states the command, "
-        "the score, the time and the hardware, or that it has not been run. Any flag of the program "
-        "changes a value of it: `keras-bert finetune --recipe=minilm_sst2 --data_dir=glue "
-        "--epochs=2`. `--data_dir` is the folder of the data set. An interval after ± is a 95 % "
-        "confidence interval over the seeds.",
+        "A recipe is a file of `training/recipes` with the settings of a run; it states the "
+        "command, the score, the time and the hardware, or that it has not been run. Any flag of "
+        "the program changes a value of it: `keras-bert finetune --recipe=minilm_sst2 "
+        "--data_dir=glue --epochs=2`. `--data_dir` is the folder of the data set. An interval "
+        "after ± is a 95 % confidence interval over the seeds.",
         "",
     ]
     for program, title in _TITLES.items():

@@ -31,12 +31,19 @@ PAGES = (
     ("keras_bert.ops", "ops", "Operations"),
 )
 # Modules whose public names are on the page of another
-_SHOWN_WITH = {"keras_bert.config": "keras_bert.models", "keras_bert.vocabularies": "keras_bert.text"}
+_SHOWN_WITH = {
+    "keras_bert.config": "keras_bert.models",
+    "keras_bert.vocabularies": "keras_bert.text",
+}
+_INDEX_INTRO = (
+    "Every public name. The [command line](commands/index.md) and the [recipes](../recipes.md) "
+    "have pages of their own."
+)
 _TASKS_INTRO = """\
 # Tasks
 
-A task is an encoder with a head and, usually, a preprocessor that converts text to token ids. It is a
-`keras.Model`: what Keras' methods take as arrays, those of a task also take as text.
+A task is an encoder with a head and, usually, a preprocessor that converts text to token ids. It
+is a `keras.Model`: what Keras' methods take as arrays, those of a task also take as text.
 
 | task | |
 |---|---|
@@ -163,11 +170,14 @@ def pages() -> dict[str, str]:
         file, title = titles[module]
         texts[f"reference/{file}.md"] = _module_page(module, title, members)
 
-    lines = ["# Reference", "", "Every public name. The [command line](commands/index.md) has its own pages.", ""]
-    lines += ["## [Tasks](tasks/index.md)", "", *_table(tasks, lambda name: f"tasks/{name.short if name in classes else 'index'}.md")]
+    lines = ["# Reference", "", _INDEX_INTRO, "", "## [Tasks](tasks/index.md)", ""]
+    lines += _table(
+        {name: f"tasks/{name.short if name in classes else 'index'}.md" for name in tasks}
+    )
     for module, members in by_page.items():
         file, title = titles[module]
-        lines += [f"## [{title}]({file}.md)", "", *_table(members, lambda name, file=file: f"{file}.md")]
+        lines += [f"## [{title}]({file}.md)", ""]
+        lines += _table(dict.fromkeys(members, f"{file}.md"))
     return {"reference/index.md": "\n".join(lines), **texts}
 
 
@@ -178,21 +188,20 @@ def _page_of(name: Name) -> str:
     return ".".join(name.home.split(".")[:2])
 
 
-def _table(names: list[Name], page: object) -> list[str]:
-    rows = []
-    for name in names:
-        target = f"{page(name)}#{name.path}"  # type: ignore[operator]
-        summary = name.summary or f"another name of `{name.other_name_of}`"
-        rows.append(f"| [`{name.short}`]({target}) | {summary} |")
-    return ["| | |", "|---|---|", *rows, ""]
+def _table(pages_of: dict[Name, str]) -> list[str]:
+    rows = [
+        f"| [`{name.short}`]({page}#{name.path}) "
+        f"| {name.summary or f'another name of `{name.other_name_of}`'} |"
+        for name, page in pages_of.items()
+    ]
+    return ["| name | |", "|---|---|", *rows, ""]
 
 
 def _task_page(name: Name) -> str:
     return (
-        f"# {name.short}\n\n::: {name.path}\n"
-        "    options: {show_root_full_path: true}\n\n"
-        "`fit`, `evaluate`, `predict`, `compile`, `from_preset`, `save_to_preset`, `save` and `export` are "
-        "[methods of every task](index.md#methods-of-every-task).\n"
+        f"---\ntitle: {name.short}\n---\n\n::: {name.path}\n    options: {{heading_level: 1}}\n\n"
+        "`fit`, `evaluate`, `predict`, `compile`, `from_preset`, `save_to_preset`, `save` and "
+        "`export` are [methods of every task](index.md#methods-of-every-task).\n"
     )
 
 

@@ -4,11 +4,11 @@
 import os
 import subprocess
 import sys
-import tomllib
 import zipfile
 
 import pytest
 
+import keras_bert
 from tests.source_imports import ROOT
 from training import command_line
 
@@ -81,8 +81,7 @@ def test_the_wheel_has_the_library_and_the_programs(installed, tmp_path):
     }
     (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
     assert "keras-bert = keras_bert.__main__:main" in entry_points.read_text()
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert list(installed.glob(f"*-{version}.dist-info"))
+    assert list(installed.glob(f"*-{keras_bert.__version__}.dist-info"))
     # In a folder without the checkout: what the wheel lacks is not found.
     help_of_finetune = run("finetune", "--help", folder=installed, cwd=tmp_path)
     assert help_of_finetune.returncode == 0, help_of_finetune.stderr
