@@ -3,6 +3,8 @@
 
 from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
 from keras_bert.insight.attribution import METHODS, Attribution, attributions
+from keras_bert.insight.contexts import Neighbours, WordContexts, contexts, neighbours
+from keras_bert.insight.layer_predictions import LayerPredictions, layers
 from keras_bert.insight.likelihood import (
     PairScores,
     TextLikelihood,
@@ -17,12 +19,18 @@ __all__ = [
     "METHODS",
     "AttentionPatterns",
     "Attribution",
+    "LayerPredictions",
+    "Neighbours",
     "PairScores",
     "TextLikelihood",
+    "WordContexts",
     "attention",
     "attributions",
     "compare_pairs",
+    "contexts",
     "crows_pairs",
+    "layers",
     "masked_log_probabilities",
+    "neighbours",
     "pseudo_log_likelihood",
 ]

@@ -79,6 +79,7 @@ def text_states(
     rows: Sequence[tuple[str, ...]],
     *,
     attention: bool = False,
+    special_tokens_in_text: bool = False,
 ) -> Iterator[TextStates]:
     """Computes hidden states, and optionally attention probabilities.
 
@@ -87,14 +88,18 @@ def text_states(
         preprocessor: Has its tokenizer and the longest row; longer texts are cut.
         rows: Texts and pairs.
         attention: Whether to compute the probabilities.
+        special_tokens_in_text: Whether `[MASK]` in a text is a token and not six characters.
 
     Yields:
         A `TextStates` for each row, in order.
     """
     from keras_bert.data.text_batches import TextClassifierPreprocessor
 
-    pack = TextClassifierPreprocessor(preprocessor.tokenizer, preprocessor.sequence_length)
-    vocabulary = preprocessor.tokenizer.vocabulary
+    tokenizer = preprocessor.tokenizer
+    vocabulary = tokenizer.vocabulary
+    if special_tokens_in_text:
+        tokenizer = tokenizer.reading_special_tokens
+    pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
     encoder = backbone.with_hidden_states()
     for batch in _batches(rows):
         columns = [list(column) for column in zip(*batch, strict=True)]

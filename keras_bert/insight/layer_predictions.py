@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each layer of a masked LM would predict: the logit lens."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_bert.insight.states import encoder_of, text_states
+from keras_bert.tasks.class_labels import softmax
+from keras_bert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOR = "11, 83, 148"
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerPredictions:
+    """What the masked LM head makes of the hidden states of each layer.
+
+    Attributes:
+        text: The text.
+        tokens: Its tokens, special ones included.
+        predictions: For each layer, the embeddings first, and each token the likeliest tokens.
+        probabilities: Their probabilities, float32 `(layers + 1, tokens, top_k)`.
+        ranks: Which rank each layer gives to the token that the last layer finds likeliest, int
+            `(layers + 1, tokens)`, 0 for the first.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    predictions: tuple[tuple[tuple[str, ...], ...], ...]
+    probabilities: np.ndarray
+    ranks: np.ndarray
+
+    @property
+    def settled(self) -> list[int]:
+        """For each token the first layer from which on its prediction stays that of the last."""
+        changed = self.ranks != 0
+        return [int(np.flatnonzero(column).max(initial=-1)) + 1 for column in changed.transpose()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "text": self.text,
+            "tokens": list(self.tokens),
+            "settled": self.settled,
+            "layers": [
+                [
+                    [
+                        {"token": token, "score": float(score)}
+                        for token, score in zip(of_token, scores, strict=True)
+                    ]
+                    for of_token, scores in zip(of_layer, of_tokens, strict=True)
+                ]
+                for of_layer, of_tokens in zip(self.predictions, self.probabilities, strict=True)
+            ],
+            "ranks": self.ranks.tolist(),
+        }
+
+    def __str__(self) -> str:
+        widths = [
+            max(len(token), *(len(layer[index][0]) for layer in self.predictions))
+            for index, token in enumerate(self.tokens)
+        ]
+
+        def line(name: str, words: list[str]) -> str:
+            padded = (word.ljust(width) for word, width in zip(words, widths, strict=True))
+            return f"{name:>10}  {'  '.join(padded)}".rstrip()
+
+        lines = [line("", list(self.tokens))]
+        for number, layer in enumerate(self.predictions):
+            name = f"layer {number}" if number else "embeddings"
+            lines.append(line(name, [best[0] for best in layer]))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A table of the likeliest token of each layer, the last layer first."""
+        head = "".join(f"<th>{html.escape(token)}</th>" for token in self.tokens)
+        lines = []
+        for number in reversed(range(len(self.predictions))):
+            cells = "".join(
+                f'<td title="{score[0]:.4f}" style="background: '
+                f'rgba({_COLOR}, {0.6 * score[0]:.3f})">{html.escape(best[0])}</td>'
+                for best, score in zip(
+                    self.predictions[number], self.probabilities[number], strict=True
+                )
+            )
+            lines.append(f"<tr><th>{number or 'embeddings'}</th>{cells}</tr>")
+        return f"<table><tr><th>layer</th>{head}</tr>{''.join(lines)}</table>"
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the likeliest token of each layer and its probability, layers upwards.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        import matplotlib.pyplot as plt
+
+        layers, tokens = self.ranks.shape
+        if axes is None:
+            size = (0.8 * tokens + 1.5, 0.35 * layers + 1)
+            _, axes = plt.subplots(figsize=size, layout="constrained")
+        scores = self.probabilities[:, :, 0]
+        image = axes.imshow(scores, origin="lower", cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.figure.colorbar(image, ax=axes, label="probability")
+        for layer, token in np.ndindex(layers, tokens):
+            color = "white" if scores[layer, token] > 0.6 else "black"
+            word = self.predictions[layer][token][0]
+            axes.text(token, layer, word, ha="center", va="center", fontsize=7, color=color)
+        axes.set_xticks(range(tokens), self.tokens, rotation=90)
+        axes.set_yticks(range(layers), ["embeddings", *map(str, range(1, layers))])
+        axes.set_ylabel("layer")
+        return axes
+
+
+def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
+    """Computes what each layer would fill in, if it were the last one.
+
+    The masked LM head is applied to the hidden states of every layer. It was trained for those of
+    the last one; where layers before it say little, this may be the head's fault.
+
+    Args:
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
+        text: A text, with or without `[MASK]` (RoBERTa: `<mask>`).
+        top_k: How many tokens to return for each layer and token.
+
+    Returns:
+        A `LayerPredictions`, which prints as a table, shows in a notebook and draws itself. In a
+        causal model, each token's predictions are of the token after it.
+
+    Raises:
+        ValueError: If the task has no masked LM head, or `text` is not a string.
+
+    Example:
+
+    ```python
+    found = layers(masked_lm, "Paris is the [MASK] of France.")
+    found.predictions[4][4]    # what layer 4 makes of the fifth token
+    found.settled              # from which layer on the prediction stays
+    ```
+
+    Reference:
+        [Interpreting GPT: the logit lens](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru).
+    """
+    if not isinstance(masked_lm, Task) or "masked_lm" not in masked_lm.heads:
+        raise ValueError(
+            f"Received a {type(masked_lm).__name__}; expected a MaskedLM or a Pretrainer."
+        )
+    if not isinstance(text, str):
+        raise ValueError(f"text is {text!r}; expected a string.")
+    backbone, preprocessor = encoder_of(masked_lm)
+    vocabulary = preprocessor.tokenizer.vocabulary
+    if not 1 <= top_k <= len(vocabulary):
+        raise ValueError(f"top_k is {top_k}; expected 1 to {len(vocabulary)}.")
+    transform, bias = masked_lm.heads["masked_lm"]
+    (row,) = text_states(backbone, preprocessor, [(text,)], special_tokens_in_text=True)
+    found: list[Any] = []
+    # The last layer first, to whose likeliest tokens the others are compared
+    for states in row.hidden_states[::-1]:
+        hidden = transform(keras.ops.convert_to_tensor(states[np.newaxis]))
+        logits = bias(backbone.token_embedding(hidden, reverse=True))
+        # (tokens, vocabulary); the embedding table may have more rows than there are tokens
+        scores = softmax(keras.ops.convert_to_numpy(logits)[0, :, : len(vocabulary)])
+        best = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]
+        if not found:
+            final = best[:, :1]
+        of_final = np.take_along_axis(scores, final, axis=-1)
+        found.append(
+            (
+                tuple(tuple(vocabulary[token] for token in tokens) for tokens in best),
+                np.take_along_axis(scores, best, axis=-1),
+                (scores > of_final).sum(axis=-1),
+            )
+        )
+    predictions, probabilities, ranks = zip(*reversed(found), strict=True)
+    return LayerPredictions(
+        text=text,
+        tokens=row.tokens,
+        predictions=predictions,
+        probabilities=np.stack(probabilities),
+        ranks=np.stack(ranks),
+    )

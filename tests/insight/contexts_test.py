@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Neighbours of tokens and contexts of a word, held to NumPy on `transformers`' hidden states."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import Backbone, WordPieceTokenizer, data, insight  # noqa: E402
+from tests.insight.hugging_face_models import save_model  # noqa: E402
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "a the film was dull good . bank river we sat on"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
+TEXTS = ["We sat on the banks.", "a river banks.", "Banks was dull, the film on banks good."]
+ROWS = [
+    "[CLS] we sat on the bank ##s . [SEP]",
+    "[CLS] a river bank ##s . [SEP]",
+    "[CLS] bank ##s was dull [UNK] the film on bank ##s good . [SEP]",
+]
+POSITIONS = [[5, 6], [3, 4], [1, 2]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_model(
+        transformers.BertModel, TOKENS, tmp_path_factory.mktemp("bert"), initializer_range=0.4
+    )
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    preprocessor = data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    return Backbone.from_preset(folder), preprocessor
+
+
+def cosine(a, b):
+    return np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+def test_contexts_are_compared_in_every_layer(folder, model):
+    backbone, preprocessor = model
+    found = insight.contexts(backbone, "banks", TEXTS, preprocessor=preprocessor)
+    assert [text[slice(*span)] for text, span in zip(TEXTS, found.spans, strict=True)] == [
+        "banks",
+        "banks",
+        "Banks",
+    ]
+    reference = transformers.BertModel.from_pretrained(folder).eval()
+    states = []
+    for row in ROWS:
+        ids = torch.tensor([[TOKENS.index(token) for token in row.split()]])
+        with torch.no_grad():
+            outputs = reference(ids, output_hidden_states=True).hidden_states
+        states.append([layer[0].numpy().astype("float64") for layer in outputs])
+    for layer in range(3):
+        words = [states[row][layer][POSITIONS[row]].mean(axis=0) for row in range(3)]
+        expected = [[cosine(a, b) for b in words] for a in words]
+        np.testing.assert_allclose(found.similarities[layer], expected, atol=1e-5)
+        pairs = [expected[a][b] for a, b in ((0, 1), (0, 2), (1, 2))]
+        np.testing.assert_allclose(found.self_similarity[layer], np.mean(pairs), atol=1e-5)
+        others = [
+            cosine(a, b)
+            for first, second in ((0, 1), (0, 2), (1, 2))
+            for a in states[first][layer][1:-1]
+            for b in states[second][layer][1:-1]
+        ]
+        np.testing.assert_allclose(found.baseline[layer], np.mean(others), atol=1e-5)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["spans"][2] == [0, 5]
+    assert str(found).splitlines()[1].split()[0] == "embeddings"
+    assert "<b>Banks</b> was dull" in found._repr_html_()
+    pytest.importorskip("matplotlib").use("agg")
+    lines = found.plot().get_lines()
+    np.testing.assert_array_equal(lines[1].get_ydata(), found.baseline)
+
+
+def test_neighbours_have_the_nearest_embeddings(folder, model):
+    backbone, preprocessor = model
+    found = insight.neighbours(backbone, "bank", 4, preprocessor=preprocessor)
+    table = transformers.BertModel.from_pretrained(folder).get_input_embeddings().weight
+    table = table.detach().numpy()
+    own = table[TOKENS.index("bank")]
+    cosines = {token: cosine(row, own) for token, row in zip(TOKENS[1:], table[1:], strict=True)}
+    del cosines["bank"]
+    expected = sorted(cosines, key=lambda token: -cosines[token])[:4]
+    assert list(found.tokens) == expected
+    np.testing.assert_allclose(found.similarities, [cosines[token] for token in expected])
+    assert json.loads(json.dumps(found.rows))[0]["token"] == expected[0]
+    assert str(found).splitlines()[3].endswith(expected[3])
+    assert found._repr_html_().count("<tr>") == 5
+    pytest.importorskip("matplotlib").use("agg")
+    assert [label.get_text() for label in found.plot().get_yticklabels()] == expected[::-1]
+
+
+def test_what_cannot_be_compared_is_refused(model):
+    backbone, preprocessor = model
+    with pytest.raises(ValueError, match=r"'banks' is not a token.*\['bank', '##s'\]"):
+        insight.neighbours(backbone, "banks", preprocessor=preprocessor)
+    with pytest.raises(ValueError, match="top_k is 0; expected 1 to 17"):
+        insight.neighbours(backbone, "bank", 0, preprocessor=preprocessor)
+    for texts, message in (
+        ("the bank", "expected at least two texts"),
+        (["the bank", "a film"], "Text 1 has no word 'bank'"),
+        (["the bank", "a banker"], "Text 1 has no word 'bank'"),
+        (["the bank", "a " * 20 + "bank"], "Text 1: 'bank' is behind the 16 tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.contexts(backbone, "bank", texts, preprocessor=preprocessor)

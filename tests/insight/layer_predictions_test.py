@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each layer would fill in, held to `transformers`' head on its hidden states."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
+from tests.insight.hugging_face_models import save_model  # noqa: E402
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "a the film was dull good ."
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
+TEXT = "The film was [MASK]."
+
+
+@pytest.fixture(scope="module", params=["bert", "albert"])
+def masked_lm_and_reference(request, tmp_path_factory):
+    """A random masked LM, and for each layer its probabilities by `transformers`."""
+    kind, changes = {
+        "bert": (transformers.BertForMaskedLM, {}),
+        "albert": (transformers.AlbertForMaskedLM, {"embedding_size": 8, "num_hidden_layers": 3}),
+    }[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    save_model(kind, TOKENS, folder, initializer_range=0.6, **changes)
+    with pytest.warns(CheckpointWarning, match="no pooler"):
+        masked_lm = MaskedLM.from_preset(folder)
+    model = kind.from_pretrained(folder).eval()
+    ids = torch.tensor([[2, 6, 7, 8, 4, 11, 3]])
+    with torch.no_grad():
+        states = model(ids, output_hidden_states=True).hidden_states
+        head = model.predictions if request.param == "albert" else model.cls
+        expected = [head(state).softmax(-1)[0].numpy() for state in states]
+    return masked_lm, expected
+
+
+def test_predictions_are_those_of_the_head_on_each_layer(masked_lm_and_reference):
+    masked_lm, expected = masked_lm_and_reference
+    found = insight.layers(masked_lm, TEXT, top_k=3)
+    assert found.tokens == ("[CLS]", "the", "film", "was", "[MASK]", ".", "[SEP]")
+    final = expected[-1].argmax(-1)
+    for layer, scores in enumerate(expected):
+        order = np.argsort(-scores, axis=-1)[:, :3]
+        assert found.predictions[layer] == tuple(
+            tuple(TOKENS[token] for token in row) for row in order
+        )
+        np.testing.assert_allclose(
+            found.probabilities[layer], np.take_along_axis(scores, order, -1), atol=1e-5
+        )
+        ranks = [
+            list(np.argsort(-row)).index(token) for row, token in zip(scores, final, strict=True)
+        ]
+        np.testing.assert_array_equal(found.ranks[layer], ranks)
+    (best,) = masked_lm.fill(TEXT, top_k=1)
+    assert found.predictions[-1][4][0] == best["token"]
+    np.testing.assert_allclose(found.probabilities[-1, 4, 0], best["score"], atol=1e-5)
+    for token, layer in enumerate(found.settled):
+        names = [of_layer[token][0] for of_layer in found.predictions]
+        assert set(names[layer:]) == {names[-1]}
+        assert layer == 0 or names[layer - 1] != names[-1]
+
+
+@pytest.fixture(scope="module")
+def small_task():
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    return TextClassifier(Backbone(BertConfig(vocabulary_size=len(TOKENS), **sizes)), 2)
+
+
+def test_results_are_plain_values_and_pages(masked_lm_and_reference):
+    found = insight.layers(masked_lm_and_reference[0], TEXT, top_k=2)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert len(plain["layers"]) == len(found.predictions)
+    assert plain["layers"][1][4][0]["token"] == found.predictions[1][4][0]
+    lines = str(found).splitlines()
+    assert lines[0].split() == list(found.tokens)
+    assert lines[-1].split()[2:] == [best[0] for best in found.predictions[-1]]
+    assert found._repr_html_().count("<tr>") == len(found.predictions) + 1
+    pytest.importorskip("matplotlib").use("agg")
+    axes = found.plot()
+    np.testing.assert_array_equal(axes.images[0].get_array(), found.probabilities[:, :, 0])
+
+
+def test_what_has_no_head_is_refused(masked_lm_and_reference, small_task):
+    with pytest.raises(ValueError, match="Received a TextClassifier; expected a MaskedLM"):
+        insight.layers(small_task, TEXT)
+    with pytest.raises(ValueError, match="top_k is 13; expected 1 to 12"):
+        insight.layers(masked_lm_and_reference[0], TEXT, top_k=13)
+    with pytest.raises(ValueError, match="expected a string"):
+        insight.layers(masked_lm_and_reference[0], [TEXT])
