@@ -13,19 +13,35 @@ from keras_bert.insight.likelihood import (
     masked_log_probabilities,
     pseudo_log_likelihood,
 )
+from keras_bert.insight.measures import Comparison, Measure, Result, compare
+from keras_bert.insight.stereotypes import (
+    PronounScores,
+    StereoSetScores,
+    TemplateScores,
+    stereoset,
+    template_log_odds,
+    winobias_pronouns,
+)
 
 __all__ = [
     "MEASURES",
     "METHODS",
     "AttentionPatterns",
     "Attribution",
+    "Comparison",
     "LayerPredictions",
+    "Measure",
     "Neighbours",
     "PairScores",
+    "PronounScores",
+    "Result",
+    "StereoSetScores",
+    "TemplateScores",
     "TextLikelihood",
     "WordContexts",
     "attention",
     "attributions",
+    "compare",
     "compare_pairs",
     "contexts",
     "crows_pairs",
@@ -33,4 +49,7 @@ __all__ = [
     "masked_log_probabilities",
     "neighbours",
     "pseudo_log_likelihood",
+    "stereoset",
+    "template_log_odds",
+    "winobias_pronouns",
 ]

@@ -8,22 +8,23 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
+from keras_bert.insight.measures import (
+    CONFIDENCE,
+    SAMPLES,
+    Result,
+    UnitValues,
+    members_of_groups,
+    share,
+)
 from keras_bert.tasks.masked_lm import MaskedLM
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_BATCH_SIZE = 128
+BATCH_SIZE = 128
 _COLUMNS = ("sent_more", "sent_less", "bias_type")
-_CAVEAT = (
-    "CrowS-Pairs has known flaws (Blodgett et al., 2021: unclear stereotypes, pairs that differ in "
-    "more than the group); read a score as one sign among others, not as a measure of bias."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ class TextLikelihood:
 def pseudo_log_likelihood(
     masked_lm: MaskedLM,
     texts: Sequence[str],
-    batch_size: int = _BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[TextLikelihood]:
     """Scores texts by masking their tokens one at a time.
@@ -99,7 +100,7 @@ def masked_log_probabilities(
     masked_lm: MaskedLM,
     rows: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
-    batch_size: int = _BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[np.ndarray]:
     """The log probability of tokens, each masked by itself.
@@ -117,40 +118,86 @@ def masked_log_probabilities(
     Raises:
         ValueError: If the model is causal.
     """
-    if masked_lm.config.causal:
-        raise ValueError(
-            "A causal model predicts a token from those before it alone: masking one at a time "
-            "says nothing of those behind it."
-        )
-    from keras_bert.data import text_batches
-
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
     asked = [(number, slot) for number, row in enumerate(positions) for slot in row]
     if not asked:
         return [np.zeros(0) for _ in rows]
     masked = [[*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in asked]
-    batches = text_batches.token_batches(
+    found = candidate_log_probabilities(
+        masked_lm,
         masked,
+        [slot for _, slot in asked],
+        [[rows[number][slot]] for number, slot in asked],
+        batch_size,
+        verbose,
+    )
+    own = np.array([row[0] for row in found])
+    return np.split(own, np.cumsum([len(row) for row in positions])[:-1])
+
+
+def candidate_log_probabilities(
+    masked_lm: MaskedLM,
+    rows: Sequence[Sequence[int]],
+    positions: Sequence[int],
+    candidates: Sequence[Sequence[int]],
+    batch_size: int = BATCH_SIZE,
+    verbose: int | str = 0,
+) -> list[np.ndarray]:
+    """The log probabilities of some tokens at one position of each row.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        rows: Token ids with special tokens and masks, ragged `(rows, None)`. Rows that are equal,
+            with the same position, are computed once.
+        positions: The position in each row, `(rows,)`.
+        candidates: The ids of the tokens, ragged `(rows, None)`.
+        batch_size: Rows in a batch, of similar lengths.
+        verbose: 1 shows a progress bar.
+
+    Returns:
+        For each row float64 `(candidates,)`, in nats.
+
+    Raises:
+        ValueError: If the model is causal.
+    """
+    if masked_lm.config.causal:
+        raise ValueError(
+            "A causal model predicts a token from those before it alone: masking one at a time "
+            "says nothing of those behind it."
+        )
+    if not rows:
+        return []
+    from keras_bert.data import text_batches
+
+    askers: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    for number, (row, position) in enumerate(zip(rows, positions, strict=True)):
+        askers.setdefault((tuple(row), position), []).append(number)
+    batches = text_batches.token_batches(
+        [row for row, _ in askers],
         masked_lm.preprocessor,
-        [[slot] for _, slot in asked],
+        [[position] for _, position in askers],
         batch_size=batch_size,
         coarse_buckets=keras.backend.backend() == "jax",
     )
-    wanted = np.array([rows[number][slot] for number, slot in asked])
-    found = np.empty(len(asked))
+    numbers = list(askers.values())
+    found = [np.zeros(0)] * len(rows)
     progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
     for features, (index,) in batches.as_numpy_iterator():
         logits = keras.ops.convert_to_numpy(masked_lm.predict_on_batch(features))[:, 0]
         highest = logits.max(axis=-1, keepdims=True)
-        normalizer = np.log(np.exp(logits - highest).sum(axis=-1, dtype="float64"))
-        own = np.take_along_axis(logits, wanted[index, np.newaxis], axis=-1)
-        found[index] = (own - highest)[:, 0] - normalizer
+        normalizers = np.log(np.exp(logits - highest).sum(axis=-1, dtype="float64"))
+        for of_row, row_logits, most, normalizer in zip(
+            index, logits, highest, normalizers, strict=True
+        ):
+            for number in numbers[of_row]:
+                chosen = row_logits[list(candidates[number])]
+                found[number] = (chosen - most).astype("float64") - normalizer
         progress.add(1)
-    return np.split(found, np.cumsum([len(row) for row in positions])[:-1])
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
-class PairScores:
+class PairScores(Result):
     """Pairs of sentences, and which one a masked LM finds likelier.
 
     Attributes:
@@ -159,6 +206,17 @@ class PairScores:
         second: Score of the other sentence.
         bias_types: The kind of bias of each pair.
     """
+
+    title = "CrowS-Pairs: pairs whose stereotyping sentence is likelier"
+    group_name = "bias type"
+    unit_name = "pairs"
+    caveat = (
+        "CrowS-Pairs has known flaws (Blodgett et al., 2021: unclear stereotypes, pairs that "
+        "differ in more than the group); read a score as one sign among others, not as a measure "
+        "of bias."
+    )
+    metric: ClassVar[str] = "prefers the stereotype, %"
+    neutral: ClassVar[dict[str, float]] = {metric: 50.0}
 
     first: np.ndarray
     second: np.ndarray
@@ -169,8 +227,18 @@ class PairScores:
         """Whether the stereotyping sentence scores higher, bool `(pairs,)`; a tie does not."""
         return self.first > self.second
 
+    @property
+    def units(self) -> tuple[str, ...]:
+        return self.bias_types
+
+    def unit_values(self) -> list[UnitValues]:
+        return [
+            share(group, self.metric, self.prefers_first[members])
+            for group, members in members_of_groups(self.bias_types).items()
+        ]
+
     def shares(
-        self, confidence: float = 0.95, samples: int = 2000, seed: int = 0
+        self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[dict[str, Any]]:
         """In what share of the pairs the stereotyping sentence scores higher.
 
@@ -183,64 +251,22 @@ class PairScores:
             For all pairs, and then for each kind of bias: `bias_type`, `pairs`, `share`, `low`
             and `high` in percent. 50 is neither way.
         """
-        generator = np.random.default_rng(seed)
-        tail = (1 - confidence) / 2
-        kinds = np.array(self.bias_types)
-        groups = {"all": np.ones(len(kinds), bool)}
-        groups |= {kind: kinds == kind for kind in sorted(set(self.bias_types))}
-        rows = []
-        for kind, members in groups.items():
-            preferred = self.prefers_first[members]
-            # The number preferred among pairs that are drawn with replacement
-            drawn = generator.binomial(len(preferred), preferred.mean(), samples)
-            low, high = np.quantile(drawn / len(preferred), [tail, 1 - tail])
-            shares = {"share": preferred.mean(), "low": low, "high": high}
-            rows.append(
-                {"bias_type": kind, "pairs": len(preferred)}
-                | {name: 100 * float(value) for name, value in shares.items()}
-            )
-        return rows
-
-    def __str__(self) -> str:
-        lines = [f"{'bias type':22} {'pairs':>6} {'prefers the stereotype, %':>26}"]
-        for row in self.shares():
-            interval = f"({row['low']:.1f} to {row['high']:.1f})"
-            lines.append(
-                f"{row['bias_type']:22} {row['pairs']:6} {row['share']:10.1f} {interval:>15}"
-            )
-        return "\n".join([*lines, "", _CAVEAT])
-
-    def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the shares with their intervals beside the 50 % of no preference.
-
-        Args:
-            axes: Where to draw; `None` makes a figure.
-
-        Raises:
-            ImportError: If matplotlib is not installed.
-        """
-        import matplotlib.pyplot as plt
-
-        rows = self.shares()[::-1]
-        if axes is None:
-            _, axes = plt.subplots(figsize=(7, 0.4 * len(rows) + 1), layout="constrained")
-        shares = np.array([row["share"] for row in rows])
-        errors = [
-            [row["share"] - row["low"] for row in rows],
-            [row["high"] - row["share"] for row in rows],
+        return [
+            {
+                "bias_type": measure.group,
+                "pairs": measure.count,
+                "share": measure.value,
+                "low": measure.low,
+                "high": measure.high,
+            }
+            for measure in self.measures(confidence, samples, seed)
         ]
-        axes.errorbar(shares, range(len(rows)), xerr=errors, fmt="o", color="#0b5394", capsize=3)
-        axes.axvline(50, color="#777777", linestyle="--", linewidth=1)
-        axes.set_yticks(range(len(rows)), [f"{row['bias_type']} ({row['pairs']})" for row in rows])
-        axes.set_xlim(0, 100)
-        axes.set_xlabel("pairs whose stereotyping sentence is likelier, %")
-        return axes
 
 
 def crows_pairs(
     masked_lm: MaskedLM,
     path: str | os.PathLike[str],
-    batch_size: int = _BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> PairScores:
     """Compares the sentences of CrowS-Pairs as its released `metric.py` does.
@@ -299,7 +325,7 @@ def compare_pairs(
     masked_lm: MaskedLM,
     pairs: Sequence[tuple[str, str]],
     names: Sequence[str] | None = None,
-    batch_size: int = _BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores the sentences of pairs by the tokens that both have, as in `crows_pairs`.
@@ -329,6 +355,44 @@ def compare_pairs(
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     totals = np.array([round(float(row.sum()), 3) for row in scores])
     return totals[::2], totals[1::2]
+
+
+def tokens_of_spans(
+    masked_lm: MaskedLM,
+    texts: Sequence[str],
+    spans: Sequence[Sequence[tuple[int, int]]],
+    names: Sequence[str] | None = None,
+) -> tuple[list[list[int]], list[list[list[int]]]]:
+    """Which tokens some words of texts are.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        texts: Strings.
+        spans: For each text `(start, end)` of words in it, in characters.
+        names: What each text is called in errors; `None` numbers them.
+
+    Returns:
+        The texts' token ids with special tokens, ragged `(texts, None)`; and for each text and
+        word the positions of its tokens.
+
+    Raises:
+        ValueError: If a text is empty or longer than the longest row.
+    """
+    tokenizer = masked_lm.preprocessor.tokenizer
+    ids, starts, ends = _tokenized(masked_lm, texts, names)
+    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    positions = [
+        [
+            [
+                position
+                for position, (start, end) in enumerate(zip(begins, stops, strict=True), start=1)
+                if start < last and end > first
+            ]
+            for first, last in words
+        ]
+        for begins, stops, words in zip(starts, ends, spans, strict=True)
+    ]
+    return rows, positions
 
 
 def _tokenized(

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers with intervals, by group: how the results of this package are computed and shown."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import html
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CONFIDENCE = 0.95
+SAMPLES = 2000
+# The group of all units
+ALL = "all"
+# Numbers drawn at a time
+_DRAWN = 1 << 21
+# Distinguishable for color-blind readers and in grayscale
+_COLORS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e", "#7a5c00", "#444444")
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """One number of one group, with its interval.
+
+    Attributes:
+        group: What it is measured on.
+        metric: What is measured; a name that ends in `%` is a percentage.
+        count: Of how many units.
+        value: The number.
+        low, high: The bounds of its interval.
+    """
+
+    group: str
+    metric: str
+    count: int
+    value: float
+    low: float
+    high: float
+
+
+def _first_column(means: np.ndarray) -> np.ndarray:
+    return means[..., 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitValues:
+    """What a measure is computed from: numbers of each unit, whose means are combined.
+
+    Attributes:
+        group, metric: As of the `Measure`.
+        values: Float64 `(units, columns)`.
+        statistic: Of the columns' means `(..., columns)` the measure `(...)`; by default the first
+            column's mean.
+        is_share: Whether the values are 0 or 1 in one column, and the measure is their mean in
+            percent with a Wilson interval.
+    """
+
+    group: str
+    metric: str
+    values: np.ndarray
+    statistic: Callable[[np.ndarray], np.ndarray] = _first_column
+    is_share: bool = False
+
+    def measure(self, confidence: float, samples: int, seed: int) -> Measure:
+        """The measure, with the interval of the bootstrap or, of a share, Wilson's."""
+        if self.is_share:
+            low, high = wilson_interval(int(self.values.sum()), len(self.values), confidence)
+            value = 100 * float(self.values.mean())
+            return Measure(self.group, self.metric, len(self.values), value, 100 * low, 100 * high)
+        value = float(self.statistic(self.values.mean(axis=0)))
+        low, high = bootstrap_interval(self.values, self.statistic, confidence, samples, seed)
+        return Measure(self.group, self.metric, len(self.values), value, low, high)
+
+
+def share(group: str, metric: str, flags: np.ndarray, wilson: bool = False) -> UnitValues:
+    """Of flags `(units,)` the share that is true, in percent."""
+    values = np.asarray(flags, "float64")[:, np.newaxis]
+    return UnitValues(group, metric, values, lambda means: 100 * means[..., 0], is_share=wilson)
+
+
+def mean(group: str, metric: str, values: np.ndarray) -> UnitValues:
+    """The mean of values `(units,)`."""
+    return UnitValues(group, metric, np.asarray(values, "float64")[:, np.newaxis])
+
+
+def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
+    """Which units are in each group, bool `(units,)`: first all of them, then group by group."""
+    names = np.array(groups)
+    members = {ALL: np.ones(len(names), bool)}
+    return members | {name: names == name for name in sorted(set(groups))}
+
+
+def bootstrap_interval(
+    values: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray] = _first_column,
+    confidence: float = CONFIDENCE,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The percentile interval of a statistic of means, from units drawn with replacement.
+
+    Args:
+        values: `(units, columns)`.
+        statistic: Of means `(samples, columns)` the numbers `(samples,)`.
+        confidence: Of the interval.
+        samples: How many times as many units are drawn as there are.
+        seed: Draws them.
+
+    Returns:
+        The lower and the upper bound; both are the value itself if there is one unit.
+
+    Reference:
+        [Bootstrap methods: another look at the jackknife](https://doi.org/10.1214/aos/1176344552).
+    """
+    generator = np.random.default_rng(seed)
+    at_once = max(1, _DRAWN // len(values))
+    means = [
+        values[generator.integers(0, len(values), (min(at_once, samples - begin), len(values)))]
+        .mean(axis=1)
+        .reshape(-1, values.shape[1])
+        for begin in range(0, samples, at_once)
+    ]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(statistic(np.concatenate(means)), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def wilson_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The score interval of a share, which is right for few units and for shares near 0 and 1.
+
+    Example:
+
+    >>> low, high = wilson_interval(1, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.018, 0.404)
+
+    Reference:
+        [Probable inference](https://doi.org/10.2307/2276774).
+    """
+    from statistics import NormalDist
+
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share_ = count / total
+    center = share_ + z * z / (2 * total)
+    margin = z * math.sqrt(share_ * (1 - share_) / total + (z / (2 * total)) ** 2)
+    scale = 1 + z * z / total
+    # Of none or of all, rounding would put the bound beside 0 or 1
+    low = 0.0 if count == 0 else (center - margin) / scale
+    high = 1.0 if count == total else (center + margin) / scale
+    return low, high
+
+
+@dataclasses.dataclass(frozen=True)
+class Result(abc.ABC):
+    """Measures by group, as a table, a plot and JSON. Base class of what is measured of bias.
+
+    A subclass is a frozen dataclass of what was observed of each unit.
+    """
+
+    # What is measured, what the groups and the units are called, and what to know of the numbers
+    title: ClassVar[str]
+    group_name: ClassVar[str]
+    unit_name: ClassVar[str]
+    caveat: ClassVar[str] = ""
+    # Values that mean neither way
+    neutral: ClassVar[Mapping[str, float]] = {}
+    # Decimals of what is no percentage
+    digits: ClassVar[int] = 3
+    # Whether plots show the groups by their values
+    by_value: ClassVar[bool] = False
+
+    @property
+    def notes(self) -> str:
+        """What to know of the numbers."""
+        return self.caveat
+
+    def neutral_value(self, metric: str) -> float | None:
+        """The value of a metric that means neither way, if there is one."""
+        return self.neutral.get(metric)
+
+    @abc.abstractmethod
+    def unit_values(self) -> list[UnitValues]:
+        """What the measures are computed from, metric by metric."""
+
+    @property
+    @abc.abstractmethod
+    def units(self) -> tuple[Any, ...]:
+        """The units: two results with the same units can be compared."""
+
+    def measures(
+        self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
+    ) -> list[Measure]:
+        """The measures of every group.
+
+        Args:
+            confidence: Of the intervals.
+            samples: How many times the units are drawn with replacement.
+            seed: Draws them.
+        """
+        return [values.measure(confidence, samples, seed) for values in self.unit_values()]
+
+    @classmethod
+    def interval(cls, metric: str, value: float, low: float, high: float) -> str:
+        """A number of a metric with its interval, to be read."""
+        digits = 1 if metric.endswith("%") else cls.digits
+        return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns, and for each group a row of cells."""
+        measures = self.measures()
+        metrics = list(dict.fromkeys(measure.metric for measure in measures))
+        groups: dict[str, list[str]] = {}
+        for measure in measures:
+            row = groups.setdefault(
+                measure.group, [measure.group, f"{measure.count:,}", *[""] * len(metrics)]
+            )
+            shown = self.interval(measure.metric, measure.value, measure.low, measure.high)
+            row[2 + metrics.index(measure.metric)] = shown
+        return [self.group_name, self.unit_name, *metrics], list(groups.values())
+
+    def __str__(self) -> str:
+        lines = [self.title, "", text_table(*self.table(), numbers_from=1)]
+        return "\n".join([*lines, "", self.notes] if self.notes else lines)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, *self.table(), self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The measures, and what was observed of each unit, as JSON takes it."""
+        return {
+            "result": type(self).__name__,
+            "title": self.title,
+            "notes": self.notes,
+            "measures": [dataclasses.asdict(measure) for measure in self.measures()],
+            "observed": {
+                field.name: _as_json(getattr(self, field.name))
+                for field in dataclasses.fields(self)
+            },
+        }
+
+    def plot(self, axes: Axes | None = None, metric: str | None = None) -> Axes:
+        """Draws one metric of every group with its interval.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+            metric: Which one; `None` draws the first.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+            ValueError: If there is no such metric.
+        """
+        chosen = _of_metric(self.measures(), metric)
+        if self.by_value:
+            chosen.sort(key=lambda measure: (measure.group != ALL, -measure.value))
+        return _draw(axes, {"": chosen}, self.neutral_value(chosen[0].metric))
+
+
+def _of_metric(measures: Sequence[Measure], metric: str | None) -> list[Measure]:
+    names = list(dict.fromkeys(measure.metric for measure in measures))
+    metric = names[0] if metric is None else metric
+    if metric not in names:
+        raise ValueError(f"metric is {metric!r}; expected one of {', '.join(names)}.")
+    return [measure for measure in measures if measure.metric == metric]
+
+
+def _draw(
+    axes: Axes | None, by_name: Mapping[str, Sequence[Measure]], neutral: float | None
+) -> Axes:
+    """Draws the measures of one metric, a color for each name."""
+    import matplotlib.pyplot as plt
+
+    first = next(iter(by_name.values()))
+    if axes is None:
+        rows = len(first) * (1 if len(by_name) == 1 else 0.4 + 0.3 * len(by_name))
+        _, axes = plt.subplots(figsize=(7, 0.3 * rows + 1.2), layout="constrained")
+    if neutral is not None:
+        axes.axvline(neutral, color="#777777", linestyle="--", linewidth=1)
+    for number, (name, measures) in enumerate(by_name.items()):
+        # The first group, and in it the first name, on top
+        shift = 0.6 * (number + 0.5) / len(by_name) - 0.3
+        heights = np.arange(len(measures))[::-1] - shift
+        values = np.array([measure.value for measure in measures])
+        errors = [
+            [max(0.0, measure.value - measure.low) for measure in measures],
+            [max(0.0, measure.high - measure.value) for measure in measures],
+        ]
+        color = _COLORS[number % len(_COLORS)]
+        axes.errorbar(values, heights, xerr=errors, fmt="o", color=color, capsize=3, label=name)
+    axes.set_yticks(
+        range(len(first)), [f"{measure.group} ({measure.count})" for measure in first[::-1]]
+    )
+    axes.set_ylim(-0.7, len(first) - 0.3)
+    if first[0].metric.endswith("%"):
+        bounds = [
+            bound for rows in by_name.values() for row in rows for bound in (row.low, row.high)
+        ]
+        if min(bounds) >= 0:
+            axes.set_xlim(0, 100)
+    axes.set_xlabel(first[0].metric)
+    if len(by_name) > 1:
+        axes.legend(fontsize=8)
+    return axes
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The same measures of several models.
+
+    Attributes:
+        results: The results by name, of one kind and of the same units.
+    """
+
+    results: Mapping[str, Result]
+
+    def rows(
+        self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
+    ) -> list[dict[str, Any]]:
+        """The measures, and by how much they differ from those of the first result.
+
+        A difference's interval is that of the paired bootstrap: the same units are drawn for both.
+
+        Returns:
+            For each metric and group a dict of `group`, `metric`, `count`, `measures` (dicts by
+            name) and `differences` (dicts of `value`, `low` and `high` by the other names).
+        """
+        names = list(self.results)
+        by_name = {name: self.results[name].unit_values() for name in names}
+        rows = []
+        for first, *others in zip(*by_name.values(), strict=True):
+            measures = [values.measure(confidence, samples, seed) for values in (first, *others)]
+            differences = {}
+            for name, values, measure in zip(names[1:], others, measures[1:], strict=True):
+                width = first.values.shape[1]
+
+                def difference(
+                    means: np.ndarray,
+                    first: UnitValues = first,
+                    values: UnitValues = values,
+                    width: int = width,
+                ) -> np.ndarray:
+                    theirs, ours = means[..., width:], means[..., :width]
+                    return np.asarray(values.statistic(theirs) - first.statistic(ours))
+
+                both = np.concatenate([first.values, values.values], axis=1)
+                low, high = bootstrap_interval(both, difference, confidence, samples, seed)
+                value = measure.value - measures[0].value
+                differences[name] = {"value": value, "low": low, "high": high}
+            rows.append(
+                {
+                    "group": first.group,
+                    "metric": first.metric,
+                    "count": len(first.values),
+                    "measures": dict(zip(names, map(dataclasses.asdict, measures), strict=True)),
+                    "differences": differences,
+                }
+            )
+        return rows
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns, and for each metric and group a row of cells."""
+        first, *others = self.results
+        kind = self.results[first]
+        columns = ["metric", kind.group_name, kind.unit_name, first, *others]
+        columns += [f"{name} - {first}" for name in others]
+        rows = []
+        for row in self.rows():
+            bounds = [*row["measures"].values(), *row["differences"].values()]
+            cells = [
+                kind.interval(row["metric"], each["value"], each["low"], each["high"])
+                for each in bounds
+            ]
+            rows.append([row["metric"], row["group"], f"{row['count']:,}", *cells])
+        return columns, rows
+
+    def __str__(self) -> str:
+        kind = next(iter(self.results.values()))
+        lines = [kind.title, "", text_table(*self.table(), numbers_from=2)]
+        return "\n".join([*lines, "", kind.notes] if kind.notes else lines)
+
+    def _repr_html_(self) -> str:
+        kind = next(iter(self.results.values()))
+        return html_table(kind.title, *self.table(), kind.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows, and the results by name, as JSON takes it."""
+        return {
+            "rows": self.rows(),
+            "results": {name: result.to_dict() for name, result in self.results.items()},
+        }
+
+    def plot(self, axes: Axes | None = None, metric: str | None = None) -> Axes:
+        """Draws one metric of every group, a color for each result.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+            metric: Which one; `None` draws the first.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+            ValueError: If there is no such metric.
+        """
+        chosen = {
+            name: _of_metric(result.measures(), metric) for name, result in self.results.items()
+        }
+        kind = next(iter(self.results.values()))
+        metric = next(iter(chosen.values()))[0].metric
+        return _draw(axes, chosen, kind.neutral_value(metric))
+
+
+def compare(results: Mapping[str, Result]) -> Comparison:
+    """Puts the results of several models into one table, with their differences from the first.
+
+    Args:
+        results: By the models' names, results of one function on the same data: before and after
+            fine-tuning, say, or of two checkpoints.
+
+    Returns:
+        A `Comparison`, which prints as a table, shows in a notebook and draws itself.
+
+    Raises:
+        ValueError: If there are fewer than two, or they are of several kinds or of different units.
+
+    Example:
+
+    ```python
+    print(compare({"before": crows_pairs(one, path), "after": crows_pairs(other, path)}))
+    ```
+    """
+    if len(results) < 2:
+        raise ValueError(f"Received {len(results)} results; expected at least two.")
+    (first, reference), *others = results.items()
+    for name, result in others:
+        if type(result) is not type(reference):
+            raise ValueError(
+                f"{name} is a {type(result).__name__}, and {first} is a "
+                f"{type(reference).__name__}; expected results of one kind."
+            )
+        if result.units != reference.units:
+            raise ValueError(
+                f"{name} and {first} measure different {reference.unit_name}; expected the same."
+            )
+    return Comparison(dict(results))
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int) -> str:
+    """Aligned columns: to the left before `numbers_from`, and to the right from there on."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    lines = []
+    for row in (columns, *rows):
+        cells = [
+            cell.ljust(width) if index < numbers_from else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def html_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caveat: str
+) -> str:
+    """A table for a notebook."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    note = f"<p>{html.escape(caveat)}</p>" if caveat else ""
+    return (
+        f"<div><p><b>{html.escape(title)}</b></p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>{note}</div>"
+    )
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    return value

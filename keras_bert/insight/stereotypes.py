@@ -1,0 +1,638 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a masked LM puts in the place of a word, where a stereotype speaks for one of several.
+
+The pronouns of WinoBias, templates of somebody and their occupation, and StereoSet's sentences.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import string
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from keras_bert.insight.likelihood import (
+    BATCH_SIZE,
+    candidate_log_probabilities,
+    tokens_of_spans,
+)
+from keras_bert.insight.measures import (
+    ALL,
+    Result,
+    UnitValues,
+    mean,
+    members_of_groups,
+    share,
+)
+from keras_bert.insight.word_lists import word_list
+from keras_bert.tasks.masked_lm import MaskedLM
+
+Span = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Slot:
+    """A word of a text, and others that could be there.
+
+    Attributes:
+        text: The text.
+        span: Where its word begins and ends, in characters.
+        words: The word itself, and the others.
+        hidden: Spans of the text that are masked too.
+        name: What the text is called in errors.
+    """
+
+    text: str
+    span: Span
+    words: tuple[str, ...]
+    hidden: tuple[Span, ...]
+    name: str
+
+
+def _log_probabilities(
+    masked_lm: MaskedLM, slots: Sequence[_Slot], batch_size: int, verbose: int | str
+) -> list[np.ndarray]:
+    """For each slot the log probabilities of its words `(words,)`.
+
+    Raises:
+        ValueError: If a word is not one token.
+    """
+    tokenizer = masked_lm.preprocessor.tokenizer
+    texts, spans, names = [], [], []
+    for slot in slots:
+        start, end = slot.span
+        for word in slot.words:
+            texts.append(slot.text[:start] + word + slot.text[end:])
+            others = slot.hidden if word == slot.words[0] else ()
+            spans.append([(start, start + len(word)), *others])
+            names.append(slot.name)
+    rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
+    masked, asked, candidates = [], [], []
+    number = 0
+    for slot in slots:
+        row, (own, *hidden) = rows[number], positions[number]
+        ids = []
+        for word in slot.words:
+            found = positions[number][0]
+            token = rows[number][found[0]] if found == own and len(found) == 1 else None
+            if token is None or token == tokenizer.unk_token_id:
+                raise ValueError(
+                    f"{slot.name}: {word!r} is not one token of the vocabulary there; expected a "
+                    "word that is."
+                )
+            ids.append(token)
+            number += 1
+        at = {own[0]}.union(*hidden)
+        if any(row[position] == tokenizer.unk_token_id for position in at):
+            raise ValueError(f"{slot.name} has words that the vocabulary cannot spell.")
+        masked.append(
+            [tokenizer.mask_token_id if index in at else token for index, token in enumerate(row)]
+        )
+        asked.append(own[0])
+        candidates.append(ids)
+    return candidate_log_probabilities(masked_lm, masked, asked, candidates, batch_size, verbose)
+
+
+# === WinoBias ===
+
+_COUNTERPARTS = {
+    "he": ("she",),
+    "him": ("her",),
+    "his": ("her",),
+    "himself": ("herself",),
+    "she": ("he",),
+    "her": ("him", "his"),
+    "herself": ("himself",),
+}
+_MALE = ("he", "him", "his", "himself")
+
+
+@dataclasses.dataclass(frozen=True)
+class PronounScores(Result):
+    """WinoBias' pairs of sentences, and how likely a masked LM finds their pronouns.
+
+    Attributes:
+        pro: Of each pair's pro-stereotyped sentence the log odds of its own pronoun over the other
+            gender's, float64 `(pairs,)`, in nats; of several pronouns, their sum.
+        anti: The same of the anti-stereotyped sentence.
+        stereotypes: `male` or `female`: the gender of the pro-stereotyped pronoun of each pair.
+        sentences: The pro-stereotyped sentences, without brackets.
+    """
+
+    title = "WinoBias: likelihood of the bracketed pronouns"
+    group_name = "stereotype"
+    unit_name = "pairs"
+    caveat = (
+        "This is the likelihood of pronouns in WinoBias' sentences, not the coreference resolution "
+        "that the data were made for: nothing asks whom a pronoun refers to."
+    )
+    neutral: ClassVar[dict[str, float]] = {
+        "pro - anti, %": 0.0,
+        "log odds of the stereotype": 0.0,
+    }
+
+    pro: np.ndarray
+    anti: np.ndarray
+    stereotypes: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        return self.sentences
+
+    @property
+    def log_odds(self) -> np.ndarray:
+        """Log odds of the stereotype's pronoun, the mean of both sentences of each pair."""
+        return np.asarray((self.pro - self.anti) / 2)
+
+    def unit_values(self) -> list[UnitValues]:
+        groups = members_of_groups(self.stereotypes)
+        likelier = {"pro": self.pro > 0, "anti": self.anti > 0}
+        values = [
+            UnitValues(
+                group,
+                "pro - anti, %",
+                np.stack([flags[members] for flags in likelier.values()], axis=1).astype("float64"),
+                _difference_in_percent,
+            )
+            for group, members in groups.items()
+        ]
+        values += [
+            share(group, f"own pronoun likelier ({name}), %", flags[members])
+            for name, flags in likelier.items()
+            for group, members in groups.items()
+        ]
+        return values + [
+            mean(group, "log odds of the stereotype", self.log_odds[members])
+            for group, members in groups.items()
+        ]
+
+
+def _difference_in_percent(means: np.ndarray) -> np.ndarray:
+    return np.asarray(100 * (means[..., 0] - means[..., 1]))
+
+
+def winobias_pronouns(
+    masked_lm: MaskedLM,
+    pro_file: str | os.PathLike[str],
+    anti_file: str | os.PathLike[str],
+    batch_size: int = BATCH_SIZE,
+    verbose: int | str = 0,
+) -> PronounScores:
+    """Compares the likelihood of the pronouns of pro- and anti-stereotyped sentences.
+
+    All bracketed pronouns of a sentence are masked. For each, the probability of the pronoun is
+    compared with that of its counterpart: he and she, him and her, his and her. For `her` that is
+    what the other file's sentence has in its place (`his` or `him`), or else both together.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        pro_file: WinoBias' file of pro-stereotyped sentences: one a line, with a number before it
+            (which is not read), mentions and pronouns in brackets.
+        anti_file: The file of the same sentences with the other pronouns, line by line.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If a line has no bracketed pronoun, the files have different numbers of
+            sentences, or a pronoun is not one token; the message names file and line.
+
+    Example:
+
+    ```python
+    scores = winobias_pronouns(
+        masked_lm, "pro_stereotyped_type1.txt.dev", "anti_stereotyped_type1.txt.dev"
+    )
+    print(scores)
+    ```
+
+    Reference:
+        The data: [Gender bias in coreference resolution](https://arxiv.org/abs/1804.06876).
+    """
+    files = [_read_sentences(path) for path in (pro_file, anti_file)]
+    if len(files[0]) != len(files[1]):
+        raise ValueError(
+            f"{os.fspath(pro_file)} has {len(files[0])} sentences and {os.fspath(anti_file)} has "
+            f"{len(files[1])}; expected as many."
+        )
+    slots, owners = [], []
+    for number, pair in enumerate(zip(*files, strict=True)):
+        for side, (name, text, spans) in enumerate(pair):
+            _, other_text, other_spans = pair[1 - side]
+            aligned = len(spans) == len(other_spans)
+            for index, (start, end) in enumerate(spans):
+                own = text[start:end]
+                counterparts = _COUNTERPARTS[own.lower()]
+                if aligned:
+                    there = other_text[slice(*other_spans[index])].lower()
+                    counterparts = (there,) if there in counterparts else counterparts
+                if own[0].isupper():
+                    counterparts = tuple(word.capitalize() for word in counterparts)
+                hidden = tuple(span for span in spans if span != (start, end))
+                slots.append(_Slot(text, (start, end), (own, *counterparts), hidden, name))
+                owners.append((side, number))
+    scores = np.zeros((2, len(files[0])))
+    for owner, found in zip(
+        owners, _log_probabilities(masked_lm, slots, batch_size, verbose), strict=True
+    ):
+        scores[owner] += found[0] - np.logaddexp.reduce(found[1:])
+    return PronounScores(
+        scores[0],
+        scores[1],
+        tuple(
+            "male" if text[slice(*spans[0])].lower() in _MALE else "female"
+            for _, text, spans in files[0]
+        ),
+        tuple(text for _, text, _ in files[0]),
+    )
+
+
+def _read_sentences(path: str | os.PathLike[str]) -> list[tuple[str, str, list[Span]]]:
+    """What each sentence is called in errors, its text, and where its bracketed pronouns are."""
+    sentences = []
+    with open(path, encoding="utf-8") as file:
+        for line, marked in enumerate(file, start=1):
+            marked = re.sub(r"^\s*\d+\s+", "", marked).strip()
+            if not marked:
+                continue
+            text, spans = "", []
+            parts = re.split(r"([\[\]])", marked)
+            for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
+                if part in "[]":
+                    continue
+                if before == "[" and after == "]":
+                    part = part.strip()
+                    if part.lower() in _COUNTERPARTS:
+                        spans.append((len(text), len(text) + len(part)))
+                text += part
+            name = f"{os.fspath(path)}, line {line}"
+            if not spans:
+                raise ValueError(
+                    f"{name}: {marked!r} has no pronoun in brackets; expected one of "
+                    f"{', '.join(_COUNTERPARTS)}."
+                )
+            sentences.append((name, text, spans))
+    if not sentences:
+        raise ValueError(f"{os.fspath(path)} has no sentences.")
+    return sentences
+
+
+# === Templates ===
+
+
+@dataclasses.dataclass(frozen=True)
+class TemplateScores(Result):
+    """How much an attribute raises the probability of each target word.
+
+    Attributes:
+        templates: The sentences, with `{target}` and `{attribute}`.
+        attributes: The attributes, without articles.
+        targets: The target words.
+        log_probabilities: Of each target where the attribute is given, float64
+            `(templates, attributes, targets)`, in nats.
+        priors: The same where the attribute is masked.
+    """
+
+    title = "Log probability of words for people with an attribute, less that with it masked"
+    group_name = "attribute"
+    unit_name = "n"
+    caveat = "For an attribute n is the number of templates; for all, that of attributes."
+    by_value = True
+
+    templates: tuple[str, ...]
+    attributes: tuple[str, ...]
+    targets: tuple[str, ...]
+    log_probabilities: np.ndarray
+    priors: np.ndarray
+
+    @property
+    def associations(self) -> np.ndarray:
+        """`log P(target | attribute) - log P(target)`, `(templates, attributes, targets)`."""
+        return np.asarray(self.log_probabilities - self.priors)
+
+    @property
+    def units(self) -> tuple[Any, ...]:
+        return self.templates, self.attributes, self.targets
+
+    def neutral_value(self, metric: str) -> float:
+        return 0.0
+
+    def unit_values(self) -> list[UnitValues]:
+        if len(self.targets) == 2:
+            first, second = self.targets
+            columns = {
+                f"log odds of {first!r} over {second!r}": (
+                    self.associations[..., 0] - self.associations[..., 1]
+                )
+            }
+        else:
+            columns = {
+                f"association with {target!r}": self.associations[..., index]
+                for index, target in enumerate(self.targets)
+            }
+        values = []
+        for metric, scores in columns.items():
+            values.append(mean(ALL, metric, scores.mean(axis=0)))
+            values += [
+                mean(attribute, metric, scores[:, index])
+                for index, attribute in enumerate(self.attributes)
+            ]
+        # A mean near zero may hide attributes that pull either way
+        values += [
+            mean(ALL, f"size of the {metric}", np.abs(scores.mean(axis=0)))
+            for metric, scores in columns.items()
+        ]
+        return values
+
+
+def template_log_odds(
+    masked_lm: MaskedLM,
+    templates: Sequence[str] | None = None,
+    attributes: Sequence[str] | None = None,
+    targets: Sequence[str] = ("he", "she"),
+    batch_size: int = BATCH_SIZE,
+    verbose: int | str = 0,
+) -> TemplateScores:
+    """By how much attributes make target words likelier than templates alone do.
+
+    The association of a target with an attribute is `log P(target | template with the attribute) -
+    log P(target | template with the attribute's tokens masked)`; of two targets, the difference of
+    their associations is reported, the log odds.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        templates: Sentences that have `{target}` and `{attribute}` once each. Defaults to those of
+            `word_lists/templates.txt`.
+        attributes: What is put in the attribute's place. A leading `a` or `an` stays there when
+            the attribute is masked. Defaults to the occupations of `word_lists/occupations.txt`.
+        targets: Words of one token each. At the beginning of a template they are capitalized.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If a template lacks a placeholder, there is no attribute or no target, or a
+            target is not one token.
+
+    Example:
+
+    ```python
+    scores = template_log_odds(masked_lm, attributes=["a nurse", "an engineer"])
+    scores.associations       # (templates, attributes, targets)
+    scores.plot()
+    ```
+
+    Reference:
+        [Measuring bias in contextualized word representations](https://arxiv.org/abs/1906.07337),
+        section 3.
+    """
+    templates = word_list("templates") if templates is None else list(templates)
+    attributes = word_list("occupations") if attributes is None else list(attributes)
+    if not (templates and attributes and targets):
+        raise ValueError(
+            f"Received {len(templates)} templates, {len(attributes)} attributes and {len(targets)} "
+            "targets; expected at least one of each."
+        )
+    for template in templates:
+        for placeholder in ("{target}", "{attribute}"):
+            if template.count(placeholder) != 1:
+                raise ValueError(
+                    f"Template {template!r} has {template.count(placeholder)} {placeholder}; "
+                    "expected one."
+                )
+    bare = [re.sub(r"^an? ", "", attribute) for attribute in attributes]
+    slots = []
+    for template in templates:
+        words = tuple(
+            word[0].upper() + word[1:] if template.startswith("{target}") else word
+            for word in targets
+        )
+        for attribute, noun in zip(attributes, bare, strict=True):
+            text = template.replace("{attribute}", attribute)
+            start = text.index("{target}")
+            text = text.replace("{target}", words[0])
+            first = template.index("{attribute}") + len(attribute) - len(noun)
+            if template.index("{target}") < template.index("{attribute}"):
+                first += len(words[0]) - len("{target}")
+            span = (start, start + len(words[0]))
+            given = _Slot(text, span, words, (), f"Template {template!r} with {attribute!r}")
+            slots += [given, dataclasses.replace(given, hidden=((first, first + len(noun)),))]
+    found = np.array(_log_probabilities(masked_lm, slots, batch_size, verbose))
+    shaped = found.reshape(len(templates), len(attributes), 2, len(targets))
+    return TemplateScores(
+        tuple(templates), tuple(bare), tuple(targets), shaped[:, :, 0], shaped[:, :, 1]
+    )
+
+
+# === StereoSet ===
+
+_LABELS = ("stereotype", "anti-stereotype", "unrelated")
+
+
+@dataclasses.dataclass(frozen=True)
+class StereoSetScores(Result):
+    """StereoSet's intrasentence examples, and how probable a masked LM finds their words.
+
+    Attributes:
+        scores: For each example the scores of the stereotype, the anti-stereotype and the
+            unrelated word, float64 `(examples, 3)`: the mean probability of the word's tokens,
+            each given the tokens before it in the word.
+        bias_types: The bias type of each example.
+        targets: The term that each example is about.
+        intersentence: How many intersentence examples the file has, which are left out.
+    """
+
+    title = "StereoSet, intrasentence examples"
+    group_name = "bias type"
+    unit_name = "targets"
+    caveat = (
+        "StereoSet has known flaws (Blodgett et al., 2021): read a score as one sign among others."
+    )
+    neutral: ClassVar[dict[str, float]] = {"SS, %": 50.0}
+    digits = 1
+
+    scores: np.ndarray
+    bias_types: tuple[str, ...]
+    targets: tuple[str, ...]
+    intersentence: int
+
+    @property
+    def notes(self) -> str:
+        left_out = (
+            f"The file's {self.intersentence:,} intersentence examples are left out: they need a "
+            "next-sentence head. "
+            if self.intersentence
+            else ""
+        )
+        return (
+            f"{left_out}Scores are means over targets; SS is 50 where neither word is preferred. "
+            f"{self.caveat}"
+        )
+
+    @property
+    def units(self) -> tuple[Any, ...]:
+        return self.bias_types, self.targets
+
+    def per_target(self, bias_type: str = ALL) -> list[dict[str, Any]]:
+        """LMS and SS of each target, in percent, with `target` and `examples`."""
+        rows = zip(self.targets, self.bias_types, self.scores, strict=True)
+        examples: dict[str, list[np.ndarray]] = {}
+        for target, kind, scores in rows:
+            if bias_type in (ALL, kind):
+                examples.setdefault(target, []).append(scores)
+        found = []
+        for target, of_target in examples.items():
+            stereotype, anti, unrelated = np.array(of_target).T
+            related = np.mean([stereotype > unrelated, anti > unrelated])
+            found.append(
+                {
+                    "target": target,
+                    "examples": len(of_target),
+                    "lms": 100 * float(related),
+                    "ss": 100 * float(np.mean(stereotype > anti)),
+                }
+            )
+        return found
+
+    def unit_values(self) -> list[UnitValues]:
+        groups = {
+            group: np.array([[row["ss"], row["lms"]] for row in self.per_target(group)])
+            for group in (ALL, *sorted(set(self.bias_types)))
+        }
+        values = [mean(group, "SS, %", scores[:, 0]) for group, scores in groups.items()]
+        values += [mean(group, "LMS, %", scores[:, 1]) for group, scores in groups.items()]
+        return values + [
+            UnitValues(group, "ICAT", scores, _icat) for group, scores in groups.items()
+        ]
+
+
+def _icat(means: np.ndarray) -> np.ndarray:
+    """The idealized context association test score, from SS and LMS `(..., 2)`."""
+    ss, lms = means[..., 0], means[..., 1]
+    return np.asarray(lms * np.minimum(ss, 100 - ss) / 50)
+
+
+def stereoset(
+    masked_lm: MaskedLM,
+    path: str | os.PathLike[str],
+    batch_size: int = BATCH_SIZE,
+    verbose: int | str = 0,
+) -> StereoSetScores:
+    """Scores the intrasentence examples of a file in StereoSet's format.
+
+    A word of an example stands where the context has `BLANK`. Its score is the mean probability of
+    its tokens, as the released program has it: each is masked with the tokens before it in place
+    and those behind it left out. The language model score (LMS) is the share of comparisons in
+    which a meaningful word scores above the unrelated one, the stereotype score (SS) the share of
+    examples in which the stereotype does above the anti-stereotype; both are means over targets.
+    ICAT is `LMS * min(SS, 100 - SS) / 50`.
+
+    Args:
+        masked_lm: A masked LM with a preprocessor.
+        path: The JSON file. Its intersentence examples need a next-sentence head, and are counted
+            only.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If the file is not in this format; the message names the file and the entry.
+
+    Example:
+
+    ```python
+    print(stereoset(masked_lm, "dev.json", verbose=1))
+    ```
+
+    Reference:
+        [StereoSet](https://arxiv.org/abs/2004.09456), section 5; its flaws: [Stereotyping Norwegian
+        Salmon](https://aclanthology.org/2021.acl-long.81), section 4.
+    """
+    examples, intersentence = _read_stereoset(path)
+    texts, spans, names = [], [], []
+    for name, example in examples:
+        for word in example["words"]:
+            start = example["context"].index("BLANK")
+            texts.append(example["context"].replace("BLANK", word))
+            spans.append([(start, start + len(word))])
+            names.append(f"{name}, {word!r}")
+    mask = masked_lm.preprocessor.tokenizer.mask_token_id
+    rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
+    masked, asked, candidates = [], [], []
+    for row, (word,), name in zip(rows, positions, names, strict=True):
+        if not word:
+            raise ValueError(f"{name}: the tokenizer makes no token of this word.")
+        for position in word:
+            masked.append([*row[:position], mask, *row[word[-1] + 1 :]])
+            asked.append(position)
+            candidates.append([row[position]])
+    found = candidate_log_probabilities(masked_lm, masked, asked, candidates, batch_size, verbose)
+    probabilities = np.exp([row[0] for row in found])
+    ends = np.cumsum([len(word) for (word,) in positions])
+    scores = [part.mean() for part in np.split(probabilities, ends[:-1])]
+    return StereoSetScores(
+        np.reshape(scores, (-1, len(_LABELS))),
+        tuple(example["bias_type"] for _, example in examples),
+        tuple(example["target"] for _, example in examples),
+        intersentence,
+    )
+
+
+def _read_stereoset(
+    path: str | os.PathLike[str],
+) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """The examples with what each is called in errors, and the number of intersentence ones.
+
+    Each has `context`, `target`, `bias_type`, and `words` in the order of `_LABELS`.
+    """
+    name = os.fspath(path)
+    with open(path, encoding="utf-8") as file:
+        try:
+            data = json.load(file)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{name} is not JSON: {error}.") from error
+    kinds = data.get("data") if isinstance(data, dict) else None
+    kinds = kinds if isinstance(kinds, dict) else {}
+    listed = kinds.get("intrasentence")
+    if not isinstance(listed, list) or not listed:
+        raise ValueError(f"{name} has no list data.intrasentence of examples.")
+    examples = []
+    for number, entry in enumerate(listed):
+        shown = f"{name}, data.intrasentence[{number}]"
+        if not isinstance(entry, dict):
+            raise ValueError(f"{shown} is a {type(entry).__name__}; expected an object.")
+        shown += f" (id {entry['id']})" if "id" in entry else ""
+        for field in ("context", "target", "bias_type"):
+            if not isinstance(entry.get(field), str) or not entry[field].strip():
+                raise ValueError(f"{shown} has no {field}; expected a string.")
+        examples.append((shown, {**entry, "words": _words_of(entry, shown)}))
+    return examples, len(kinds.get("intersentence") or [])
+
+
+def _words_of(entry: dict[str, Any], name: str) -> list[str]:
+    """What each sentence has in the place of BLANK, in the order of the labels."""
+    slots = [index for index, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
+    if not slots:
+        raise ValueError(f"{name}: the context {entry['context']!r} has no BLANK.")
+    sentences = entry.get("sentences")
+    if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
+        raise ValueError(f"{name} has no list of sentences.")
+    labels = [one.get("gold_label") for one in sentences]
+    if sorted(map(str, labels)) != sorted(_LABELS):
+        raise ValueError(f"{name} has sentences labeled {labels}; expected {', '.join(_LABELS)}.")
+    words = []
+    for label in _LABELS:
+        sentence = sentences[labels.index(label)].get("sentence")
+        parts = sentence.split(" ") if isinstance(sentence, str) else []
+        word = parts[slots[-1]] if len(parts) > slots[-1] else ""
+        word = word.translate(str.maketrans("", "", string.punctuation))
+        if not word:
+            raise ValueError(
+                f"{name}: the sentence of {label}, {sentence!r}, has no word where the context "
+                f"{entry['context']!r} has BLANK."
+            )
+        words.append(word)
+    return words

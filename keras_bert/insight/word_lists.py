@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lists of words and templates in the folder `word_lists`."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def word_list(name: str) -> list[str]:
+    """The lines of a list, without comments, which begin with `#`.
+
+    Args:
+        name: A file of the folder, without `.txt`.
+    """
+    text = (resources.files(__package__) / "word_lists" / f"{name}.txt").read_text("utf-8")
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def counterparts(name: str) -> list[tuple[str, ...]]:
+    """The words of each line of a list, which commas divide.
+
+    Args:
+        name: A file of the folder, without `.txt`.
+    """
+    return [tuple(word.strip() for word in line.split(",")) for line in word_list(name)]

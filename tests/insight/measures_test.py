@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intervals against SciPy, and tables of several results."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert import insight
+from keras_bert.insight import measures
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_intervals_are_those_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    for count, total in ((0, 7), (3, 7), (7, 7), (120, 1000)):
+        expected = stats.binomtest(count, total).proportion_ci(method="wilson")
+        np.testing.assert_allclose(
+            measures.wilson_interval(count, total), (expected.low, expected.high), atol=1e-12
+        )
+    values = np.random.default_rng(0).normal(size=(80, 1))
+    expected = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=20000)
+    found = measures.bootstrap_interval(values, samples=20000)
+    np.testing.assert_allclose(found, expected.confidence_interval, atol=0.01)
+
+
+def test_a_statistic_of_several_means_is_drawn_with_them():
+    values = np.random.default_rng(1).normal(size=(50, 2))
+    ratio = measures.bootstrap_interval(values + 5, lambda means: means[..., 0] / means[..., 1])
+    assert 0.9 < ratio[0] < 1 < ratio[1] < 1.1
+    # Bounded memory gives the same draws' distribution
+    assert measures.bootstrap_interval(values[:1]) == (values[0, 0], values[0, 0])
+
+
+def test_the_same_units_are_drawn_for_two_results():
+    """A model that is better on every pair by as much is better for certain."""
+    noise = np.random.default_rng(0).normal(size=40)
+    kinds = ("age",) * 20 + ("race",) * 20
+    before = insight.PairScores(noise, np.zeros(40), kinds)
+    after = insight.PairScores(noise - 10, np.zeros(40), kinds)
+    compared = insight.compare({"before": before, "after": after})
+    row = compared.rows()[0]
+    share = 100 * np.mean(noise > 0)
+    assert (row["group"], row["count"]) == ("all", 40)
+    np.testing.assert_allclose(row["measures"]["before"]["value"], share)
+    np.testing.assert_allclose(row["differences"]["after"]["value"], -share)
+    same = insight.compare({"one": before, "other": before}).rows()[0]["differences"]["other"]
+    assert same == {"value": 0.0, "low": 0.0, "high": 0.0}
+    lines = str(compared).splitlines()
+    assert lines[2].split()[-6:] == ["pairs", "before", "after", "after", "-", "before"]
+    assert "Blodgett" in lines[-1]
+    assert "<table>" in compared._repr_html_()
+    assert json.loads(json.dumps(compared.to_dict()))["rows"][0] == row
+
+
+def test_results_are_tables_and_json():
+    result = insight.PairScores(np.arange(3.0), np.array([1.0, 0, 0]), ("<b>", "<b>", "c"))
+    assert "&lt;b&gt;" in result._repr_html_()
+    content = json.loads(json.dumps(result.to_dict()))
+    assert content["result"] == "PairScores"
+    assert content["observed"]["first"] == [0.0, 1.0, 2.0]
+    assert [measure["group"] for measure in content["measures"]] == ["all", "<b>", "c"]
+
+
+def test_comparisons_are_drawn_and_checked():
+    pytest.importorskip("matplotlib").use("agg")
+    one = insight.PairScores(np.arange(4.0), np.ones(4), ("age", "age", "b", "b"))
+    axes = insight.compare({"one": one, "other": one}).plot()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one", "other"]
+    with pytest.raises(ValueError, match="metric is 'x'; expected one of prefers"):
+        one.plot(metric="x")
+    fewer = insight.PairScores(np.arange(3.0), np.ones(3), ("age", "age", "b"))
+    icat = insight.StereoSetScores(np.ones((4, 3)), ("age",) * 4, ("a",) * 4, 0)
+    for results, message in (
+        ({"one": one}, "Received 1 results"),
+        ({"one": one, "other": fewer}, "other and one measure different pairs"),
+        ({"one": one, "other": icat}, "other is a StereoSetScores, and one is a PairScores"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.compare(results)
