@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of docs/measurements/speed.md, and the chart, from the measurements beside it.
+
+    python -m docs.hooks.speed_tables                        # after speed.json has changed
+    python -m docs.hooks.speed_tables --measure=masked_lm    # measures a table again first
+
+To measure needs what the table compares with: `pip install -e ".[torch]" transformers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from keras_bert import atomic
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "docs" / "measurements" / "speed.json"
+PAGE = DATA.with_suffix(".md")
+CHART = ROOT / "docs" / "assets" / "speed.svg"
+CHARTED = ("classifier_24", "masked_lm")
+_LIBRARIES = {"keras_hub": "KerasHub", "transformers": "transformers"}
+_BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
+_TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
+# A mid gray, which is legible on light and on dark pages
+_TEXT, _OURS, _OTHERS = "#6e7781", "#5c6bc0", "#a3adba"
+_WIDTH, _BAR_START, _BAR_WIDTH, _ROW = 720, 300, 340, 26
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """Returns the measurements by name."""
+    measurements = json.loads(DATA.read_text(encoding="utf-8"))
+    return {measurement["name"]: measurement for measurement in measurements}
+
+
+def label(subject: str, precision: str = "") -> str:
+    """Returns `keras_hub:jax:bfloat16@roberta_base` in words.
+
+    Args:
+        subject: As in `training.benchmark`.
+        precision: The precision of a subject that does not name one.
+    """
+    rest, _, model = subject.partition("@")
+    library, backend, *own = rest.split(":")
+    precision = own[0] if own else precision
+    if library == "transformers" and precision.startswith("mixed_"):
+        precision = precision.removeprefix("mixed_") + " autocast"
+    parts = (_LIBRARIES.get(library, library), _BACKENDS[backend], precision, model)
+    return ", ".join(part for part in parts if part)
+
+
+def ratio(row: dict[str, Any], rows: list[dict[str, Any]]) -> float:
+    """Returns the time of a row relative to the first row's."""
+    return row.get("ratio") or row["milliseconds"] / rows[0]["milliseconds"]
+
+
+def table(measurement: dict[str, Any]) -> str:
+    """Returns the Markdown of a measurement: its table, conditions and command."""
+    rows = measurement["rows"]
+    columns = {"": lambda row: label(row["subject"], _precision(measurement))}
+    columns["ms"] = lambda row: f"{row['milliseconds']:,.0f}"
+    if "fastest" in rows[0]:
+        columns["min to max"] = lambda row: f"{row['fastest']:,.0f} to {row['slowest']:,.0f}"
+    if "tokens_per_second" in rows[0]:
+        columns["tokens/s"] = lambda row: f"{row['tokens_per_second']:,.0f}"
+    columns["ratio"] = lambda row: f"{ratio(row, rows):.2f}"
+    lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    lines += [f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows]
+    date = datetime.date.fromisoformat(measurement["date"])
+    conditions = f"Recorded on {date.day} {date:%B %Y}, {measurement['machine']}."
+    return "\n".join([*lines, "", conditions, "", "```bash", command(measurement), "```", ""])
+
+
+def _precision(measurement: dict[str, Any]) -> str:
+    found = [flag for flag in measurement["flags"] if flag.startswith("--precision=")]
+    return found[0].partition("=")[2] if found else "float32"
+
+
+def command(measurement: dict[str, Any], *more: str) -> str:
+    """Returns the command that measures, wrapped at spaces and at the commas of subjects."""
+    subjects = "--subjects=" + ",".join(row["subject"] for row in measurement["rows"])
+    words = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmark"]
+    words += [*measurement["flags"], *more]
+    wrapped = textwrap.wrap(" ".join(words), 96, break_long_words=False, break_on_hyphens=False)
+    # Within one word, a line can be continued only at its beginning
+    lines = textwrap.wrap(
+        subjects.replace(",", ", "), 96, break_long_words=False, break_on_hyphens=False
+    )
+    wrapped = [f"{line} \\" for line in wrapped]
+    return "\n".join([*wrapped, "\\\n".join(line.replace(", ", ",") for line in lines)])
+
+
+def page_text(text: str) -> str:
+    """Returns the page with the tables as they should be."""
+    measurements = read()
+    return _TABLE.sub(lambda found: found[1] + table(measurements[found[2]]) + found[3], text)
+
+
+def chart() -> str:
+    """Returns an SVG with a bar for each subject, in times of the first one's time."""
+    measurements = [read()[name] for name in CHARTED]
+    longest = max(ratio(row, each["rows"]) for each in measurements for row in each["rows"])
+    shapes, y = [], 10
+    for measurement in measurements:
+        y += 16
+        shapes.append(_text(0, y, measurement["title"], weight="bold"))
+        y += 10
+        for row in measurement["rows"]:
+            times = ratio(row, measurement["rows"])
+            width = _BAR_WIDTH * times / longest
+            is_ours = row["subject"].startswith("keras_bert:")
+            shapes += [
+                _text(_BAR_START - 10, y + 16, label(row["subject"], _precision(measurement)), "end"),
+                f'<rect x="{_BAR_START}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}" rx="2" '
+                f'fill="{_OURS if is_ours else _OTHERS}"/>',
+                _text(_BAR_START + width + 8, y + 16, f"{times:.2f} x"),
+            ]
+            y += _ROW
+        y += 14
+    dates = sorted({measurement["date"] for measurement in measurements})
+    note = f"Time relative to the first row, shorter is faster; one CPU core, {' and '.join(dates)}"
+    shapes.append(_text(0, y + 6, note))
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 16}" '
+            'font-family="system-ui, sans-serif" font-size="13">',
+            "<title>Time of a training step of keras_bert, KerasHub and transformers</title>",
+            *shapes,
+            "</svg>\n",
+        ]
+    )
+
+
+def _text(x: float, y: float, words: str, anchor: str = "start", weight: str = "normal") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y}" fill="{_TEXT}" text-anchor="{anchor}" font-weight="{weight}">'
+        f"{escape(words)}</text>"
+    )
+
+
+def measure(name: str) -> None:
+    """Runs the command of a measurement, and records its results in the JSON file."""
+    measurements = read()
+    if name not in measurements:
+        raise SystemExit(f"--measure={name}: expected one of {', '.join(measurements)}")
+    measurement = measurements[name]
+    with tempfile.TemporaryDirectory() as folder:
+        results_path = Path(folder) / "results.json"
+        line = command(measurement, f"--json={results_path}")
+        words = shlex.split(line)
+        words[words.index("python")] = sys.executable
+        subprocess.run(words, cwd=ROOT, check=True)
+        results = json.loads(results_path.read_text(encoding="utf-8"))
+    unavailable = [row for row in results["rows"] if row["unavailable"]]
+    if unavailable:
+        raise SystemExit(f"not recorded: {unavailable[0]['subject']}: {unavailable[0]['unavailable']}")
+    kept = ("subject", "milliseconds", "fastest", "slowest", "tokens_per_second")
+    measurement["rows"] = [{key: row[key] for key in kept} for row in results["rows"]]
+    measurement["date"] = datetime.date.today().isoformat()
+    cores = "one core" if measurement["prefix"] else f"all {os.cpu_count()} cores"
+    measurement["machine"] = f"{cores} of {platform.processor() or platform.machine()}"
+    atomic.write_json(DATA, list(measurements.values()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--measure", default="", metavar="NAME", help=", ".join(read()))
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(arguments.measure)
+    atomic.write_text(PAGE, page_text(PAGE.read_text(encoding="utf-8")))
+    atomic.write_text(CHART, chart())
+
+
+if __name__ == "__main__":
+    main()
