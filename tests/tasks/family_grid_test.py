@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every task on every descendant of BERT: a training step that reaches each weight.
 
-README's table of families and tasks stands on this test, on `learning_grid_test.py`, and for BERT
-on each task's own. A cell runs on one of the backends, another one from cell to cell;
-`KERAS_BERT_WHOLE_GRID=1` runs them all on each.
+The table of families and tasks in docs/start/choose_a_model.md stands on this test, on
+`learning_grid_test.py`, and for BERT on each task's own. A cell runs on one of the backends,
+another one from cell to cell; `KERAS_BERT_WHOLE_GRID=1` runs them all on each.
 """
 
 import os

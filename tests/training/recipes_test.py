@@ -28,8 +28,9 @@ def test_every_recipe_is_a_config_whose_docstring_has_its_command(name):
     assert "README" not in words
 
 
-def test_a_recipe_that_a_docstring_or_the_readme_names_is_there():
-    files = [ROOT / "README.md", *(ROOT / "training").rglob("*.py")]
+def test_a_recipe_that_a_docstring_or_a_page_names_is_there():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    files = [*pages, *(ROOT / "training").rglob("*.py")]
     named = {
         name
         for path in files
