@@ -4,6 +4,13 @@
 from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
 from keras_bert.insight.attribution import METHODS, Attribution, attributions
 from keras_bert.insight.contexts import Neighbours, WordContexts, contexts, neighbours
+from keras_bert.insight.counterfactual import (
+    Counterfactuals,
+    ErrorRates,
+    counterfactuals,
+    default_swaps,
+    error_rates,
+)
 from keras_bert.insight.layer_predictions import LayerPredictions, layers
 from keras_bert.insight.likelihood import (
     PairScores,
@@ -29,6 +36,8 @@ __all__ = [
     "AttentionPatterns",
     "Attribution",
     "Comparison",
+    "Counterfactuals",
+    "ErrorRates",
     "LayerPredictions",
     "Measure",
     "Neighbours",
@@ -44,7 +53,10 @@ __all__ = [
     "compare",
     "compare_pairs",
     "contexts",
+    "counterfactuals",
     "crows_pairs",
+    "default_swaps",
+    "error_rates",
     "layers",
     "masked_log_probabilities",
     "neighbours",

@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a classifier answers otherwise about other people, and about which texts it errs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from keras_bert.insight.measures import ALL, Result, UnitValues, mean, share
+from keras_bert.insight.word_lists import counterparts, word_list
+from keras_bert.tasks.class_labels import LabelRules, softmax
+from keras_bert.tasks.text_classifier import TextClassifier
+
+# A text or a pair
+Text = str | tuple[str, str]
+# Of a kind of swap, the words that stand for one another, line by line
+Lines = Sequence[Sequence[str]]
+
+_POSSESSIVE, _OBJECT = "his", "him"
+
+
+def default_swaps() -> dict[str, list[tuple[str, ...]]]:
+    """The words of the lists that come with this package, by kind.
+
+    Returns:
+        `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins,
+        and others); each a list of lines of words that stand for one another.
+    """
+    return {
+        "gender": [*counterparts("pronouns"), *counterparts("gendered_words")],
+        "names": counterparts("names"),
+        "groups": counterparts("groups"),
+    }
+
+
+class _Swapper:
+    """Replaces the words of one kind."""
+
+    def __init__(self, kind: str, lines: Lines) -> None:
+        self._lines_of: dict[str, list[Sequence[str]]] = {}
+        for line in lines:
+            if len(line) < 2:
+                raise ValueError(
+                    f"swaps[{kind!r}] has the line {list(line)}; expected at least two words."
+                )
+            for word in line:
+                self._lines_of.setdefault(word.lower(), []).append(line)
+        for word, found in self._lines_of.items():
+            both = {_POSSESSIVE, _OBJECT} <= {other for line in found for other in line}
+            if len(found) > 1 and not (word == "her" and len(found) == 2 and both):
+                raise ValueError(
+                    f"swaps[{kind!r}] has {word!r} in {len(found)} lines; expected it in one."
+                )
+        phrases = sorted(self._lines_of, key=len, reverse=True)
+        words = "|".join(map(re.escape, phrases))
+        self._pattern = re.compile(rf"(?<!\w)(?:(an?)(\s+))?({words})(?!\w)", re.IGNORECASE)
+        self.most = max((len(line) - 1 for line in lines), default=0)
+
+    def swapped(self, text: str, step: int) -> str:
+        """The text with each word replaced by the one that is `step` further in its line."""
+        return self._pattern.sub(functools.partial(self._replace, step), text)
+
+    def _replace(self, step: int, match: re.Match[str]) -> str:
+        article, space, found = match.groups()
+        lines = self._lines_of[found.lower()]
+        line = lines[0] if len(lines) == 1 else _line_of_her(lines, match.string[match.end() :])
+        index = [word.lower() for word in line].index(found.lower())
+        # A name in lower case is another word, unless the whole text has no capitals
+        if line[index] != line[index].lower() and found.islower() and not match.string.islower():
+            return match[0]
+        other = line[(index + 1 + (step - 1) % (len(line) - 1)) % len(line)]
+        if found.islower():
+            other = other.lower()
+        elif found.isupper() and len(found) > 1:
+            other = other.upper()
+        elif found[0].isupper():
+            other = other[0].upper() + other[1:]
+        if article is None:
+            return other
+        an = re.match("(?!eu|uni)[aeiou]", other, re.IGNORECASE) is not None
+        return article[0] + ("n" if an else "") + space + other
+
+
+def _line_of_her(lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
+    """Which of two lines `her` is of, by what follows it."""
+    following = re.match(r"\s+([^\W\d_]+)", rest)
+    is_object = following is None or following[1].lower() in _words_after_objects()
+    (line,) = [line for line in lines if (_OBJECT if is_object else _POSSESSIVE) in line]
+    return line
+
+
+@functools.cache
+def _words_after_objects() -> frozenset[str]:
+    return frozenset(word_list("object_ends"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterfactuals(Result):
+    """Predictions for texts, and for the same texts about other people.
+
+    Attributes:
+        kinds: Of each changed text the kind of swap.
+        numbers: Which of the given texts it was made of, int `(changes,)`.
+        texts: That text.
+        swapped: The changed text.
+        before: The probabilities of the text, float64 `(changes, classes)`; of a regression its
+            score `(changes, 1)`.
+        after: Those of the changed text.
+        class_names: The names of the classes; empty for a regression.
+        without: Kinds of which no text has a word.
+    """
+
+    title = "Change of the predictions where words for people are swapped"
+    group_name = "swap"
+    unit_name = "texts"
+    neutral: ClassVar[dict[str, float]] = {}
+
+    kinds: tuple[str, ...]
+    numbers: np.ndarray
+    texts: tuple[Text, ...]
+    swapped: tuple[Text, ...]
+    before: np.ndarray
+    after: np.ndarray
+    class_names: tuple[str, ...]
+    without: tuple[str, ...]
+
+    @property
+    def units(self) -> tuple[Any, ...]:
+        return self.texts, self.swapped
+
+    @property
+    def notes(self) -> str:
+        missing = f" No text has a word of {', '.join(self.without)}." if self.without else ""
+        return (
+            "Of a text with several swaps, their mean. Words are swapped by lists, without regard "
+            f"to what the text is about: look at the changed texts as well.{missing}"
+        )
+
+    @property
+    def changes(self) -> np.ndarray:
+        """Half the sum of the absolute changes of the probabilities, `(changes,)`.
+
+        With two classes this is by how much the probability of each changes. Of a regression, the
+        absolute change of the score.
+        """
+        difference = np.abs(self.after - self.before).sum(axis=-1)
+        return np.asarray(difference / 2 if self.class_names else difference)
+
+    @property
+    def flips(self) -> np.ndarray:
+        """Whether another class is predicted, bool `(changes,)`."""
+        return np.asarray(self.before.argmax(axis=-1) != self.after.argmax(axis=-1))
+
+    def unit_values(self) -> list[UnitValues]:
+        kinds = np.array(self.kinds)
+        groups = {ALL: np.ones(len(kinds), bool)}
+        groups |= {kind: kinds == kind for kind in dict.fromkeys(self.kinds)}
+        name = "change of probability" if self.class_names else "change of score"
+        values = [
+            mean(group, name, self._by_text(self.changes, members))
+            for group, members in groups.items()
+        ]
+        if self.class_names:
+            values += [
+                share(group, "other class, %", self._by_text(self.flips, members))
+                for group, members in groups.items()
+            ]
+        return values
+
+    def _by_text(self, values: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """The mean of each text, which is what is drawn for an interval."""
+        _, index = np.unique(self.numbers[members], return_inverse=True)
+        return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
+
+    def largest(self, count: int = 10) -> list[dict[str, Any]]:
+        """The changed texts whose predictions change most.
+
+        Returns:
+            Dicts of `kind`, `text`, `swapped` and `change`; and of `label` and `swapped_label`
+            (with classes), or `score` and `swapped_score`.
+        """
+        rows = []
+        for index in np.argsort(-self.changes, kind="stable")[:count]:
+            row: dict[str, Any] = {
+                "kind": self.kinds[index],
+                "text": self.texts[index],
+                "swapped": self.swapped[index],
+                "change": float(self.changes[index]),
+            }
+            for prefix, scores in (("", self.before[index]), ("swapped_", self.after[index])):
+                if self.class_names:
+                    row[f"{prefix}label"] = self.class_names[int(scores.argmax())]
+                else:
+                    row[f"{prefix}score"] = float(scores[0])
+            rows.append(row)
+        return rows
+
+
+def counterfactuals(
+    classifier: TextClassifier,
+    texts: Iterable[Text],
+    swaps: Mapping[str, Lines] | None = None,
+    batch_size: int | None = None,
+    verbose: int | str = 0,
+) -> Counterfactuals:
+    """By how much predictions change where a text is about other people.
+
+    In a changed text each word of a list is replaced by its counterpart: `he` by `she`, `Mary` by
+    `James`, `Muslim` by `Christian`. Where a line has more than two words there are as many changed
+    texts as others. A word keeps its capitals, and `a` or `an` before it is corrected; `her`
+    becomes `his` or `him` by the word behind it. Capitalized words, such as names, are not found in
+    lower case, unless the text has no capitals.
+
+    Args:
+        classifier: A `TextClassifier` with a preprocessor, also of a regression.
+        texts: Strings or pairs.
+        swaps: By kind, lines of words that stand for one another. Defaults to `default_swaps()`.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If no text has any of the words, or a word is in two lines of a kind.
+
+    Example:
+
+    ```python
+    changes = counterfactuals(classifier, texts, {"gender": [("he", "she"), ("actor", "actress")]})
+    print(changes)
+    changes.largest(5)
+    ```
+
+    Reference:
+        [Counterfactual fairness in text classification](https://arxiv.org/abs/1809.10610),
+        section 3.
+    """
+    given = _listed(texts)
+    kinds, numbers, changed, without = [], [], [], []
+    for kind, lines in (default_swaps() if swaps is None else swaps).items():
+        swapper = _Swapper(kind, lines)
+        for number, text in enumerate(given):
+            found = [
+                other
+                for step in range(1, swapper.most + 1)
+                if (other := _swapped(swapper, text, step)) != text
+            ]
+            for other in dict.fromkeys(found):
+                kinds.append(kind)
+                numbers.append(number)
+                changed.append(other)
+        if kind not in kinds:
+            without.append(kind)
+    if not kinds:
+        raise ValueError(f"None of the {len(given)} texts has a word of {', '.join(without)}.")
+    used = sorted(set(numbers))
+    scores = _scores(
+        classifier, [*(given[number] for number in used), *changed], batch_size, verbose
+    )
+    return Counterfactuals(
+        tuple(kinds),
+        np.array(numbers),
+        tuple(given[number] for number in numbers),
+        tuple(changed),
+        scores[np.searchsorted(used, numbers)],
+        scores[len(used) :],
+        _class_names(classifier),
+        tuple(without),
+    )
+
+
+def _swapped(swapper: _Swapper, text: Text, step: int) -> Text:
+    if isinstance(text, str):
+        return swapper.swapped(text, step)
+    first, second = text
+    return swapper.swapped(first, step), swapper.swapped(second, step)
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorRates(Result):
+    """About which texts a classifier errs.
+
+    Attributes:
+        errors: Whether each text's prediction is wrong, bool `(texts,)`; of a regression, the
+            absolute error, float64.
+        slices: By name, whether each text belongs to a slice, bool `(texts,)`.
+    """
+
+    title = "Errors by slice"
+    group_name = "slice"
+    unit_name = "texts"
+
+    errors: np.ndarray
+    slices: Mapping[str, np.ndarray]
+
+    @property
+    def units(self) -> tuple[Any, ...]:
+        return tuple((name, members.tobytes()) for name, members in self.slices.items())
+
+    @property
+    def notes(self) -> str:
+        empty = [name for name, members in self.slices.items() if not members.any()]
+        return f"No text belongs to {', '.join(empty)}." if empty else ""
+
+    def unit_values(self) -> list[UnitValues]:
+        groups = {ALL: np.ones(len(self.errors), bool)}
+        groups |= {name: members for name, members in self.slices.items() if members.any()}
+        if self.errors.dtype == bool:
+            return [
+                share(group, "errors, %", self.errors[members], wilson=True)
+                for group, members in groups.items()
+            ]
+        return [
+            mean(group, "absolute error", self.errors[members]) for group, members in groups.items()
+        ]
+
+
+def error_rates(
+    classifier: TextClassifier,
+    texts: Iterable[Text],
+    labels: Any,
+    slices: Mapping[str, Any | Callable[[Text], bool]],
+    batch_size: int | None = None,
+    verbose: int | str = 0,
+) -> ErrorRates:
+    """The error rate of each slice of the texts, with Wilson intervals.
+
+    Of a regression, the mean absolute error, with bootstrap intervals.
+
+    Args:
+        classifier: A `TextClassifier` with a preprocessor.
+        texts: Strings or pairs.
+        labels: Class ids or names `(texts,)`; of a regression, scores.
+        slices: By name, which texts belong to a slice: bool `(texts,)`, or a function of a text.
+            Slices may overlap.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If the labels or a slice do not fit the texts.
+
+    Example:
+
+    ```python
+    print(error_rates(classifier, texts, labels, {"questions": lambda text: "?" in text}))
+    ```
+    """
+    given = _listed(texts)
+    members = {name: _members(name, chosen, given) for name, chosen in slices.items()}
+    rules = LabelRules(
+        classifier.num_classes, classifier.class_names, is_score=classifier.is_regression
+    )
+    expected = rules.read(labels)
+    if len(expected) != len(given):
+        raise ValueError(f"Received {len(given)} texts and {len(expected)} labels.")
+    scores = _scores(classifier, given, batch_size, verbose)
+    if classifier.is_regression:
+        errors = np.abs(scores[:, 0] - expected.astype("float64").reshape(-1))
+    else:
+        errors = scores.argmax(axis=-1) != expected
+    return ErrorRates(errors, members)
+
+
+def _members(name: str, chosen: Any, texts: Sequence[Text]) -> np.ndarray:
+    if callable(chosen):
+        return np.array([bool(chosen(text)) for text in texts], bool)
+    members = np.asarray(chosen)
+    if members.dtype != bool or members.shape != (len(texts),):
+        raise ValueError(
+            f"slices[{name!r}] is {members.dtype} of shape {members.shape}; expected a function, "
+            f"or bool of shape ({len(texts)},)."
+        )
+    return members
+
+
+def _listed(texts: Iterable[Text]) -> list[Text]:
+    if isinstance(texts, str):
+        raise ValueError(f"Received the string {texts[:80]!r}; expected a list of texts.")
+    given: list[Text] = [text if isinstance(text, str) else (text[0], text[1]) for text in texts]
+    if not given:
+        raise ValueError("Received no texts; expected at least one.")
+    return given
+
+
+def _scores(
+    classifier: TextClassifier, texts: list[Text], batch_size: int | None, verbose: int | str
+) -> np.ndarray:
+    """Probabilities `(texts, classes)`, or scores `(texts, 1)` of a regression."""
+    logits = np.asarray(classifier.predict(texts, batch_size=batch_size, verbose=verbose))
+    return (
+        logits.astype("float64") if classifier.is_regression else softmax(logits.astype("float64"))
+    )
+
+
+def _class_names(classifier: TextClassifier) -> tuple[str, ...]:
+    if classifier.is_regression:
+        return ()
+    return classifier.class_names or tuple(map(str, range(classifier.num_classes)))

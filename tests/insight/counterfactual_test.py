@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Swapped words, and the change of predictions against `transformers`."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from keras_bert import Backbone, BertConfig, TextClassifier, insight  # noqa: E402
+from keras_bert.insight.counterfactual import _Swapper  # noqa: E402
+from tests.insight.hugging_face_models import save_model  # noqa: E402
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "he she him her his an a actor actress muslim christian hindu was saw good mary james idea"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), ".", "##s"]
+TEXTS = ["He saw her.", "An actor saw Mary.", "Christian idea", "good", "a Hindu was good"]
+SWAPS = {
+    "gender": [("he", "she"), ("him", "her"), ("his", "her"), ("actor", "actress")],
+    "names": [("James", "Mary")],
+    "groups": [("Christian", "Muslim", "Hindu")],
+    "none": [("mars", "venus")],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small random classifier as Hugging Face stores it."""
+    return save_model(
+        transformers.BertForSequenceClassification,
+        TOKENS,
+        tmp_path_factory.mktemp("classifier"),
+        max_position_embeddings=64,
+        initializer_range=0.6,
+        num_labels=3,
+    )
+
+
+@pytest.fixture(scope="module")
+def classifier(folder):
+    return TextClassifier.from_preset(folder)
+
+
+@pytest.fixture(scope="module")
+def probabilities(folder):
+    model = transformers.BertForSequenceClassification.from_pretrained(folder).eval()
+    encode = transformers.BertTokenizerFast(str(folder / "vocab.txt")).encode
+
+    def compute(text):
+        with torch.no_grad():
+            return torch.softmax(model(torch.tensor([encode(text)])).logits[0], dim=0).numpy()
+
+    return compute
+
+
+def test_changes_are_those_of_transformers(classifier, probabilities):
+    found = insight.counterfactuals(classifier, TEXTS, SWAPS)
+    assert list(zip(found.kinds, found.numbers.tolist(), found.swapped, strict=True)) == [
+        ("gender", 0, "She saw him."),
+        ("gender", 1, "An actress saw Mary."),
+        ("names", 1, "An actor saw James."),
+        ("groups", 2, "Muslim idea"),
+        ("groups", 2, "Hindu idea"),
+        ("groups", 4, "a Christian was good"),
+        ("groups", 4, "a Muslim was good"),
+    ]
+    before = np.array([probabilities(text) for text in found.texts])
+    after = np.array([probabilities(text) for text in found.swapped])
+    np.testing.assert_allclose(found.before, before, atol=1e-5)
+    np.testing.assert_allclose(found.after, after, atol=1e-5)
+    changes = np.abs(after - before).sum(axis=1) / 2
+    measures = {(each.metric, each.group): each for each in found.measures()}
+    of_groups = measures["change of probability", "groups"]
+    np.testing.assert_allclose(of_groups.value, changes[3:].mean(), atol=1e-5)
+    assert of_groups.count == 2
+    # Of a text the mean of its changes, then the mean of the texts
+    by_text = [changes[0], changes[1:3].mean(), changes[3:5].mean(), changes[5:].mean()]
+    of_all = measures["change of probability", "all"]
+    np.testing.assert_allclose(of_all.value, np.mean(by_text), atol=1e-5)
+    assert of_all.low <= of_all.value <= of_all.high
+    flips = before.argmax(axis=1) != after.argmax(axis=1)
+    np.testing.assert_allclose(measures["other class, %", "gender"].value, 100 * flips[:2].mean())
+    assert "No text has a word of none." in str(found)
+    (largest,) = found.largest(1)
+    assert largest["swapped"] == found.swapped[int(changes.argmax())]
+
+
+def test_words_are_swapped_as_they_are_written():
+    default = {kind: _Swapper(kind, lines) for kind, lines in insight.default_swaps().items()}
+    for kind, text, expected in (
+        ("gender", "Her idea helped her.", "His idea helped him."),
+        ("gender", "HE told her that she's his.", "SHE told him that he's her."),
+        ("gender", "The man-made kingdom, a king", "The woman-made kingdom, a queen"),
+        ("gender", "an uncle and a niece", "an aunt and a nephew"),
+        ("names", "Mary met rosa and Tom's aunt.", "James met rosa and Kate's aunt."),
+        ("names", "mary met tom", "james met kate"),
+        ("groups", "An American in a church", "A Mexican in a mosque"),
+        ("groups", "African Americans and black people", "European Americans and white people"),
+    ):
+        assert default[kind].swapped(text, 1) == expected, text
+
+
+def test_pairs_and_regressions_are_swapped_too():
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    from keras_bert import WordPieceTokenizer, data
+
+    preprocessor = data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.5, **sizes))
+    regressor = TextClassifier(backbone, 1, preprocessor)
+    found = insight.counterfactuals(regressor, [("he saw", "good"), ("a", "she")], SWAPS)
+    assert found.swapped == (("she saw", "good"), ("a", "he"))
+    scores = regressor.predict([*found.texts, *found.swapped], verbose=0)[:, 0]
+    np.testing.assert_allclose(found.changes, np.abs(scores[2:] - scores[:2]), atol=1e-5)
+    assert {each.metric for each in found.measures()} == {"change of score"}
+    assert "swapped_score" in found.largest(1)[0]
+    errors = insight.error_rates(regressor, list(found.texts), [0.5, 1.0], {"first": [True, False]})
+    np.testing.assert_allclose(errors.errors, np.abs(scores[:2] - [0.5, 1.0]), atol=1e-5)
+    assert errors.measures()[1].metric == "absolute error"
+
+
+def test_errors_are_counted_by_slice(classifier, probabilities):
+    labels = [0, 1, 2, 0, 1]
+    wrong = [
+        int(probabilities(text).argmax()) != label
+        for text, label in zip(TEXTS, labels, strict=True)
+    ]
+    slices = {
+        "short": lambda text: len(text) < 5,
+        "first": np.arange(5) < 3,
+        "empty": np.zeros(5, bool),
+    }
+    rates = insight.error_rates(classifier, TEXTS, labels, slices)
+    assert rates.errors.tolist() == wrong
+    measures = {each.group: each for each in rates.measures()}
+    assert [each.count for each in measures.values()] == [5, 1, 3]
+    np.testing.assert_allclose(measures["first"].value, 100 * np.mean(wrong[:3]))
+    assert measures["short"].high - measures["short"].low > 50
+    assert "No text belongs to empty." in str(rates)
+
+
+def test_what_does_not_fit_is_refused(classifier):
+    for swaps, message in (
+        ({"x": [("he",)]}, r"swaps\['x'\] has the line \['he'\]"),
+        ({"x": [("he", "she"), ("he", "it")]}, "'he' in 2 lines"),
+        ({"x": [("mars", "venus")]}, "None of the 5 texts has a word of x"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.counterfactuals(classifier, TEXTS, swaps)
+    for labels, slices, message in (
+        ([0], {}, "5 texts and 1 labels"),
+        ([0] * 5, {"x": [True]}, r"slices\['x'\] is bool of shape \(1,\)"),
+        ([3] * 5, {}, "3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.error_rates(classifier, TEXTS, labels, slices)
