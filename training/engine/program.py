@@ -172,6 +172,9 @@ def plain_errors() -> Iterator[None]:
     except (ImportError, OSError, ValueError) as error:
         _end(error, str(error))
     except Exception as error:
+        # The library's own errors, such as `ExportError`, are written for users.
+        if type(error).__module__.startswith("keras_bert."):
+            _end(error, str(error))
         # TensorFlow's errors about files and memory are not subclasses of OSError.
         if not _is_of_the_system(error):
             raise

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from training.export import ExportConfig, calibration_texts, export  # noqa: E402
+from training.predict import load_predictor  # noqa: E402
+
+SMALL = keras_bert.BertConfig(
+    vocabulary_size=8,
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=8,
+    intermediate_dim=16,
+    max_sequence_length=16,
+)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcd"])
+    preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer, 16)
+    task = keras_bert.TextClassifier(
+        keras_bert.Backbone(SMALL), class_names=["bad", "good"], preprocessor=preprocessor
+    )
+    path = tmp_path_factory.mktemp("task") / "model.keras"
+    task.save(path)
+    return ExportConfig(model=str(path))
+
+
+def test_a_version_for_a_server_answers_as_the_model(config, tmp_path):
+    report = export(dataclasses.replace(config, deploy_to=str(tmp_path / "models")))
+    assert "TextClassifier, tf_saved_model, float32" in report
+    versions = [path.name for path in (tmp_path / "models").iterdir()]
+    assert versions == ["1"]
+    rows = [{"text": "a b"}, {"text": "d"}]
+    served = load_predictor(str(tmp_path / "models" / "1")).answer(rows)
+    saved = load_predictor(config.model).answer(rows)
+    for one, other in zip(served, saved, strict=True):
+        assert one["label"] == other["label"]
+        assert one["score"] == pytest.approx(other["score"], abs=1e-6)
+
+
+def test_calibration_reads_the_column_that_is_named(tmp_path):
+    (tmp_path / "texts.csv").write_text("id,review\n" + "1,a b\n2,c d\n" * 4)
+    config = ExportConfig(
+        calibration_file=str(tmp_path / "texts.csv"), text="review", calibration_rows=3
+    )
+    assert calibration_texts(config) == ["a b", "c d", "a b"]
+    assert calibration_texts(ExportConfig()) is None
+
+
+def test_what_is_asked_for(config, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"--model=none\.keras does not exist"):
+        export(ExportConfig(model="none.keras", output="x"))
+    with pytest.raises(ValueError, match="expected --output, --deploy_to, or both"):
+        export(config)
+    with pytest.raises(ValueError, match=r"--deploy_to takes a tf_saved_model, .* is onnx"):
+        export(dataclasses.replace(config, output="x.onnx", deploy_to=str(tmp_path)))
+    with pytest.raises(ValueError, match=r"--dtype is 'int4', expected one of float32, bfloat16"):
+        ExportConfig(dtype="int4")

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports a trained model for serving: a SavedModel that takes text, ONNX, OpenVINO or LiteRT.
+
+    python -m training.export --model=runs/finetune/seed_1/model.keras --output=export/sst2/1
+    python -m training.export --model=runs/finetune/seed_1/model.keras --deploy_to=models/sst2
+    python -m training.export --model=runs/finetune/seed_1/model.keras --output=sst2.xml \\
+        --takes_text --dtype=int8 --calibration_file=reviews.csv --text=review
+
+`--deploy_to` adds a version to a folder that a running TensorFlow Serving watches: the new version
+has the next number, and appears whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from pathlib import Path
+
+from absl import flags
+
+from .engine import child_programs, program, run_report
+from .engine.config_flags import define_flags, read_flags
+from .engine.options import check_at_least, check_one_of
+from .readers.labelled_text import read_labelled_text
+
+_FORMATS = ("tf_saved_model", "onnx", "openvino", "litert")
+_DTYPES = ("float32", "bfloat16", "int8")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportConfig:
+    """The model, and what is written.
+
+    Args:
+        model: The .keras file of a task.
+        output: The path to write: a folder whose name is a version number for a SavedModel, or a
+            file that ends in .onnx, .xml (openvino) or .tflite (litert).
+        deploy_to: The folder of a model on a server, to which the SavedModel is added as the next
+            version; instead of, or besides, --output.
+        export_format: tf_saved_model, onnx, openvino or litert; auto infers it from --output.
+        dtype: float32; for a SavedModel also bfloat16, for the other formats also int8.
+        pair: Whether a classifier takes two texts.
+        takes_text: Whether an OpenVINO model takes text instead of token ids; a SavedModel does.
+        class_names: Labels in the order of the class ids; the model's own by default.
+        sequence_length: The only length, in tokens, that a LiteRT model takes; 0 for the longest.
+        max_text_bytes: Bytes of UTF-8 after which a SavedModel truncates a text; 0 for no limit.
+        calibration_file: Texts like those that will be served (.tsv, .csv, .jsonl or .json,
+            optionally with .gz); required for openvino in int8.
+        text: The column of the text in that file, by name or by index from 0.
+        text_pair: The column of the second text, likewise; empty for single texts.
+        calibration_rows: Number of rows of that file to use.
+        overwrite: Whether to replace an existing --output.
+    """
+
+    model: str = ""
+    output: str = ""
+    deploy_to: str = ""
+    export_format: str = "auto"
+    dtype: str = "float32"
+    pair: bool = False
+    takes_text: bool = False
+    class_names: tuple[str, ...] = ()
+    sequence_length: int = 0
+    max_text_bytes: int = 0
+    calibration_file: str = ""
+    text: str = "text"
+    text_pair: str = ""
+    calibration_rows: int = 300
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check_one_of(self, export_format=("auto", *_FORMATS), dtype=_DTYPES)
+        check_at_least(self, 0, "sequence_length", "max_text_bytes")
+        check_at_least(self, 1, "calibration_rows")
+
+
+_SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".tflite": "litert"}
+
+
+def main(arguments: list[str]) -> None:
+    program.refuse_arguments(arguments)
+    print(export(read_flags(ExportConfig)))
+
+
+def export(config: ExportConfig) -> str:
+    """Writes the export, and returns a report of what was written and how it is used.
+
+    Raises:
+        FileNotFoundError: If the model does not exist.
+        ValueError: If flags contradict one another.
+        keras_bert.export.ExportError: If the model cannot be exported.
+    """
+    format = _check(config)
+    texts = calibration_texts(config)
+    program.import_quietly()
+    import keras_bert
+    from keras_bert.export import deploy
+
+    start = time.perf_counter()
+    task = keras_bert.load_model(config.model, compile=False)
+    options = {
+        "class_names": config.class_names or None,
+        "dtype": config.dtype,
+        "pair": config.pair,
+        "sequence_length": config.sequence_length or None,
+        "max_text_bytes": config.max_text_bytes or None,
+        "calibration": texts,
+        "text": config.takes_text,
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        written = Path(config.output or Path(temporary, "1"))
+        written.parent.mkdir(parents=True, exist_ok=True)
+        task.export(written, format, overwrite=config.overwrite, **options)
+        lines = [
+            f"{type(task).__name__}, {format}, {config.dtype}: {_size(written)} in "
+            f"{run_report.duration(time.perf_counter() - start)}"
+        ]
+        if config.output:
+            lines.append(f"export   {written}")
+        if config.deploy_to:
+            lines.append(f"version  {deploy(written, config.deploy_to)}")
+    if format == "tf_saved_model" and config.output:
+        predict = child_programs.typed("predict")
+        lines.append(f"Next: {predict} --model={config.output} --input=texts.txt")
+    return "\n".join(lines)
+
+
+def _check(config: ExportConfig) -> str:
+    """Checks the flags against one another, and returns the format."""
+    if not Path(config.model).is_file():
+        raise FileNotFoundError(f"--model={config.model} does not exist, expected a .keras file")
+    if not (config.output or config.deploy_to):
+        raise ValueError("expected --output, --deploy_to, or both")
+    format = config.export_format
+    if format == "auto":
+        format = _SUFFIXES.get(Path(config.output).suffix, "tf_saved_model")
+    if config.deploy_to and format != "tf_saved_model":
+        raise ValueError(f"--deploy_to takes a tf_saved_model, but the format is {format}")
+    return format
+
+
+def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]] | None:
+    """Reads the texts, or pairs of texts, that an int8 export is calibrated with."""
+    if not config.calibration_file:
+        return None
+    data = read_labelled_text(
+        config.calibration_file, text=config.text, text_pair=config.text_pair or None, label=None
+    )
+    return data.inputs[: config.calibration_rows]
+
+
+def _size(path: Path) -> str:
+    files = [path, path.with_suffix(".bin")] if path.is_file() else path.rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return f"{size / 1e6:.1f} MB"
+
+
+if __name__ == "__main__":
+    define_flags(ExportConfig(), flags.FLAGS)
+    program.run(main)
