@@ -39,23 +39,10 @@ from .plots.span_view import AnsweredQuestion, write_span_view
 from .readers.choice_files import read_choices
 from .readers.labelled_text import LabelledText, TextColumns
 from .readers.tagged_words import WordColumns, in_scheme
-from .readers.text_rows import (
-    FORMATS,
-    TAGGING_SUFFIXES,
-    excerpt,
-    is_array,
-    read_records,
-    row_error,
-)
+from .readers.text_rows import KINDS, excerpt, kind_of, read_records, row_error
 from .scores import classifier_scores, entity_scores, squad_scores
 
-_KINDS = ("auto", "text", "squad", "tagging", "choice")
 _REPORT = "report.html"
-_SUFFIXES = {
-    **dict.fromkeys(FORMATS, "text"),
-    ".json": "squad",
-    **dict.fromkeys(TAGGING_SUFFIXES, "tagging"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +80,7 @@ class EvaluateConfig(TextColumns, WordColumns):
     report_dir: str = ""
 
     def __post_init__(self) -> None:
-        check_one_of(self, kind=_KINDS)
+        check_one_of(self, kind=KINDS)
         TextColumns.__post_init__(self)
         WordColumns.__post_init__(self)
 
@@ -139,7 +126,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
         "tagging": _tagging,
         "choice": _choice,
     }
-    kind = _kind(config)
+    kind = kind_of(Path(config.data_file), config.kind)
     if config.plots_dir and not (kind == "text" or (kind == "squad" and config.model)):
         raise ValueError(
             "--plots_dir: plots are available for text classification, and for question answering "
@@ -155,21 +142,6 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
         page.write_page(folder / _REPORT, title, found.sections())
         atomic.write_json(folder / "scores.json", found.scores)
     return found.scores
-
-
-def _kind(config: EvaluateConfig) -> str:
-    if config.kind != "auto":
-        return config.kind
-    suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise ValueError(
-            f"cannot infer the kind of data from the name of {config.data_file}, expected one of "
-            f"the suffixes {', '.join(_SUFFIXES)} (optionally with .gz), or --kind, one of "
-            f"{', '.join(_KINDS[1:])}"
-        )
-    if suffix == ".json" and is_array(Path(config.data_file)):
-        return "text"
-    return _SUFFIXES[suffix]
 
 
 def _load(path: str) -> Any:

@@ -18,6 +18,7 @@ from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig  # noqa: E402
+from training.readers.data_inspection import counts_of  # noqa: E402
 from training.readers.tagged_words import label_names, model_inputs, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
@@ -142,7 +143,7 @@ def test_a_tenth_is_held_out(tmp_path):
     path.write_text("\n".join(f"w{index} {'O' if index % 2 else 'B-A'}\n" for index in range(20)))
     data = read_data(TaggingConfig(train_file=str(path)))
     assert sorted(data.dev.labels) == [["B-A"], ["O"]]
-    assert data.counts()["train"] == {"sentences": 18, "words": 18, "A": 9}
+    assert counts_of(data.parts()["train"]) == {"sentences": 18, "words": 18, "A": 9}
     marked = tmp_path / "b.conll"
     marked.write_text(f"-DOCSTART- O\n{path.read_text()}\n" * 10)
     data = read_data(TaggingConfig(train_file=str(marked)))

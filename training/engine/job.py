@@ -62,7 +62,7 @@ class Job:
         """Reads and validates every file that the config names, before anything is trained.
 
         Returns:
-            A dataclass with a method `counts`.
+            A dataclass with a method `parts`: the rows by name, as for `data_inspection.rows_of`.
 
         Raises:
             FileNotFoundError: If a file does not exist.

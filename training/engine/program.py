@@ -23,6 +23,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from ..readers import data_inspection
 from ..readers.data_splits import counts_table
 from . import child_programs, config_flags, output_folder, run_report
 from .job import Job
@@ -234,7 +235,12 @@ def fine_tune(arguments: list[str], job_class: type[Job]) -> None:
     start = time.perf_counter()
     data = job_class.read(config)
     seconds = {"reading": time.perf_counter() - start}
-    print(counts_table(data.counts()), flush=True)
+    parts = data.parts()
+    counts = {name: data_inspection.counts_of(part) for name, part in parts.items()}
+    print(counts_table(counts), flush=True)
+    rows = {name: data_inspection.rows_of(part) for name, part in parts.items()}
+    for finding in data_inspection.findings(rows):
+        print(f"note: {finding}", flush=True)
     import_quietly()
     with output_folder.claimed(config.output_dir):
         from . import finetuning

@@ -18,7 +18,7 @@ from keras_bert import atomic
 from ..engine.job import DevScores, Job, Training
 from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
 from ..readers import glue
-from ..readers.data_splits import Counts, hold_out_tenth, stratified_sample
+from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labelled_text import LabelledText, TextColumns
 from ..readers.text_rows import FORMATS, MissingColumnError
 
@@ -83,10 +83,9 @@ class FinetuneData:
     test: LabelledText | None
     metrics: tuple[str, ...]
 
-    def counts(self) -> Counts:
-        """Returns the number of rows in each part, by class."""
-        parts = {"train": self.train, **self.dev, **({"test": self.test} if self.test else {})}
-        return {name: part.counts() for name, part in parts.items()}
+    def parts(self) -> dict[str, LabelledText]:
+        """Returns the parts by name."""
+        return {"train": self.train, **self.dev} | ({"test": self.test} if self.test else {})
 
 
 def read_data(config: FinetuneConfig) -> FinetuneData:

@@ -16,7 +16,7 @@ from keras_bert import atomic
 from ..engine.job import DevScores, Job, Training
 from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
-from ..readers.data_splits import Counts, hold_out_tenth, stratified_sample
+from ..readers.data_splits import hold_out_tenth, stratified_sample
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
@@ -68,11 +68,10 @@ class ChoiceData:
     scored: dict[str, ChoiceRows]
     test: ChoiceRows | None
 
-    def counts(self) -> Counts:
-        """Returns the number of rows in each part, by the index of the correct choice."""
+    def parts(self) -> dict[str, ChoiceRows]:
+        """Returns the parts by name."""
         parts = {"train": self.train, "dev": self.scored["dev"]}
-        parts |= {"test": self.test} if self.test else {}
-        return {name: part.counts() for name, part in parts.items()}
+        return parts | ({"test": self.test} if self.test else {})
 
 
 def read_data(config: ChoiceConfig) -> ChoiceData:

@@ -15,7 +15,7 @@ from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
 
 from ..engine.job import DevScores, Job, Training
 from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
-from ..readers.data_splits import Counts, stratified_sample
+from ..readers.data_splits import stratified_sample
 from ..scores import squad_scores
 from ..scores.squad_scores import GoldQuestion
 
@@ -95,18 +95,9 @@ class SquadData:
     has_unanswerable: bool
     skipped: tuple[str, ...]
 
-    def counts(self) -> Counts:
-        """Returns the number of questions in each part, and of answerable ones if known."""
-        parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
-        return {name: _counts(examples) for name, examples in parts.items()}
-
-
-def _counts(examples: Sequence[QuestionExample]) -> dict[str, int]:
-    counts = {"questions": len(examples)}
-    known = [bool(example.answers) for example in examples if example.answers is not None]
-    if known:
-        counts |= {"answerable": sum(known), "unanswerable": len(known) - sum(known)}
-    return counts
+    def parts(self) -> dict[str, tuple[QuestionExample, ...]]:
+        """Returns the parts by name."""
+        return {"train": self.train, "dev": self.dev} | ({"test": self.test} if self.test else {})
 
 
 def read_data(config: SquadConfig) -> SquadData:

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Histogram of the lengths of rows."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from keras_bert.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MAX_BARS = 64
 
@@ -25,6 +31,15 @@ def plot_lengths(path: str | os.PathLike[str], lengths: Sequence[int], title: st
         ImportError: If matplotlib is not installed.
         ValueError: If there are no rows.
     """
+    figure = length_figure(lengths, title)
+    path = Path(path)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
+    return path
+
+
+def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
+    """Returns the figure of `plot_lengths`; see there."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -60,7 +75,4 @@ def plot_lengths(path: str | os.PathLike[str], lengths: Sequence[int], title: st
     axes.tick_params(labelsize=8, color="#888888")
     if title:
         axes.set_title(title, loc="left", fontsize=10)
-    path = Path(path)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
-    return path
+    return figure

@@ -24,7 +24,7 @@ from keras_bert.data.tagging_schemes import (
 )
 
 from ..engine.options import SeedsConfig, check_one_of
-from .data_splits import Counts, hold_out_tenth, stratified_sample
+from .data_splits import hold_out_tenth, stratified_sample
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,13 +102,12 @@ class TaggingData:
     test: TaggedText | None
     class_names: tuple[str, ...]
 
-    def counts(self) -> Counts:
-        """Returns the number of sentences, words and entities in each part."""
-        parts = {"train": self.train, "dev": self.dev, **({"test": self.test} if self.test else {})}
-        return {name: _counts(text) for name, text in parts.items()}
+    def parts(self) -> dict[str, TaggedText]:
+        """Returns the parts by name."""
+        return {"train": self.train, "dev": self.dev} | ({"test": self.test} if self.test else {})
 
 
-def _counts(text: TaggedText) -> dict[str, int]:
+def counts_of_words(text: TaggedText) -> dict[str, int]:
     """Counts sentences, words, and entities by type, or words by label."""
     counts = {"sentences": len(text), "words": sum(map(len, text.words))}
     if text.labels is not None:

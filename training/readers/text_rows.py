@@ -30,6 +30,13 @@ FORMATS = {
 }
 # Suffixes of files with words in columns, which are not tables of texts
 TAGGING_SUFFIXES = (".conll", ".bio", ".iob")
+# Values of the flag --kind
+KINDS = ("auto", "text", "squad", "tagging", "choice")
+_KIND_OF_SUFFIX = {
+    **dict.fromkeys(FORMATS, "text"),
+    ".json": "squad",
+    **dict.fromkeys(TAGGING_SUFFIXES, "tagging"),
+}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 # Common names for columns of labels and of texts
@@ -106,6 +113,29 @@ def format_of(path: Path) -> str:
             f"{', '.join(FORMATS)} (optionally with .gz), or --format: tsv, csv or jsonl"
         )
     return FORMATS[suffix]
+
+
+def kind_of(path: Path, kind: str = "auto") -> str:
+    """Returns the kind of data in a file, one of `KINDS` without `auto`.
+
+    Args:
+        path: The file.
+        kind: The value of `--kind`; `auto` infers it from the suffix, ignoring `.gz`, and of a JSON
+            file from whether it is an array.
+
+    Raises:
+        ValueError: If the suffix is unknown.
+    """
+    if kind != "auto":
+        return kind
+    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    if suffix not in _KIND_OF_SUFFIX:
+        raise ValueError(
+            f"cannot infer the kind of data from the name of {path}, expected one of the suffixes "
+            f"{', '.join(_KIND_OF_SUFFIX)} (optionally with .gz), or --kind, one of "
+            f"{', '.join(KINDS[1:])}"
+        )
+    return "text" if suffix == ".json" and is_array(path) else _KIND_OF_SUFFIX[suffix]
 
 
 def read_columns(

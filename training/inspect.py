@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports what is worth knowing of a data file before training on it.
+
+    python -m training.inspect reviews.csv --text=review --label=stars
+    python -m training.inspect train.tsv --dev_file=dev.tsv --report_dir=report
+    python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --sequence_length=384
+
+It counts rows and classes, and finds duplicates, contradictory labels, and rows of --dev_file that
+are in the training file too. With the vocabulary of a checkpoint, it shows lengths in tokens, how
+many rows are truncated or split, and what is unknown; and it scores simple baselines. With
+--report_dir, it also writes report.html, a self-contained page with plots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from absl import app, flags
+
+from .engine import child_programs, pretrained, program, run_report
+from .engine.config_flags import define_flags, read_flags
+from .engine.options import check_at_least, check_one_of
+from .plots import page
+from .plots.length_histogram import length_figure
+from .readers import data_inspection
+from .readers.choice_files import read_choices
+from .readers.data_inspection import Rows, Tokens
+from .readers.data_splits import Counts, counts_table, hold_out_tenth
+from .readers.labelled_text import TextColumns
+from .readers.tagged_words import WordColumns
+from .readers.text_rows import KINDS, kind_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
+_PROGRAMS = {
+    "text": "finetune",
+    "tagging": "finetune_tagging",
+    "squad": "finetune_squad",
+    "choice": "finetune_choice",
+}
+_LONGER = "% longer"
+_MAX_SCRIPTS = 6
+_MUCH_UNKNOWN = 2.0  # percent of the tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class InspectConfig(TextColumns, WordColumns):
+    """The files, the checkpoint, and the report.
+
+    Args:
+        data_file: The training file; it may also be given without the flag's name.
+        dev_file: The development file, which is compared with it.
+        kind: The kind of data: text, squad, tagging or choice; auto infers it from the file's name.
+        preset: The checkpoint whose vocabulary counts tokens: a folder, hf://organization/model, or
+            a KerasHub preset name; empty for MiniLM.
+        sequence_length: Maximum length in tokens, with special tokens, that you train with.
+        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
+            jsonl; auto infers it from the suffix.
+        baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth.
+        report_dir: Folder for report.html; empty for no page.
+    """
+
+    data_file: str = ""
+    dev_file: str = ""
+    kind: str = "auto"
+    preset: str = ""
+    sequence_length: int = 128
+    baselines: bool = True
+    report_dir: str = ""
+
+    def __post_init__(self) -> None:
+        check_one_of(self, kind=KINDS)
+        check_at_least(self, 8, "sequence_length")
+        TextColumns.__post_init__(self)
+        WordColumns.__post_init__(self)
+
+
+def main(arguments: list[str]) -> None:
+    config = read_flags(InspectConfig)
+    if len(arguments) > 2 or (len(arguments) == 2 and config.data_file):
+        raise app.UsageError(f"expected one data file, received {arguments[1:]}")
+    if len(arguments) == 2:
+        config = dataclasses.replace(config, data_file=arguments[1])
+    program.require(program.TRAINING_LIBRARIES, "training")
+    print(inspect(config))
+
+
+def inspect(config: InspectConfig) -> str:
+    """Returns the report as text, and writes the page if `report_dir` is given.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed.
+    """
+    if not config.data_file:
+        raise ValueError("no data file is given, expected its path")
+    files = {"train": config.data_file} | ({"dev": config.dev_file} if config.dev_file else {})
+    for path in files.values():
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"{path} does not exist, expected a data file")
+    kind = kind_of(Path(config.data_file), config.kind)
+    parts: dict[str, Any] = {}
+    for name, path in files.items():
+        parts[name] = _read(config, kind, path, parts.get("train"))
+    rows = {name: data_inspection.rows_of(part) for name, part in parts.items()}
+    tokens = _tokens(config.preset, rows)
+    report = Report(
+        counts={name: data_inspection.counts_of(part) for name, part in parts.items()},
+        findings=data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"],
+        lengths={name: _lengths(part.lengths, config) for name, part in tokens.items()},
+        unknown={name: part.unknown_words for name, part in tokens.items()},
+        scripts={name: _main_scripts(data_inspection.scripts(part)) for name, part in rows.items()},
+        baselines=_baselines(kind, parts) if config.baselines else {},
+        advice=_advice(tokens["train"], config),
+    )
+    fine_tune = child_programs.typed(_PROGRAMS[kind])
+    text = f"{report.text()}\n\nNext: {fine_tune} --train_file={config.data_file}"
+    if config.report_dir:
+        folder = Path(config.report_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
+        path = page.write_page(folder / "report.html", config.data_file, report.sections(drawn))
+        text += f"\n\nreport   {path}"
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What is reported, each by the name of a part of the data: train and dev.
+
+    Args:
+        counts: Rows, in total and by class.
+        findings: Duplicates, contradictory labels, leaks.
+        lengths: Quantiles of the lengths in tokens, and the share of longer rows.
+        unknown: The most frequent words with an unknown token, with their counts.
+        scripts: The share of each script among the letters, in percent.
+        baselines: The scores of simple baselines, by the part that is scored.
+        advice: What follows for training.
+    """
+
+    counts: Counts
+    findings: list[str]
+    lengths: Mapping[str, Mapping[str, float]]
+    unknown: Mapping[str, list[tuple[str, int]]]
+    scripts: Mapping[str, Mapping[str, float]]
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
+    advice: list[str]
+
+    def text(self) -> str:
+        """Returns the report in plain text."""
+        blocks = [
+            counts_table(self.counts),
+            "\n".join(self.findings),
+            run_report.table("tokens in a row", self.lengths),
+            *(
+                f"words of {name} with unknown tokens: {', '.join(word for word, _ in words)}"
+                for name, words in self.unknown.items()
+                if words
+            ),
+            run_report.table("letters by script, %", self.scripts),
+            *(
+                run_report.table(f"baselines on {name}", scores)
+                for name, scores in self.baselines.items()
+            ),
+            "\n".join(self.advice),
+        ]
+        return "\n\n".join(block for block in blocks if block)
+
+    def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:
+        """Returns the report as sections of a page.
+
+        Args:
+            figures: The histograms of the lengths, by the name of the part.
+        """
+        names = list(dict.fromkeys(name for part in self.counts.values() for name in part))
+        counted = [[name, *(part.get(name) for part in self.counts.values())] for name in names]
+        words = [
+            [name, word, count] for name, found in self.unknown.items() for word, count in found
+        ]
+        return [
+            page.section("Rows", page.table(["", *self.counts], counted)),
+            page.section("Findings", *map(page.text, self.findings)),
+            page.section(
+                "Lengths in tokens",
+                _by_part(self.lengths),
+                *(page.figure(drawn, f"lengths of {name}") for name, drawn in figures.items()),
+            ),
+            *(
+                [page.section("Words with unknown tokens", page.table(_WORDS, words))]
+                if words
+                else []
+            ),
+            page.section("Letters by script, in percent", _by_part(self.scripts)),
+            *(
+                page.section(f"Baselines on {name}", _by_part(scores))
+                for name, scores in self.baselines.items()
+            ),
+            *([page.section("Advice", *map(page.text, self.advice))] if self.advice else []),
+        ]
+
+
+_WORDS = ("part", "word", "rows")
+
+
+def _by_part(values: Mapping[str, Mapping[str, float]]) -> page.Html:
+    columns = list(dict.fromkeys(name for part in values.values() for name in part))
+    rows = [[name, *(part.get(column) for column in columns)] for name, part in values.items()]
+    return page.table(["", *columns], rows)
+
+
+def _read(config: InspectConfig, kind: str, path: str, train: Any) -> Any:
+    if kind == "text":
+        return config.read_text(path, None if train is None else train.class_names)
+    if kind == "tagging":
+        return config.read_words(path)
+    if kind == "choice":
+        return read_choices(Path(path), config.format)
+    from keras_bert.data.squad import read_squad
+
+    return read_squad(path).examples
+
+
+def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
+    program.import_quietly()
+    from keras_bert import checkpoints
+    from keras_bert.text import tokenizer_from_config
+
+    checkpoint = checkpoints.open_checkpoint(pretrained.preset_or_minilm(preset))
+    if checkpoint.tokenizer is None:
+        raise ValueError(f"--preset={preset} has no vocabulary to count tokens with")
+    tokenizer = tokenizer_from_config(checkpoint.tokenizer)
+    return {name: data_inspection.tokens_of(part, tokenizer) for name, part in rows.items()}
+
+
+def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
+    quantiles = np.quantile(lengths, list(_QUANTILES.values()), method="higher").tolist()
+    longer = 100 * float(np.mean(lengths > config.sequence_length))
+    return {**dict(zip(_QUANTILES, quantiles, strict=True)), _LONGER: longer}
+
+
+def _histogram(lengths: np.ndarray) -> list[int]:
+    counted: list[int] = np.bincount(lengths).tolist()
+    return counted
+
+
+def _main_scripts(shares: Mapping[str, float]) -> dict[str, float]:
+    return dict(list(shares.items())[:_MAX_SCRIPTS])
+
+
+def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the baselines on the development part; of text without one, on a held-out tenth."""
+    from .scores import baselines, classifier_scores
+
+    train, dev, name = parts["train"], parts.get("dev"), "dev"
+    if kind == "text" and dev is None:
+        try:
+            train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
+        except ValueError:  # too few rows
+            return {}
+        name = "a held-out tenth"
+    if dev is None:
+        return {}
+    if kind == "text":
+        metrics = classifier_scores.metrics_for(train.num_classes)
+        return {name: baselines.of_text(train, dev, metrics)}
+    if kind == "tagging":
+        return {name: baselines.of_tags(train, dev)}
+    if kind == "choice":
+        return {name: baselines.of_choices(dev)}
+    return {name: baselines.of_questions(dev, any(not one.answers for one in dev))}
+
+
+def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:
+    advice = []
+    longer = float(np.mean(tokens.lengths > config.sequence_length))
+    if longer > 0.01:
+        longest = int(np.quantile(tokens.lengths, 0.99, method="higher"))
+        # A multiple of 8, which matrix products on accelerators are fastest with.
+        suggested = -(-longest // 8) * 8
+        advice.append(
+            f"{longer:.1%} of the rows are longer than --sequence_length={config.sequence_length}: "
+            f"{suggested} would hold 99 % of them."
+        )
+    if tokens.unknown > _MUCH_UNKNOWN:
+        advice.append(
+            f"{tokens.unknown:.1f} % of the tokens are unknown: choose a checkpoint whose "
+            "vocabulary was made for this language."
+        )
+    return advice
+
+
+if __name__ == "__main__":
+    define_flags(InspectConfig(), flags.FLAGS)
+    program.run(main)

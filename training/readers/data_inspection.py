@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is worth knowing of a data set before training: duplicates, leaks, scripts, lengths."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_bert.data.conll import TaggedText
+
+from .choice_files import ChoiceRows
+from .labelled_text import LabelledText
+from .tagged_words import counts_of_words
+from .text_rows import excerpt
+
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import Tokenizer
+
+_TOKENIZED_AT_ONCE = 1024
+_MAX_CHARACTERS_OF_SCRIPTS = 1_000_000
+_MAX_UNKNOWN_WORDS = 15
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a part of a data set, whatever its task.
+
+    Args:
+        texts: The texts of each row: one, or several that belong together.
+        labels: The label of each row; `None` if rows have no label of their own.
+    """
+
+    texts: Sequence[tuple[str, ...]]
+    labels: Sequence[str] | None = None
+
+    def keys(self) -> list[tuple[str, ...]]:
+        """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
+        return [tuple(map(_normalized, texts)) for texts in self.texts]
+
+
+def counts_of(part: Any) -> dict[str, int | str]:
+    """Returns the number of rows of a part, in total and by class, type or kind.
+
+    Args:
+        part: As for `rows_of`.
+    """
+    if isinstance(part, LabelledText | ChoiceRows):
+        return part.counts()
+    if isinstance(part, TaggedText):
+        return {**counts_of_words(part)}
+    answerable = [bool(example.answers) for example in part if example.answers is not None]
+    counts: dict[str, int | str] = {"questions": len(part)}
+    if answerable:
+        unanswerable = len(answerable) - sum(answerable)
+        counts |= {"answerable": sum(answerable), "unanswerable": unanswerable}
+    return counts
+
+
+def rows_of(part: Any) -> Rows:
+    """Returns the rows of a part of a data set.
+
+    Args:
+        part: `LabelledText`, `ChoiceRows`, `TaggedText`, or a sequence of `QuestionExample`.
+    """
+    if isinstance(part, LabelledText):
+        texts = [(text,) for text in part.texts]
+        if part.text_pairs is not None:
+            texts = list(zip(part.texts, part.text_pairs, strict=True))
+        if part.labels is None:
+            return Rows(texts)
+        names = part.class_names
+        labels = [f"{label:g}" if names is None else names[label] for label in part.labels]
+        return Rows(texts, labels)
+    if isinstance(part, ChoiceRows):
+        texts = [(text, *choices) for text, choices in zip(part.texts, part.choices, strict=True)]
+        return Rows(texts, None if part.labels is None else [str(label) for label in part.labels])
+    if isinstance(part, TaggedText):
+        labels = None if part.labels is None else list(map(" ".join, part.labels))
+        return Rows([(" ".join(words),) for words in part.words], labels)
+    return Rows([(example.question, example.context) for example in part])
+
+
+def findings(parts: Mapping[str, Rows]) -> list[str]:
+    """Returns what makes scores misleading: duplicates, contradictory labels, and leaks.
+
+    Texts are compared without regard to case and spaces.
+
+    Args:
+        parts: The rows by the name of the part; `train` is what the others are compared with.
+    """
+    found = []
+    seen = set(parts["train"].keys()) if "train" in parts else set()
+    for name, rows in parts.items():
+        keys = rows.keys()
+        counts = Counter(keys)
+        repeated = len(keys) - len(counts)
+        if repeated:
+            most = counts.most_common(1)[0]
+            found.append(
+                f"{name}: {_share(repeated, len(keys))} repeat the text of another row, "
+                f"{excerpt(most[0][0])} {most[1]} times"
+            )
+        if rows.labels is not None:
+            found += _contradictions(name, keys, rows.labels)
+        if name != "train" and seen:
+            leaked = sum(key in seen for key in keys)
+            if leaked:
+                found.append(
+                    f"{name}: {_share(leaked, len(keys))} are in train too, which makes scores on "
+                    f"{name} too high"
+                )
+    return found
+
+
+def _contradictions(
+    name: str, keys: Sequence[tuple[str, ...]], labels: Sequence[str]
+) -> Iterable[str]:
+    by_key: dict[tuple[str, ...], set[str]] = {}
+    for key, label in zip(keys, labels, strict=True):
+        by_key.setdefault(key, set()).add(label)
+    contradictory = {key for key, found in by_key.items() if len(found) > 1}
+    if contradictory:
+        first = next(key for key in keys if key in contradictory)
+        yield (
+            f"{name}: {_share(sum(key in contradictory for key in keys), len(keys))} have a text "
+            f"that occurs with different labels, such as {excerpt(first[0])} with "
+            f"{excerpt(sorted(by_key[first]))}"
+        )
+
+
+def _share(count: int, total: int) -> str:
+    share = 100 * count / total
+    return f"{count:,} of {total:,} rows ({share:.1f} %)"
+
+
+def _normalized(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def scripts(rows: Rows) -> dict[str, float]:
+    """Returns the share of each script among the letters, in percent, the most frequent first.
+
+    A script is what the Unicode name of a letter begins with, such as LATIN or CJK.
+    """
+    counts: Counter[str] = Counter()
+    left = _MAX_CHARACTERS_OF_SCRIPTS
+    for texts in rows.texts:
+        for text in texts:
+            counts.update(filter(None, map(_script, text)))
+            left -= len(text)
+        if left < 0:
+            break
+    total = max(1, counts.total())
+    return {name: 100 * count / total for name, count in counts.most_common()}
+
+
+@functools.cache
+def _script(character: str) -> str:
+    if not character.isalpha():
+        return ""
+    return unicodedata.name(character, "UNNAMED").partition(" ")[0].capitalize()
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """How a vocabulary represents the rows of a part.
+
+    Args:
+        lengths: The number of tokens of each row with its special tokens, `(rows,)`.
+        unknown: The share of unknown tokens, in percent.
+        unknown_words: The most frequent words that have an unknown token, with their counts.
+    """
+
+    lengths: np.ndarray
+    unknown: float
+    unknown_words: list[tuple[str, int]]
+
+
+def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
+    """Tokenizes the rows of a part.
+
+    Args:
+        rows: The rows. Several texts of a row are counted as one sequence, with a separator after
+            each.
+        tokenizer: The tokenizer.
+    """
+    num_tokens, num_unknown, words = [], [], Counter[str]()
+    texts = [text for row in rows.texts for text in row]
+    for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
+        part = texts[start : start + _TOKENIZED_AT_ONCE]
+        ids = tokenizer(part)
+        is_unknown = ids.flat_values.numpy() == tokenizer.unk_token_id
+        unknown = np.bincount(ids.value_rowids().numpy()[is_unknown], minlength=len(part))
+        num_tokens.append(ids.row_lengths().numpy())
+        num_unknown.append(unknown)
+        for index in np.flatnonzero(unknown).tolist():
+            words.update(part[index].split())
+    of_texts = np.concatenate(num_tokens)
+    texts_of_row = np.array([len(row) for row in rows.texts])
+    starts = np.cumsum(texts_of_row) - texts_of_row
+    num_special = 2 + (texts_of_row - 1) * tokenizer.pair_separators
+    return Tokens(
+        lengths=np.add.reduceat(of_texts, starts) + num_special,
+        unknown=100 * float(np.concatenate(num_unknown).sum()) / max(1, int(of_texts.sum())),
+        unknown_words=_unknown_words(words, tokenizer),
+    )
+
+
+def _unknown_words(words: Counter[str], tokenizer: Tokenizer) -> list[tuple[str, int]]:
+    ranked = words.most_common()
+    if not ranked:
+        return []
+    ids = tokenizer([word for word, _ in ranked]).to_list()
+    unknown = [
+        one for one, of_word in zip(ranked, ids, strict=True) if tokenizer.unk_token_id in of_word
+    ]
+    return unknown[:_MAX_UNKNOWN_WORDS]
