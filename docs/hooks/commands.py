@@ -129,14 +129,13 @@ def _page(command: Command) -> str:
         "",
         "## Flags",
         "",
-        "| flag | default | |",
-        "|---|---|---|",
+        "With their defaults:",
+        "",
     ]
     for flag in command.flags:
         name = f"--[no]{flag.name}" if flag.is_switch else f"--{flag.name}"
-        default = f"`{flag.default}`" if flag.default else ""
-        description = re.sub(r"([|\[])", r"\\\1", flag.description)
-        lines.append(f"| `{name}` | {default} | {description} |")
+        description = flag.description.replace("[", "\\[")  # no link
+        lines += [f"`{name}={flag.default}`", f":   {description}", ""]
     return "\n".join(lines) + "\n"
 
 

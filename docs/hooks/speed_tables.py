@@ -36,7 +36,7 @@ _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
 # A mid gray, which is legible on light and on dark pages
 _TEXT, _OURS, _OTHERS = "#6e7781", "#5c6bc0", "#a3adba"
-_WIDTH, _BAR_START, _BAR_WIDTH, _ROW = 720, 300, 340, 26
+_WIDTH, _BAR_START, _BAR_WIDTH, _ROW = 560, 272, 225, 26
 
 
 def read() -> dict[str, dict[str, Any]]:
@@ -120,11 +120,12 @@ def chart() -> str:
         for row in measurement["rows"]:
             times = ratio(row, measurement["rows"])
             width = _BAR_WIDTH * times / longest
-            is_ours = row["subject"].startswith("keras_bert:")
+            color = _OURS if row["subject"].startswith("keras_bert:") else _OTHERS
+            name = label(row["subject"], _precision(measurement))
             shapes += [
-                _text(_BAR_START - 10, y + 16, label(row["subject"], _precision(measurement)), "end"),
-                f'<rect x="{_BAR_START}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}" rx="2" '
-                f'fill="{_OURS if is_ours else _OTHERS}"/>',
+                _text(_BAR_START - 10, y + 16, name, "end"),
+                f'<rect x="{_BAR_START}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}" '
+                f'rx="2" fill="{color}"/>',
                 _text(_BAR_START + width + 8, y + 16, f"{times:.2f} x"),
             ]
             y += _ROW
@@ -165,7 +166,9 @@ def measure(name: str) -> None:
         results = json.loads(results_path.read_text(encoding="utf-8"))
     unavailable = [row for row in results["rows"] if row["unavailable"]]
     if unavailable:
-        raise SystemExit(f"not recorded: {unavailable[0]['subject']}: {unavailable[0]['unavailable']}")
+        raise SystemExit(
+            f"not recorded: {unavailable[0]['subject']}: {unavailable[0]['unavailable']}"
+        )
     kept = ("subject", "milliseconds", "fastest", "slowest", "tokens_per_second")
     measurement["rows"] = [{key: row[key] for key in kept} for row in results["rows"]]
     measurement["date"] = datetime.date.today().isoformat()
