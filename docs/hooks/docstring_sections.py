@@ -44,10 +44,10 @@ def as_markdown(docstring: str, texts: tuple[str, ...] = _TEXTS) -> str:
     def section(found: re.Match[str]) -> str:
         title, content = found[1], textwrap.dedent(found[2]).strip()
         if title in _LISTS:
-            content = _ENTRY.sub(lambda entry: f"- **`{entry[1]}`**: {entry[2]}\n", content).strip()
+            content = _ENTRY.sub(lambda entry: f"- **`{entry[1]}`**: {entry[2]}", content)
         elif title not in texts:
             return found[0]
-        return f"**{title}:**\n\n{content}\n\n"
+        return f"**{title}:**\n\n{content}\n"
 
     text = _SECTION.sub(section, docstring)
     text = _EXAMPLE.sub(r"**\1:**\n", text)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -32,6 +34,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
     config.nav = expanded(config.nav, {path: texts[path] for path in [*generated, *written]})
     return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Refuses a page that loads something from the network: the site works without one."""
+    for tag in re.findall(r"<(?:script|img|iframe|source|link)\b[^>]*>", output):
+        is_loaded = not tag.startswith("<link") or "stylesheet" in tag or "preconnect" in tag
+        if is_loaded and re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag):
+            raise PluginError(f"{page.file.src_uri} loads from the network: {tag}")
+    return output
 
 
 def expanded(nav: Any, pages: dict[str, str]) -> Any:

@@ -88,18 +88,24 @@ def _precision(measurement: dict[str, Any]) -> str:
     return found[0].partition("=")[2] if found else "float32"
 
 
-def command(measurement: dict[str, Any], *more: str) -> str:
-    """Returns the command that measures, wrapped at spaces and at the commas of subjects."""
-    subjects = "--subjects=" + ",".join(row["subject"] for row in measurement["rows"])
-    words = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmark"]
-    words += [*measurement["flags"], *more]
-    wrapped = textwrap.wrap(" ".join(words), 96, break_long_words=False, break_on_hyphens=False)
-    # Within one word, a line can be continued only at its beginning
-    lines = textwrap.wrap(
-        subjects.replace(",", ", "), 96, break_long_words=False, break_on_hyphens=False
-    )
-    wrapped = [f"{line} \\" for line in wrapped]
-    return "\n".join([*wrapped, "\\\n".join(line.replace(", ", ",") for line in lines)])
+def words(measurement: dict[str, Any]) -> list[str]:
+    """Returns the command that measures."""
+    subjects = ",".join(row["subject"] for row in measurement["rows"])
+    prefix = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmark"]
+    return [*prefix, *measurement["flags"], f"--subjects={subjects}"]
+
+
+def command(measurement: dict[str, Any]) -> str:
+    """Returns the command as text, wrapped at spaces and at the commas of subjects."""
+    *first, subjects = words(measurement)
+    lines = _wrapped(" ".join(first))
+    # A word goes on only at the beginning of the next line
+    parts = [line.replace(", ", ",") for line in _wrapped(subjects.replace(",", ", "))]
+    return "\n".join([*(f"{line} \\" for line in lines), "\\\n".join(parts)])
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 96, break_long_words=False, break_on_hyphens=False)
 
 
 def page_text(text: str) -> str:
@@ -159,10 +165,8 @@ def measure(name: str) -> None:
     measurement = measurements[name]
     with tempfile.TemporaryDirectory() as folder:
         results_path = Path(folder) / "results.json"
-        line = command(measurement, f"--json={results_path}")
-        words = shlex.split(line)
-        words[words.index("python")] = sys.executable
-        subprocess.run(words, cwd=ROOT, check=True)
+        line = [sys.executable if word == "python" else word for word in words(measurement)]
+        subprocess.run([*line, f"--json={results_path}"], cwd=ROOT, check=True)
         results = json.loads(results_path.read_text(encoding="utf-8"))
     unavailable = [row for row in results["rows"] if row["unavailable"]]
     if unavailable:

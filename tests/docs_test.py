@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README and the pages: links, Python snippets, commands and what is generated.
+
+Links between pages are checked where the site is built, by the leg `docs` of `tests.run`.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import shlex
+import textwrap
+from types import FunctionType, MethodType, ModuleType
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("griffe")
+
+import keras_bert  # noqa: E402
+from docs.hooks import commands, recipes, reference, speed_tables  # noqa: E402
+from docs.hooks.docstring_sections import as_markdown  # noqa: E402
+from keras_bert.export import export_task  # noqa: E402
+from tests.source_imports import ROOT  # noqa: E402
+from training import command_line  # noqa: E402
+from training import recipes as recipe_files  # noqa: E402
+
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+LINK = re.compile(r"(?<!`)\[[^]]*\]\(([^)\s]+)\)")
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.M | re.S)
+# What pages call objects that an earlier snippet has made
+NAMES = {
+    "answerer": "QuestionAnswerer",
+    "backbone": "Backbone",
+    "classifier": "TextClassifier",
+    "embedder": "TextEmbedder",
+    "masked_lm": "MaskedLM",
+    "tagger": "TokenClassifier",
+}
+# Methods that pass their other arguments on
+PASSED_ON = {"export": export_task, "student_from_teacher": keras_bert.BertConfig}
+COMMAND = re.compile(r"(?:keras-bert ([a-z][a-z-]+)|python -m training\.(\w+))\b")
+# Flags that every program has, by absl
+COMMON_FLAGS = {"help", "verbosity", "version"}
+
+
+# === Links of the README, which GitHub shows ===
+
+
+def headings(page):
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_relative_links_lead_somewhere(page):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            path, _, anchor = target.partition("#")
+            file = page.parent / path if path else page
+            assert file.exists(), target
+            assert not anchor or anchor in headings(file), target
+
+
+def test_the_readme_is_one_page():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+# === Python snippets ===
+
+
+def blocks(page, *languages):
+    """The line and the text of the fenced blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    for found in BLOCK.finditer(text):
+        if found[2] in languages:
+            line = text.count("\n", 0, found.start(3)) + 1
+            yield line, textwrap.dedent(found[3])
+
+
+class Instance:
+    """An object of which only the class is known."""
+
+    def __init__(self, cls):
+        self.cls = cls
+
+    def attribute(self, name):
+        """What an attribute is, `None` if that is unknown.
+
+        Raises:
+            AttributeError: If objects of the class do not have it.
+        """
+        if hasattr(self.cls, name):
+            found = inspect.getattr_static(self.cls, name)
+            return getattr(self.cls, name) if isinstance(found, FunctionType) else None
+        sources = [inspect.getsource(base) for base in self.cls.__mro__[:-1] if is_ours(base)]
+        if any(re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M) for source in sources):
+            return None
+        raise AttributeError(f"{self.cls.__name__} has no {name}")
+
+
+def is_ours(value):
+    return getattr(value, "__module__", "").startswith("keras_bert")
+
+
+class SnippetChecker(ast.NodeVisitor):
+    """Follows the objects of `keras_bert` through a snippet: their names and keyword arguments."""
+
+    def __init__(self):
+        self.known = {name: Instance(getattr(keras_bert, cls)) for name, cls in NAMES.items()}
+        self.known["keras_bert"] = keras_bert
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            if alias.name.split(".")[0] == "keras_bert":
+                importlib.import_module(alias.name)
+            else:
+                self.known.pop(alias.asname or alias.name, None)
+
+    def visit_ImportFrom(self, node):
+        if (node.module or "").split(".")[0] == "keras_bert":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                self.known[alias.asname or alias.name] = getattr(module, alias.name)
+
+    def visit_Assign(self, node):
+        value = self.value_of(node.value)
+        for target in node.targets:
+            for name in ast.walk(target):
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                    self.known.pop(name.id, None)
+            if isinstance(target, ast.Name) and value is not None:
+                self.known[target.id] = value
+
+    def visit_Expr(self, node):
+        self.value_of(node.value)
+
+    def generic_visit(self, node):
+        """Also looks into statements that are made of others."""
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.value_of(child)
+            else:
+                self.visit(child)
+
+    def value_of(self, node):
+        """What an expression is, `None` if unknown; parts of it are checked on the way."""
+        if isinstance(node, ast.Name):
+            return self.known.get(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.value_of(node.value)
+            if isinstance(base, Instance):
+                return base.attribute(node.attr)
+            is_known = isinstance(base, ModuleType) or is_ours(base)
+            return getattr(base, node.attr) if is_known else None
+        if isinstance(node, ast.Call):
+            return self.value_of_call(node)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.value_of(child)
+        return None
+
+    def value_of_call(self, node):
+        function = self.value_of(node.func)
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            self.value_of(argument)
+        if isinstance(function, Instance) or not callable(function):
+            return None
+        self.check_keywords(function, {keyword.arg for keyword in node.keywords if keyword.arg})
+        if isinstance(function, type):
+            return Instance(function)
+        if isinstance(function, MethodType) and isinstance(function.__self__, type):
+            return Instance(function.__self__)  # from_preset, from_name, …
+        return None
+
+    def check_keywords(self, function, keywords):
+        parameters = set(inspect.signature(function).parameters)
+        name = getattr(function, "__name__", "")
+        owner = getattr(function, "__self__", None)
+        if isinstance(function, type):  # arguments of its bases are passed on as `**kwargs`
+            name, owner = "__init__", function
+        elif isinstance(function, FunctionType) and function.__qualname__.endswith(f".{name}"):
+            owner = self.class_of(function)
+        for base in inspect.getmro(owner) if isinstance(owner, type) else ():
+            if name in vars(base):
+                parameters |= set(inspect.signature(getattr(base, name)).parameters)
+        if name == "from_preset" and hasattr(owner, "options"):
+            parameters |= {*owner.options, *owner.preprocessor_options}
+        if name in PASSED_ON:
+            parameters |= set(inspect.signature(PASSED_ON[name]).parameters)
+        assert keywords <= parameters, f"{function} takes no {keywords - parameters}"
+
+    def class_of(self, function):
+        return getattr(inspect.getmodule(function), function.__qualname__.partition(".")[0])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_python_snippets_name_what_there_is(page):
+    checker = SnippetChecker()  # of all snippets of a page, which build on one another
+    for line, source in blocks(page, "python"):
+        try:
+            checker.visit(ast.parse(source))
+        except (SyntaxError, AttributeError, ImportError, AssertionError) as error:
+            raise AssertionError(f"{page.name}, in the snippet at line {line}: {error}") from error
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "keras_bert.TextClasifier",
+        "classifier.clasify(texts)",
+        "classifier.fit(texts, length_windows=1)",
+        "keras_bert.TextClassifier.from_preset('x', sequence_lenght=3)",
+        "from keras_bert.export import deply",
+        "with x:\n    keras_bert.optimizers.AdamW(2e-5, warmup=3)",
+        "why = keras_bert.insight.attributions(classifier, 'a', metod='occlusion')",
+        "d = keras_bert.Distiller(student, teacher)\nd.student_from_techer()",
+    ],
+)
+def test_a_wrong_snippet_is_found(snippet):
+    with pytest.raises((AttributeError, ImportError, AssertionError)):
+        SnippetChecker().visit(ast.parse(snippet))
+
+
+# === Commands ===
+
+
+def command_lines(page):
+    """The lines of shell blocks, continued ones joined, and the inline code of a page."""
+    for _, source in blocks(page, "bash", "console"):
+        yield from source.replace("\\\n", "").splitlines()
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text))
+
+
+def flags_of(words):
+    """The names of the flags among the words of a command, up to the end of it."""
+    for word in words:
+        if word in ("&&", "||", "|", ";"):
+            return
+        if found := re.match(r"--(\w+)", word):
+            yield found[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_commands_and_their_flags_exist(page):
+    names = {name for group in command_line.COMMANDS.values() for name in group}
+    for line in command_lines(page):
+        for found in COMMAND.finditer(line):
+            name = found[1] or found[2].replace("_", "-")
+            if f"training.{found[2]}" == "training.benchmarks":
+                continue  # modules with one measurement each, which take no flags
+            assert name in names, line
+            known = {flag.name for flag in commands.read(name).flags}
+            known |= {f"no{flag.name}" for flag in commands.read(name).flags if flag.is_switch}
+            words = shlex.split(line[found.end() :].replace("…", ""), comments=True)
+            unknown = set(flags_of(words)) - known - COMMON_FLAGS
+            assert not unknown, f"{page.name}: {line}: no flag {unknown}"
+
+
+# === What is generated ===
+
+
+def test_tables_and_chart_show_the_recorded_measurements():
+    text = speed_tables.PAGE.read_text(encoding="utf-8")
+    message = "`python -m docs.hooks.speed_tables` writes them"
+    assert speed_tables.page_text(text) == text, message
+    assert speed_tables.chart() == speed_tables.CHART.read_text(encoding="utf-8"), message
+    assert set(re.findall(r"<!-- measured: (\w+) -->", text)) == speed_tables.read().keys()
+
+
+def test_the_command_of_a_measurement_is_one_of_the_benchmark():
+    flags = {flag.name for flag in commands.read("benchmark").flags}
+    for measurement in speed_tables.read().values():
+        words = speed_tables.words(measurement)
+        assert set(flags_of(words)) <= flags
+        # A shell joins continued lines to the same words
+        assert shlex.split(speed_tables.command(measurement).replace("\\\n", "")) == words
+
+
+def test_the_reference_has_every_public_name_once():
+    names = reference.public_names()
+    paths = [name.path for name in names]
+    assert len(set(paths)) == len(paths)
+    text = "\n".join(reference.pages().values())
+    for name in names:
+        owner, _, last = name.path.rpartition(".")
+        assert hasattr(importlib.import_module(owner), last)
+        assert f"::: {name.path}\n" in text or f'id="{name.path}"' in text
+    modules = ("losses", "metrics", "optimizers")
+    public = {f"keras_bert.{name}" for name in keras_bert.__all__ if name not in modules}
+    assert public <= set(paths)
+
+
+def test_every_command_has_a_page_with_its_flags():
+    pages = commands.pages()
+    for name in (name for group in command_line.COMMANDS.values() for name in group):
+        page = pages[f"reference/commands/{name}.md"]
+        assert f"]({name}.md)" in pages["reference/commands/index.md"]
+        assert all(f"{flag.name}=" in page for flag in commands.read(name).flags)
+
+
+def test_the_page_of_recipes_says_of_each_what_its_file_says():
+    page = recipes.page()
+    for name in recipe_files.names():
+        section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        assert f"--recipe={name}" in section
+        assert re.search(r"\*\*(Score|Published)", section)
+        config = importlib.import_module(f"training.recipes.{name}").CONFIG
+        for field, value in recipes.read(name).settings.items():
+            stated = getattr(config, field)
+            stated = ",".join(stated) if isinstance(stated, tuple) else stated
+            assert value == str(stated) or eval(value) == stated
+
+
+def test_sections_and_doctests_of_a_docstring_become_markdown():
+    docstring = textwrap.dedent("""\
+        Adds one.
+
+        Args:
+            x: A number.
+
+        Call arguments:
+            inputs: A tensor
+                `(batch,)`.
+            mask: Another.
+
+        Output shape:
+            `(batch,)`.
+
+        Example:
+
+        >>> add(1)
+        2
+
+        Reference:
+            [A paper](https://example.org).
+        """)
+    assert as_markdown(docstring).rstrip() == textwrap.dedent("""\
+        Adds one.
+
+        Args:
+            x: A number.
+
+        **Call arguments:**
+
+        - **`inputs`**: A tensor
+            `(batch,)`.
+        - **`mask`**: Another.
+
+        **Output shape:**
+
+        `(batch,)`.
+
+        **Example:**
+
+        ```pycon
+        >>> add(1)
+        2
+        ```
+
+        **Reference:**
+
+        [A paper](https://example.org).""")
