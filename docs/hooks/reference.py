@@ -8,6 +8,7 @@ name appears on the page of its module, and a new module with `__all__` has a pa
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,7 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+@functools.cache
 def _tree(module: str) -> ast.Module:
     return ast.parse(_file(module).read_text(encoding="utf-8"))
 
