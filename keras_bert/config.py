@@ -70,6 +70,9 @@ class BertConfig:
         output_hidden_states: Whether a backbone also returns the hidden states of every block.
         output_attention_scores: Whether a backbone also returns the attention probabilities of
             every block.
+        heads_by_layer: The number of attention heads that each layer has left after pruning, from 1
+            to `num_heads`; equal for layers that share their attention. `None` for `num_heads` in
+            all layers. The dimension of a head does not change.
 
     Raises:
         ConfigError: If the type or the value of a field is not allowed; the message names the
@@ -117,6 +120,7 @@ class BertConfig:
     causal: bool = False
     output_hidden_states: bool = False
     output_attention_scores: bool = False
+    heads_by_layer: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -135,16 +139,37 @@ class BertConfig:
                 f"BertConfig.num_layer_groups is {self.num_layer_groups}; it must be at most "
                 f"num_layers, which is {self.num_layers}."
             )
+        self._check_heads_by_layer()
         if self.pad_token_id >= self.vocabulary_size:
             raise ConfigError(
                 f"BertConfig.pad_token_id is {self.pad_token_id}; it must be below "
                 f"vocabulary_size, which is {self.vocabulary_size}."
             )
 
+    def _check_heads_by_layer(self) -> None:
+        if self.heads_by_layer is None:
+            return
+        # JSON has lists
+        heads = tuple(self.heads_by_layer)
+        object.__setattr__(self, "heads_by_layer", heads)
+        shared = [heads[owner] for owner in self.attention_owners if owner < len(heads)]
+        for is_wrong, expected in (
+            (len(heads) != self.num_layers, f"have {self.num_layers} values, one for each layer"),
+            (max(heads) > self.num_heads, f"be at most num_heads, which is {self.num_heads}"),
+            (shared != list(heads), "be equal for layers that share their attention"),
+        ):
+            if is_wrong:
+                raise ConfigError(f"BertConfig.heads_by_layer is {heads!r}; it must {expected}.")
+
     @property
     def head_dim(self) -> int:
         """The dimension of an attention head."""
         return self.hidden_dim // self.num_heads
+
+    @property
+    def effective_heads_by_layer(self) -> tuple[int, ...]:
+        """The number of heads of each layer: `heads_by_layer`, or `num_heads` for all."""
+        return self.heads_by_layer or (self.num_heads,) * self.num_layers
 
     @property
     def embedding_width(self) -> int:
@@ -190,7 +215,11 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all fields as a dict of plain values."""
-        return dataclasses.asdict(self)
+        heads = self.heads_by_layer
+        return {
+            **dataclasses.asdict(self),
+            "heads_by_layer": None if heads is None else list(heads),
+        }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> BertConfig:
@@ -282,6 +311,10 @@ def _is_positive_number(value: Any) -> bool:
     return _is_number(value) and 0 < value < float("inf")
 
 
+def _is_positive_ints(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and bool(value) and all(map(_is_positive_int, value))
+
+
 def _is_one_of(*choices: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in choices
 
@@ -329,6 +362,7 @@ _RULES: dict[str, _Rule] = {
     "causal": _BOOL,
     "output_hidden_states": _BOOL,
     "output_attention_scores": _BOOL,
+    "heads_by_layer": _or_none((_is_positive_ints, "a tuple of integers above 0")),
 }
 
 

@@ -50,6 +50,10 @@ NOT_ALLOWED = [
     ("causal", 1, "True or False"),
     ("output_hidden_states", 1, "True or False"),
     ("output_attention_scores", "yes", "True or False"),
+    *[
+        ("heads_by_layer", value, "None or a tuple of integers above 0")
+        for value in ((), (12, 0), 12, (1.5,))
+    ],
 ]  # fmt: skip
 
 KERAS_HUB_NAMES = {
@@ -85,6 +89,23 @@ def test_every_field_is_checked():
 def test_heads_must_divide_the_width():
     with pytest.raises(ConfigError, match=r"num_heads is 5; it must divide hidden_dim.*768"):
         BertConfig(num_heads=5)
+
+
+def test_pruned_heads_fit_the_layers():
+    sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 8}
+    config = BertConfig(**sizes, heads_by_layer=[4, 1])
+    assert config.heads_by_layer == config.effective_heads_by_layer == (4, 1)
+    assert config.head_dim == 2
+    assert BertConfig(**sizes).effective_heads_by_layer == (4, 4)
+    assert BertConfig.from_json(config.to_json()) == config
+    assert hash(config) != hash(BertConfig(**sizes))
+    for changes, message in (
+        ({"heads_by_layer": (4, 1, 1)}, r"is \(4, 1, 1\); it must have 2 values"),
+        ({"heads_by_layer": (4, 5)}, "at most num_heads, which is 4"),
+        ({"layer_sharing": "all"}, "equal for layers that share their attention"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            config.replace(**changes)
 
 
 def test_the_padding_id_must_be_in_the_vocabulary():

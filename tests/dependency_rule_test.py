@@ -31,7 +31,7 @@ ROOMS = {
         "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",
     },
-    "insight": {"ops", "layers", "models", "data", "tasks"},
+    "insight": {"config", "ops", "layers", "models", "data", "tasks"},
 }  # fmt: skip
 
 # A room -> what it may import that is neither the project's nor Python's own.

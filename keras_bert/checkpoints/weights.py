@@ -112,16 +112,20 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         "embeddings.beta": (width,),
         "embedding_projection.kernel": (width, hidden),
         "pooler.dense.kernel": (hidden, hidden),
-        "attention.query_key_value.kernel": (hidden, 3 * hidden),
-        "attention.query_key_value.bias": (3 * hidden,),
-        "attention_output.kernel": (hidden, hidden),
         "intermediate.kernel": (hidden, inner),
         "intermediate_activation.bias": (inner,),
         "feed_forward_output.kernel": (inner, hidden),
     }
+    for index, heads in enumerate(config.effective_heads_by_layer):
+        attended = heads * config.head_dim
+        shapes |= {
+            f"blocks.{index}.attention.query_key_value.kernel": (hidden, 3 * attended),
+            f"blocks.{index}.attention.query_key_value.bias": (3 * attended,),
+            f"blocks.{index}.attention_output.kernel": (attended, hidden),
+        }
     return {
         # `blocks.3.attention_norm.bias` has the shape of `attention_norm.bias`.
-        name: shapes.get(re.sub(r"^blocks\.\d+\.", "", name), (hidden,))
+        name: shapes.get(name) or shapes.get(re.sub(r"^blocks\.\d+\.", "", name), (hidden,))
         for name in backbone_weight_names(config)
     }
 

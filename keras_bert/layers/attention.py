@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -30,11 +33,14 @@ class SelfAttention(keras.layers.Layer):
     """Multi-head self-attention without the output projection, which belongs to the block.
 
     Args:
-        num_heads: Number of attention heads; must divide the hidden dimension.
+        num_heads: Number of attention heads.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         return_scores: Whether to return the attention probabilities too.
+        head_dim: Dimension of a head. Defaults to the hidden dimension divided by `num_heads`,
+            which must divide it; layers whose heads were pruned have fewer heads of the same
+            dimension.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
@@ -45,12 +51,12 @@ class SelfAttention(keras.layers.Layer):
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`; with `return_scores`, a tuple of it and of the probabilities
-        `(batch, heads, length, length)`.
+        `(batch, length, num_heads * head_dim)`; with `return_scores`, a tuple of it and of the
+        probabilities `(batch, heads, length, length)`.
 
     Raises:
-        ValueError: If `num_heads` does not divide the hidden dimension, or the shape of a mask does
-            not match.
+        ValueError: If `head_dim` is `None` and `num_heads` does not divide the hidden dimension, or
+            the shape of a mask does not match.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.
@@ -63,6 +69,7 @@ class SelfAttention(keras.layers.Layer):
         initializer_range: float = 0.02,
         causal: bool = False,
         return_scores: bool = False,
+        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -71,6 +78,8 @@ class SelfAttention(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.causal = causal
         self.return_scores = return_scores
+        self.head_dim = head_dim
+        self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = keras.random.SeedGenerator()
 
     def build(
@@ -80,17 +89,34 @@ class SelfAttention(keras.layers.Layer):
         sequence_ids_shape: Shape | None = None,
     ) -> None:
         hidden_dim = inputs_shape[-1]
-        if hidden_dim % self.num_heads:
+        if self.head_dim is None and hidden_dim % self.num_heads:
             raise ValueError(
                 f"num_heads is {self.num_heads}; it must divide the hidden dimension {hidden_dim}."
             )
+        self.output_dim = self.num_heads * (self.head_dim or hidden_dim // self.num_heads)
         self.query_key_value = _BiasedProduct(
-            3 * hidden_dim,
+            3 * self.output_dim,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
             dtype=self.dtype_policy,
             name="query_key_value",
         )
         self.query_key_value.build((None, hidden_dim))
+
+    @contextlib.contextmanager
+    def weighing_heads(self, weights: Sequence[Tensor]) -> Iterator[None]:
+        """Multiplies what each head outputs by a weight, to measure or to remove heads.
+
+        It has an effect on calls, and not on functions that were traced before.
+
+        Args:
+            weights: For each use of this layer in a pass through the encoder, of which there are
+                several if layers share weights, float `(batch, heads)` or `(1, heads)`.
+        """
+        self._head_weights = itertools.cycle(weights)
+        try:
+            yield
+        finally:
+            self._head_weights = None
 
     def call(
         self,
@@ -102,17 +128,23 @@ class SelfAttention(keras.layers.Layer):
         length = _length(inputs)
         projected, mask = self._projected(inputs, length, padding_mask, sequence_ids, training)
         # (batch, length, heads, head_dim) -> (batch, length, hidden)
-        joined = (-1, length, inputs.shape[-1])
+        joined = (-1, length, self.output_dim)
         if self.return_scores:
             rate = self.dropout if training else 0.0
             context, scores = attention_with_scores(
                 projected, mask, dropout=rate, seed=self.seed_generator
             )
-            return ops.reshape(context, joined), scores
+            return ops.reshape(self._weighed(context), joined), scores
         context = attention(
             projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
         )
-        return ops.reshape(context, joined)
+        return ops.reshape(self._weighed(context), joined)
+
+    def _weighed(self, context: Tensor) -> Tensor:
+        """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
+        if self._head_weights is None:
+            return context
+        return context * ops.cast(next(self._head_weights), context.dtype)[:, None, :, None]
 
     def probabilities(
         self,
@@ -148,7 +180,7 @@ class SelfAttention(keras.layers.Layer):
         hidden_dim = inputs.shape[-1]
         projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
         # -> (batch, length, 3, heads, head_dim)
-        head_dim = hidden_dim // self.num_heads
+        head_dim = self.output_dim // self.num_heads
         return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim)), mask
 
     def compute_output_spec(
@@ -159,7 +191,8 @@ class SelfAttention(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         _check_masks(inputs, padding_mask, sequence_ids)
-        context = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        shape = (*inputs.shape[:-1], self.output_dim)
+        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not self.return_scores:
             return context
         batch, length, _ = inputs.shape
@@ -175,6 +208,7 @@ class SelfAttention(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "causal": self.causal,
             "return_scores": self.return_scores,
+            "head_dim": self.head_dim,
         }
 
 

@@ -129,6 +129,7 @@ class TransformerBlock(keras.layers.Layer):
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         return_scores: Whether to return the attention probabilities too.
+        head_dim: Dimension of a head. Defaults to the hidden dimension divided by `num_heads`.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
@@ -159,6 +160,7 @@ class TransformerBlock(keras.layers.Layer):
         initializer_range: float = 0.02,
         causal: bool = False,
         return_scores: bool = False,
+        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -171,6 +173,7 @@ class TransformerBlock(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.causal = causal
         self.return_scores = return_scores
+        self.head_dim = head_dim
         self._shared: set[str] = set()
 
     def share(self, other: TransformerBlock, part: str) -> None:
@@ -204,11 +207,14 @@ class TransformerBlock(keras.layers.Layer):
             initializer_range=self.initializer_range,
             causal=self.causal,
             return_scores=self.return_scores,
+            head_dim=self.head_dim,
             dtype=self.dtype_policy,
             name="attention",
         )
         self.attention.build(inputs_shape)
-        self.attention_output = self._product(hidden_dim, hidden_dim, "attention_output")
+        self.attention_output = self._product(
+            self.attention.output_dim, hidden_dim, "attention_output"
+        )
         self.attention_norm = self._residual_norm(hidden_dim, "attention_norm")
 
     def _build_feed_forward(self, hidden_dim: int) -> None:
@@ -260,7 +266,7 @@ class TransformerBlock(keras.layers.Layer):
         # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
         hidden_dim = inputs.shape[-1]
         x = ops.reshape(inputs, (-1, hidden_dim))
-        context = ops.reshape(context, (-1, hidden_dim))
+        context = ops.reshape(context, (-1, self.attention.output_dim))
         x = self.attention_norm(self.attention_output(context), residual=x, training=training)
         y = self.intermediate_activation(self.intermediate(x), training=training)
         x = self.feed_forward_norm(self.feed_forward_output(y), residual=x, training=training)
@@ -276,11 +282,8 @@ class TransformerBlock(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         attended = self.attention.compute_output_spec(inputs, padding_mask, sequence_ids)
-        if output_positions is None:
-            return attended
-        outputs = keras.KerasTensor(
-            (*output_positions.shape, inputs.shape[-1]), dtype=self.compute_dtype
-        )
+        tokens = inputs.shape[:-1] if output_positions is None else output_positions.shape
+        outputs = keras.KerasTensor((*tokens, inputs.shape[-1]), dtype=self.compute_dtype)
         return (outputs, attended[1]) if self.return_scores else outputs
 
     def get_config(self) -> dict[str, Any]:
@@ -295,6 +298,7 @@ class TransformerBlock(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "causal": self.causal,
             "return_scores": self.return_scores,
+            "head_dim": self.head_dim,
         }
 
 
@@ -320,7 +324,7 @@ def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[Transforme
             blocks.append(blocks[owners["attention"]])
             continue
         block = TransformerBlock(
-            config.num_heads,
+            config.effective_heads_by_layer[index],
             config.intermediate_dim,
             activation=config.activation,
             dropout=config.dropout,
@@ -329,6 +333,7 @@ def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[Transforme
             initializer_range=config.initializer_range,
             causal=config.causal,
             return_scores=config.output_attention_scores,
+            head_dim=config.head_dim,
             dtype=policy,
             name=f"layer_{index}",
         )

@@ -150,6 +150,40 @@ class ObjectiveModel(TokenModel):
             total = total + (value if weight == 1 else value * weight)
         return total
 
+    def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
+        """Computes the loss of a batch, and does not update the reported means.
+
+        Args:
+            y: The targets of the outputs.
+            y_pred: The outputs.
+            sample_weight: The sample weights, or `None`.
+
+        Returns:
+            The weighted sum of the losses of the outputs, a float32 scalar.
+
+        Raises:
+            ValueError: If the losses are not objects of `keras.losses`, as the defaults are.
+        """
+        losses = self._output_losses
+        if losses is None and not self.compiled:
+            losses = _losses_of_outputs(
+                self._default_loss(), self._default_loss_weights(), self._loss_means
+            )
+        if losses is None:
+            raise ValueError(
+                f"This {type(self).__name__} computes its loss itself, or was compiled with "
+                f"{getattr(self, 'loss', None)!r}; expected one object of keras.losses for each "
+                "output, such as the default."
+            )
+        total = 0
+        for name, (loss, weight) in losses.items():
+            parts = (
+                part[name] if isinstance(part, Mapping) else part
+                for part in (y, y_pred, sample_weight)
+            )
+            total = total + weight * ops.cast(loss(*parts), "float32")
+        return total
+
     def get_metrics_result(self) -> dict[str, Any]:
         """Returns all metrics by name, including the mean losses since the last reset."""
         means = self._loss_means

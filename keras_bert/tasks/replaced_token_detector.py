@@ -417,6 +417,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     return config.replace(
         hidden_dim=hidden_dim,
         num_heads=num_heads,
+        heads_by_layer=None,
         intermediate_dim=max(1, round(config.intermediate_dim * size)),
         # A projection from the shared embeddings, if their dimension differs
         embedding_dim=None if width == hidden_dim else width,

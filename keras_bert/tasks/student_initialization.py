@@ -45,8 +45,10 @@ def student_from_teacher(
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, "Student initialization".
     """
     layers = _checked_layers(teacher.config.num_layers, num_layers, layers)
+    heads = teacher.config.heads_by_layer
+    kept = None if heads is None else tuple(heads[index] for index in layers)
     backbone = Backbone(
-        teacher.config.replace(num_layers=len(layers), **changes),
+        teacher.config.replace(**{"num_layers": len(layers), "heads_by_layer": kept, **changes}),
         packed=teacher.backbone.packed,
         dtype=teacher.backbone.dtype_policy,
         name=teacher.backbone.name,

@@ -42,16 +42,20 @@ def training_flops(
             attention, except in a causal encoder.
     """
     hidden, inside = config.hidden_dim, config.intermediate_dim
-    of_token = 2 * hidden * (4 * hidden + 2 * inside) + 4 * sequence_length * hidden
+    # The dimension of all heads of each layer, which is the hidden size unless heads were pruned
+    attended = [heads * config.head_dim for heads in config.effective_heads_by_layer]
+    of_layers = sum(
+        2 * hidden * (4 * width + 2 * inside) + 4 * sequence_length * width for width in attended
+    )
     # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
     width = config.embedding_width
     of_slot = 2 * width * (hidden + config.vocabulary_size)
     of_projection = 0 if config.embedding_dim is None else 2 * width * hidden
     of_pair = 2 * hidden * (hidden + 2) if next_sentence else 0
-    of_tokens = sequence_length * (config.num_layers * of_token + of_projection)
+    of_tokens = sequence_length * (of_layers + of_projection)
     if not (reads_all or config.causal):
         num_unread = sequence_length - slots - int(next_sentence)
-        of_tokens -= num_unread * 2 * hidden * (hidden + 2 * inside)
+        of_tokens -= num_unread * 2 * hidden * (attended[-1] + 2 * inside)
     of_row = of_tokens + slots * of_slot + of_pair
     return _TRAINING_FACTOR * rows * of_row
 

@@ -15,6 +15,19 @@ def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
     assert flops == 3 * 8 * 128 * (2 * weights + attention)
 
 
+def test_pruned_heads_are_not_counted():
+    config = BertConfig(num_layers=2, hidden_dim=64, num_heads=8, intermediate_dim=128)
+    pruned = config.replace(heads_by_layer=(8, 2))
+    saved = [
+        training_flops(config, 4, 16, 3, False, reads_all=reads_all)
+        - training_flops(pruned, 4, 16, 3, False, reads_all=reads_all)
+        for reads_all in (True, False)
+    ]
+    # Six heads of dimension 8: Q, K, V and the output of every token, and both products of them
+    for tokens, part in zip((16, 3), saved, strict=True):
+        assert part == 3 * 4 * 2 * 48 * (16 * (3 * 64 + 2 * 16) + tokens * 64)
+
+
 @pytest.mark.parametrize("next_sentence", [False, True])
 def test_behind_the_last_attention_only_what_is_read_is_counted(next_sentence):
     config = BertConfig.from_name("bert_base_uncased")

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much a task depends on each attention head, and tasks without some of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import html
+import itertools
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import keras
+import numpy as np
+
+from keras_bert.config import BertConfig
+from keras_bert.models.backbone import Backbone
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.gradients import gradient_function
+from keras_bert.tasks import (
+    MaskedLM,
+    MultipleChoice,
+    QuestionAnswerer,
+    TextClassifier,
+    TokenClassifier,
+)
+from keras_bert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TASKS = (TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice, MaskedLM)
+_TaskT = TypeVar("_TaskT", bound=Task)
+# Passes through the measured batches, of which the median counts
+_TIMED_PASSES = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadImportance:
+    """How much the loss depends on each head.
+
+    Attributes:
+        scores: Float64 `(layers, heads)`: the mean over rows of the absolute derivative of the
+            row's loss with respect to a factor of the head's output, at 1. NaN where a layer has
+            fewer heads than another.
+        attention_owners: For each layer the index of the layer whose attention weights it uses,
+            its own unless layers share weights.
+        rows: Of how many rows the scores are the mean.
+        normalized: Whether each layer's scores are divided by their norm.
+    """
+
+    scores: np.ndarray
+    attention_owners: tuple[int, ...]
+    rows: int
+    normalized: bool
+
+    def least_important(self, share: float) -> dict[int, list[int]]:
+        """Chooses heads to remove: those with the lowest scores, but not all of a layer.
+
+        Heads of layers that share weights are chosen as one, by their mean.
+
+        Args:
+            share: What part of all heads to remove, in `[0, 1)`, rounded to a number of heads.
+
+        Returns:
+            The heads of each layer, for `prune_heads`. They are fewer if one head would have to
+            remain in every layer.
+
+        Raises:
+            ValueError: If `share` is out of range.
+        """
+        if not 0 <= share < 1:
+            raise ValueError(f"share is {share}; it must be at least 0 and below 1.")
+        owners = np.array(self.attention_owners)
+        means = {int(owner): self.scores[owners == owner].mean(0) for owner in sorted(set(owners))}
+        present = {owner: int((~np.isnan(mean)).sum()) for owner, mean in means.items()}
+        uses = {owner: int((owners == owner).sum()) for owner in means}
+        room = round(share * sum(present[owner] * uses[owner] for owner in means))
+        removed: dict[int, list[int]] = {owner: [] for owner in means}
+        ordered = sorted(
+            (float(mean[head]), owner, head)
+            for owner, mean in means.items()
+            for head in range(present[owner])
+        )
+        for _, owner, head in ordered:
+            if uses[owner] <= room and len(removed[owner]) < present[owner] - 1:
+                removed[owner].append(head)
+                room -= uses[owner]
+        return {
+            layer: sorted(removed[int(owner)])
+            for layer, owner in enumerate(owners)
+            if removed[int(owner)]
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; absent heads are `None`."""
+        return {
+            "scores": [
+                [None if np.isnan(score) else float(score) for score in layer]
+                for layer in self.scores
+            ],
+            "rows": self.rows,
+            "normalized": self.normalized,
+        }
+
+    def __str__(self) -> str:
+        width = self.scores.shape[1]
+        lines = ["head  " + " ".join(f"{head:>9}" for head in range(width))]
+        for layer, scores in enumerate(self.scores):
+            shown = ["" if np.isnan(score) else f"{score:.3g}" for score in scores]
+            lines.append(f"{layer:>5} " + " ".join(f"{score:>9}" for score in shown))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A table of layers and heads, shaded by their scores."""
+        largest = float(np.nanmax(self.scores)) or 1.0
+        head = "".join(f"<th>{number}</th>" for number in range(self.scores.shape[1]))
+        lines = []
+        for layer, scores in enumerate(self.scores):
+            cells = "".join(
+                "<td></td>"
+                if np.isnan(score)
+                else f'<td style="background: rgba(11, 83, 148, {0.6 * score / largest:.3f})">'
+                f"{score:.3g}</td>"
+                for score in scores
+            )
+            lines.append(f"<tr><th>{layer}</th>{cells}</tr>")
+        return f"<table><tr><th>layer</th>{head}</tr>{''.join(lines)}</table>"
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the scores as a heat map, layers upwards.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        import matplotlib.pyplot as plt
+
+        layers, heads = self.scores.shape
+        if axes is None:
+            size = (0.35 * heads + 2, 0.35 * layers + 1)
+            _, axes = plt.subplots(figsize=size, layout="constrained")
+        image = axes.imshow(self.scores, origin="lower", cmap="viridis", vmin=0)
+        axes.figure.colorbar(image, ax=axes)
+        axes.set_xticks(range(heads))
+        axes.set_yticks(range(layers))
+        axes.set_xlabel("head")
+        axes.set_ylabel("layer")
+        axes.set_title(f"importance, {self.rows} rows")
+        return axes
+
+
+def head_importance(
+    task: Task,
+    x: Any,
+    y: Any = None,
+    *,
+    normalize: bool = True,
+    batch_size: int = 16,
+    verbose: int | str = 0,
+) -> HeadImportance:
+    """Measures by gradients how much the loss of a task depends on each attention head.
+
+    Args:
+        task: A trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
+            `QuestionAnswerer`, `MultipleChoice` or `MaskedLM`.
+        x: Text in any form that the task's `evaluate` takes.
+        y: Labels; `None` for those in a dataset, and for a masked LM.
+        normalize: Whether to divide the scores of each layer by their Euclidean norm. Otherwise
+            scores of different layers are hardly comparable.
+        batch_size: Rows in a batch.
+        verbose: 1 shows a progress bar.
+
+    Returns:
+        A `HeadImportance`, which prints as a table, shows in a notebook and draws itself.
+
+    Raises:
+        ValueError: If the task is none of these or its loss is not an object of `keras.losses`,
+            or `x` is not text.
+
+    Example:
+
+    ```python
+    importance = head_importance(classifier, texts, labels)
+    smaller = prune_heads(classifier, importance.least_important(0.3))
+    print(compare_pruned(classifier, smaller, held_out_texts, held_out_labels))
+    ```
+
+    Reference:
+        [Are sixteen heads really better than one?](https://arxiv.org/abs/1905.10650), section 4.1.
+    """
+    if not isinstance(task, _TASKS):
+        names = ", ".join(kind.__name__ for kind in _TASKS)
+        raise ValueError(f"Received a {type(task).__name__}; expected one of {names}.")
+    counts = task.config.effective_heads_by_layer
+    splits = np.cumsum(counts)[:-1].tolist()
+
+    def loss(weights: Tensor, features: Any, labels: Any, sample_weights: Any) -> Tensor:
+        ids = features["token_ids"]
+        # The choices of a row are rows of the encoder, which have its weights
+        repeats = ids.shape[1] if len(ids.shape) == 3 else 1
+        by_layer = keras.ops.split(keras.ops.repeat(weights, repeats, axis=0), splits, axis=1)
+        with _weighing(task.backbone, by_layer):
+            outputs = task(features, training=False)
+        total = 0
+        for row in range(weights.shape[0]):
+            own = keras.tree.map_structure(
+                lambda part, row=row: None if part is None else part[row : row + 1],
+                (labels, outputs, sample_weights),
+            )
+            total = total + task.batch_loss(*own)
+        return total
+
+    gradient = gradient_function(loss)
+    batches = _batches(task, x, y, batch_size)
+    progress = keras.utils.Progbar(None, verbose=int(verbose != 0))
+    totals, rows = np.zeros(sum(counts)), 0
+    for features, labels, sample_weights in batches:
+        number = len(features["token_ids"])
+        counted = np.ones(number, bool)
+        if sample_weights is not None:
+            first = keras.tree.flatten(sample_weights)[0]
+            counted = np.asarray(first).reshape(number, -1).sum(axis=-1) > 0
+        tensors = keras.tree.map_structure(
+            lambda part: None if part is None else keras.ops.convert_to_tensor(part),
+            (features, labels, sample_weights),
+        )
+        _, slope = gradient(np.ones((number, sum(counts)), "float32"), *tensors)
+        totals += np.abs(slope.astype("float64"))[counted].sum(axis=0)
+        rows += int(counted.sum())
+        progress.add(1)
+    scores = np.full((len(counts), max(counts)), np.nan)
+    for layer, part in enumerate(np.split(totals / max(rows, 1), splits)):
+        norm = float(np.linalg.norm(part)) if normalize else 1.0
+        scores[layer, : len(part)] = part / (norm or 1.0)
+    return HeadImportance(scores, task.config.attention_owners, rows, normalize)
+
+
+@contextlib.contextmanager
+def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
+    """Multiplies the heads of each layer by weights, each `(rows or 1, heads)`."""
+    owners = backbone.config.attention_owners
+    with contextlib.ExitStack() as stack:
+        for owner in sorted(set(owners)):
+            of_layer = [part for part, own in zip(weights, owners, strict=True) if own == owner]
+            stack.enter_context(backbone.blocks[owner].attention.weighing_heads(of_layer))
+        yield
+
+
+def _batches(task: Task, x: Any, y: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
+    """The batches that `evaluate` reads: features, labels and sample weights or `None`."""
+    batching = task._batching(batch_size)
+    rows = task._read(x, y, None, batching)
+    if rows is None:
+        raise ValueError(
+            f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
+        )
+    for batch in task._batches(rows, batching).as_numpy_iterator():
+        features, labels, *weights = batch
+        yield features, labels, weights[0] if weights else None
+
+
+def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
+    """Creates a task without some attention heads, whose matrices are smaller.
+
+    It computes what the task would compute if the outputs of these heads were 0. It can be
+    trained, saved as a `.keras` file or a preset, and exported; checkpoint formats of other
+    libraries cannot represent it.
+
+    Args:
+        task: A task of any kind, which is not changed.
+        heads: The heads to remove of each layer, both counted from 0. Layers that share weights
+            lose the same heads: it suffices to name one of them.
+
+    Returns:
+        A new task of the same class, compiled like the task, with a new optimizer.
+
+    Raises:
+        ValueError: If a layer or a head does not exist or all heads of a layer would be removed,
+            or layers are quantized.
+    """
+    config = task.config
+    kept = _kept_heads(config, heads)
+    quantized = [layer.path for layer in task._flatten_layers() if layer.quantization_mode]
+    if quantized:
+        raise ValueError(f"Prune before quantizing; quantized are {', '.join(quantized)}.")
+    fields = task.get_config()
+    smaller = config.replace(heads_by_layer=tuple(map(len, kept)))
+    fields["backbone"]["config"]["config"] = smaller.to_dict()
+    pruned: _TaskT = type(task).from_config(fields)
+    sliced = {}
+    for layer in sorted(set(config.attention_owners)):
+        block, dim = task.backbone.blocks[layer], config.head_dim
+        inside = np.concatenate([np.arange(head * dim, (head + 1) * dim) for head in kept[layer]])
+        width = block.attention.output_dim
+        # Queries, keys and values of all heads follow one another
+        columns = np.concatenate([part * width + inside for part in range(3)])
+        for variable in block.attention.query_key_value.variables:
+            # Also the bias, and the second matrix of LoRA; not its first
+            if variable.shape[-1] == 3 * width:
+                sliced[id(variable)] = (columns, -1)
+        sliced[id(block.attention_output.kernel)] = (inside, 0)
+    for old, new in zip(task.variables, pruned.variables, strict=True):
+        value = keras.ops.convert_to_numpy(old)
+        if id(old) in sliced:
+            value = np.take(value, *sliced[id(old)])
+        new.assign(value)
+    if task.compiled:
+        pruned.compile_from_config(task.get_compile_config())
+    return pruned
+
+
+def _kept_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    counts = config.effective_heads_by_layer
+    removed: dict[int, set[int]] = {}
+    for layer, numbers in heads.items():
+        if layer not in range(config.num_layers):
+            raise ValueError(
+                f"heads has layer {layer!r}; expected layers 0 to {config.num_layers - 1}."
+            )
+        wrong = [head for head in numbers if head not in range(counts[layer])]
+        if wrong:
+            raise ValueError(
+                f"heads has head {wrong[0]!r} of layer {layer}; expected 0 to {counts[layer] - 1}."
+            )
+        removed.setdefault(config.attention_owners[layer], set()).update(numbers)
+    kept = []
+    for layer, owner in enumerate(config.attention_owners):
+        left = [head for head in range(counts[layer]) if head not in removed.get(owner, ())]
+        if not left:
+            raise ValueError(f"heads has all heads of layer {layer}; at least one must remain.")
+        kept.append(left)
+    return kept
+
+
+@dataclasses.dataclass(frozen=True)
+class PruningReport:
+    """A task beside the same one with fewer heads.
+
+    Attributes:
+        heads: How many heads the layers have together, before and after.
+        parameters: How many parameters the tasks have.
+        seconds: The median time of a pass over the measured batches, in seconds.
+        scores: What `evaluate` reports of each.
+    """
+
+    heads: tuple[int, int]
+    parameters: tuple[int, int]
+    seconds: tuple[float, float]
+    scores: tuple[dict[str, float], dict[str, float]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Dicts of `name`, `before`, `after` and `change`, the change in percent."""
+        pairs: dict[str, tuple[float, float]] = {
+            "heads": self.heads,
+            "parameters": self.parameters,
+            "seconds": self.seconds,
+            **{name: (self.scores[0][name], self.scores[1][name]) for name in self.scores[0]},
+        }
+        return [
+            {
+                "name": name,
+                "before": before,
+                "after": after,
+                "change": 100 * (after - before) / before if before else float("nan"),
+            }
+            for name, (before, after) in pairs.items()
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"{'':16} {'before':>12} {'after':>12} {'change, %':>10}"]
+        lines += [
+            f"{row['name']:16} {row['before']:12,.6g} {row['after']:12,.6g} {row['change']:10.1f}"
+            for row in self.rows
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        lines = (
+            f"<tr><th>{html.escape(row['name'])}</th><td>{row['before']:,.6g}</td>"
+            f"<td>{row['after']:,.6g}</td><td>{row['change']:.1f}</td></tr>"
+            for row in self.rows
+        )
+        return (
+            "<table><tr><th></th><th>before</th><th>after</th><th>change, %</th></tr>"
+            f"{''.join(lines)}</table>"
+        )
+
+
+def compare_pruned(
+    task: Task, pruned: Task, x: Any, y: Any = None, *, batch_size: int = 32, batches: int = 4
+) -> PruningReport:
+    """Compares a task with one that `prune_heads` made of it, and measures both.
+
+    Args:
+        task: The task, compiled.
+        pruned: The task with fewer heads, compiled.
+        x: Text in any form that `evaluate` takes.
+        y: Labels.
+        batch_size: Rows in a batch.
+        batches: How many batches are timed: seven passes over them, of both tasks in turn, after
+            one that does not count; reading text is not part of it.
+
+    Raises:
+        ValueError: If a task is not compiled, which has the metrics.
+    """
+    tasks = (task, pruned)
+    for each in tasks:
+        if not each.compiled:
+            raise ValueError(f"A {type(each).__name__} is not compiled; call `compile` before.")
+    timed = [
+        features for features, _, _ in itertools.islice(_batches(task, x, y, batch_size), batches)
+    ]
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for number in range(_TIMED_PASSES + 1):
+        for each, times in zip(tasks, seconds, strict=True):
+            start = time.perf_counter()
+            for features in timed:
+                each.predict_on_batch(features)
+            if number:  # The first pass compiles
+                times.append(time.perf_counter() - start)
+    scores = [
+        each.evaluate(x, y, batch_size=batch_size, verbose=0, return_dict=True) for each in tasks
+    ]
+    heads, parameters, medians, values = zip(
+        *(
+            (
+                sum(each.config.effective_heads_by_layer),
+                each.count_params(),
+                statistics.median(times),
+                {name: float(value) for name, value in score.items()},
+            )
+            for each, times, score in zip(tasks, seconds, scores, strict=True)
+        ),
+        strict=True,
+    )
+    return PruningReport(heads, parameters, medians, values)

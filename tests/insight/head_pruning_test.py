@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The importance of heads, held to differences of losses, and tasks that have fewer of them."""
+
+import contextlib
+import json
+
+import keras
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import keras_bert
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    MaskedLM,
+    MultipleChoice,
+    Pretrainer,
+    QuestionAnswerer,
+    TextClassifier,
+    TextEmbedder,
+    TokenClassifier,
+    WordPieceTokenizer,
+    checkpoints,
+    data,
+    insight,
+)
+from keras_bert.insight.head_pruning import _batches
+from keras_bert.named_sizes import SIZES
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
+SMALL = {
+    "vocabulary_size": len(TOKENS),
+    "num_layers": 3,
+    "num_heads": 4,
+    "hidden_dim": 16,
+    "intermediate_dim": 32,
+    "max_sequence_length": 32,
+    "pad_token_id": 0,
+    "initializer_range": 0.4,
+}
+FAMILIES = {
+    "bert": "bert_base_uncased",
+    "roberta": "roberta_base",
+    "albert": "albert_base_v2",
+    "distilbert": "distilbert_base_uncased",
+    "electra": "electra_small_discriminator",
+}
+HEADS = {0: [1, 2], 2: [0, 1, 3]}
+# All layers of ALBERT have the same weights
+SHARED_HEADS = {0: [1], 2: [3]}
+TEXTS = ["the films was gripping", "a dull film in paris , was bad", ("who ate ?", "ann")]
+
+
+def config_of(family, **changes):
+    fields = {**SIZES[FAMILIES[family]], **SMALL, **changes}
+    if "embedding_dim" in fields:
+        fields["embedding_dim"] = 8
+    return BertConfig(**fields)
+
+
+def preprocessor(kind=data.TextClassifierPreprocessor, **options):
+    return kind(WordPieceTokenizer(TOKENS), 24, **options)
+
+
+def randomized(task):
+    """Other biases than 0, so that it shows if one is in another head's place."""
+    random = np.random.default_rng(0)
+    for variable in task.weights:
+        if variable.path.endswith("bias"):
+            variable.assign(random.normal(0, 0.3, variable.shape))
+    return task
+
+
+def without(task, features, heads):
+    """The outputs of a task if the outputs of heads are multiplied by 0."""
+    config = task.config
+    weights = np.ones((config.num_layers, 1, config.num_heads), "float32")
+    for layer, numbers in heads.items():
+        owner = config.attention_owners[layer]
+        for other in range(config.num_layers):
+            if config.attention_owners[other] == owner:
+                weights[other, 0, numbers] = 0
+    with contextlib.ExitStack() as stack:
+        for owner in set(config.attention_owners):
+            of_layer = [
+                keras.ops.convert_to_tensor(weights[layer])
+                for layer in range(config.num_layers)
+                if config.attention_owners[layer] == owner
+            ]
+            attention = task.backbone.blocks[owner].attention
+            stack.enter_context(attention.weighing_heads(of_layer))
+        return outputs_of(task, features)
+
+
+def outputs_of(task, features):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, task(features, training=False))
+
+
+def features_of(rows=2, length=7):
+    random = np.random.default_rng(3)
+    mask = np.arange(length) < np.array([[length], [length - 3]] * (rows // 2))
+    ids = np.where(mask, random.integers(5, len(TOKENS), mask.shape), 0)
+    return {"token_ids": ids.astype("int32"), "padding_mask": mask}
+
+
+def number_removed(task, pruned):
+    return sum(task.config.effective_heads_by_layer) - sum(pruned.config.effective_heads_by_layer)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_pruned_task_is_the_task_with_these_heads_at_zero(family):
+    keras.utils.set_random_seed(1)
+    task = randomized(TextClassifier(Backbone(config_of(family)), 3))
+    heads = SHARED_HEADS if family == "albert" else HEADS
+    pruned = insight.prune_heads(task, heads)
+    features = features_of()
+    expected = without(task, features, heads)
+    np.testing.assert_allclose(outputs_of(pruned, features), expected, atol=1e-5)
+    assert np.abs(outputs_of(task, features) - expected).max() > 1e-2
+    # Queries, keys, values and their biases, and the rows of the output, of dimension 4
+    of_head = 4 * (3 * (16 + 1) + 16)
+    stored = 2 if family == "albert" else 5
+    assert task.count_params() - pruned.count_params() == stored * of_head
+    assert number_removed(task, pruned) == (6 if family == "albert" else 5)
+    # Once more, of what is left
+    again = insight.prune_heads(pruned, {1: [0]})
+    both = {**heads, 1: [0]}
+    np.testing.assert_allclose(
+        outputs_of(again, features), without(task, features, both), atol=1e-5
+    )
+
+
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [(TokenClassifier, (2,)), (QuestionAnswerer, ()), (TextEmbedder, ()), (Pretrainer, ())],
+)
+def test_every_task_can_be_pruned(kind, arguments):
+    keras.utils.set_random_seed(1)
+    task = randomized(kind(Backbone(config_of("bert")), *arguments))
+    features = features_of()
+    if kind is Pretrainer:
+        features["mask_positions"] = np.array([[1, 2]] * 2, "int32")
+    expected = without(task, features, HEADS)
+    pruned = insight.prune_heads(task, HEADS)
+    for found, wanted in zip(
+        keras.tree.flatten(outputs_of(pruned, features)), keras.tree.flatten(expected), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def pruned():
+    keras.utils.set_random_seed(1)
+    task = TextClassifier(
+        Backbone(config_of("bert")), class_names=["bad", "good"], preprocessor=preprocessor()
+    )
+    task.compile("sgd")
+    return insight.prune_heads(randomized(task), HEADS)
+
+
+def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
+    texts = ["the film was good", "the film was bad"] * 8
+    pruned.fit(texts, ["good", "bad"] * 8, batch_size=8, verbose=0)
+    expected = pruned.predict(texts[:2], verbose=0)
+    pruned.save(tmp_path / "model.keras")
+    pruned.save_to_preset(tmp_path / "preset")
+    for loaded in (
+        keras_bert.load_model(tmp_path / "model.keras"),
+        TextClassifier.from_preset(tmp_path / "preset"),
+    ):
+        assert loaded.config.heads_by_layer == (2, 4, 1)
+        np.testing.assert_allclose(loaded.predict(texts[:2], verbose=0), expected, atol=1e-6)
+    (patterns,) = insight.attention(pruned, texts[0]).scores
+    assert [len(layer) for layer in patterns] == [2, 4, 1]
+    with pytest.raises(checkpoints.CheckpointError, match="heads_by_layer=None"):
+        checkpoints.save_hugging_face(pruned, tmp_path / "other")
+
+
+@pytest.mark.on_tensorflow
+def test_a_pruned_task_is_exported(pruned, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    pruned.export(tmp_path / "1")
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    served = loaded.signatures["serving_default"](text=tf.constant(TEXTS[:2]))
+    for row, answer in enumerate(pruned.classify(TEXTS[:2])):
+        assert served["label"][row].numpy().decode() == answer["label"]
+        np.testing.assert_allclose(served["score"][row].numpy(), answer["score"], atol=1e-5)
+
+
+def test_low_rank_updates_are_pruned():
+    keras.utils.set_random_seed(1)
+    task = TextClassifier(Backbone(config_of("bert")), 2)
+    task.backbone.enable_lora(2)
+    random = np.random.default_rng(0)
+    for variable in task.trainable_variables:
+        variable.assign(random.normal(0, 0.3, variable.shape))
+    pruned = insight.prune_heads(task, HEADS)
+    features = features_of()
+    np.testing.assert_allclose(
+        outputs_of(pruned, features), without(task, features, HEADS), atol=1e-5
+    )
+    assert [list(v.shape) for v in pruned.trainable_variables][1] == [2, 3 * 2 * 4]
+
+
+def differences(task, batches, layer, head, step=1e-2):
+    """How much the loss of each row changes with a head's factor, by central differences."""
+    slopes = []
+    for features, labels, weights in batches:
+        found = []
+        for factor in (1 + step, 1 - step):
+            values = np.ones((3, 1, 4), "float32")
+            values[layer, 0, head] = factor
+            with contextlib.ExitStack() as stack:
+                for index, block in enumerate(task.backbone.blocks):
+                    factors = keras.ops.convert_to_tensor(values[index])
+                    stack.enter_context(block.attention.weighing_heads([factors]))
+                outputs = task(features, training=False)
+            loss = task.batch_loss(labels, outputs, weights)
+            found.append(float(keras.ops.convert_to_numpy(loss)))
+        slopes.append((found[0] - found[1]) / (2 * step))
+    return np.array(slopes)
+
+
+CASES = {
+    TextClassifier: (
+        (2,), preprocessor, ["the film was good", "a dull film , bad"], [1, 0],
+    ),
+    TokenClassifier: (
+        (2,),
+        lambda: preprocessor(data.TokenClassifierPreprocessor),
+        [["films", "in", "paris"], ["ann"]],
+        [[0, 0, 1], [1]],
+    ),
+    QuestionAnswerer: (
+        (),
+        lambda: preprocessor(
+            data.QuestionAnswererPreprocessor, doc_stride=4, max_query_length=6
+        ),
+        [
+            {"question": question, "context": context, "answers": answers}
+            for question, context, answers in (
+                ("who slept ?", "ann slept in paris", {"text": ["ann"], "answer_start": [0]}),
+                ("who ate ?", "in paris , ann ate .", {"text": ["ann"], "answer_start": [11]}),
+            )
+        ],
+        None,
+    ),
+    MultipleChoice: (
+        (),
+        lambda: preprocessor(data.MultipleChoicePreprocessor),
+        [("ann ate", ["in paris", "a film , dull"]), ("who slept", ["ann .", "a film"])],
+        [0, 1],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind is TextClassifier else pytest.param(kind, marks=pytest.mark.on_tensorflow)
+        for kind in CASES
+    ],
+)
+def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
+    arguments, make, x, y = CASES[kind]
+    keras.utils.set_random_seed(1)
+    config = config_of("bert", initializer_range=0.2)
+    task = randomized(kind(Backbone(config), *arguments, preprocessor=make()))
+    found = insight.head_importance(task, x, y, normalize=False)
+    # A batch of each row by itself
+    rows = list(_batches(task, x, y, 1))
+    assert found.rows == len(rows)
+    for layer, head in ((0, 0), (1, 3), (2, 1)):
+        expected = np.abs(differences(task, rows, layer, head)).mean()
+        np.testing.assert_allclose(found.scores[layer, head], expected, rtol=0.03, atol=2e-4)
+    normalized = insight.head_importance(task, x, y, batch_size=1)
+    norms = np.linalg.norm(found.scores, axis=1, keepdims=True)
+    np.testing.assert_allclose(normalized.scores, found.scores / norms, rtol=1e-3, atol=1e-4)
+
+
+def test_masked_lms_and_shared_layers_have_importances():
+    keras.utils.set_random_seed(1)
+    task = MaskedLM(Backbone(config_of("albert")), preprocessor=preprocessor())
+    found = insight.head_importance(task, ["the films was gripping"] * 4)
+    assert found.rows == 4
+    np.testing.assert_allclose(np.linalg.norm(found.scores, axis=1), 1, rtol=1e-5)
+    # Each layer has its own scores, though the weights are the same
+    assert np.abs(found.scores[0] - found.scores[2]).max() > 1e-3
+    chosen = found.least_important(0.5)
+    worst = np.argsort(found.scores.mean(axis=0))[:2]
+    assert chosen == {layer: sorted(worst.tolist()) for layer in range(3)}
+
+
+def test_the_least_important_heads_are_chosen_but_not_all_of_a_layer():
+    scores = np.array([[0.1, 0.2, 0.3], [0.9, np.nan, np.nan], [0.8, 0.15, np.nan]])
+    found = insight.HeadImportance(scores, (0, 1, 2), 5, False)
+    assert found.least_important(0.0) == {}
+    assert found.least_important(0.34) == {0: [0], 2: [1]}
+    assert found.least_important(0.5) == {0: [0, 1], 2: [1]}
+    assert found.least_important(0.9) == {0: [0, 1], 2: [1]}
+    with pytest.raises(ValueError, match=r"share is 1; it must be at least 0 and below 1"):
+        found.least_important(1)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["scores"][1] == [0.9, None, None]
+    assert str(found).splitlines()[2].split() == ["1", "0.9"]
+    assert found._repr_html_().count("<td></td>") == 3
+    pytest.importorskip("matplotlib").use("agg")
+    np.testing.assert_array_equal(found.plot().images[0].get_array().filled(np.nan), scores)
+
+
+@pytest.mark.on_tensorflow
+def test_a_report_has_scores_parameters_and_time(pruned):
+    keras.utils.set_random_seed(1)
+    task = TextClassifier(
+        Backbone(config_of("bert")), class_names=["bad", "good"], preprocessor=preprocessor()
+    )
+    x, y = ["the film was good", "bad"] * 3, ["good", "bad"] * 3
+    with pytest.raises(ValueError, match="A TextClassifier is not compiled"):
+        insight.compare_pruned(task, pruned, x, y)
+    task.compile("sgd")
+    report = insight.compare_pruned(task, pruned, x, y)
+    assert report.heads == (12, 7)
+    assert report.parameters == (task.count_params(), pruned.count_params())
+    assert min(report.seconds) > 0
+    for each, scores in zip((task, pruned), report.scores, strict=True):
+        expected = each.evaluate(x, y, verbose=0, return_dict=True)
+        np.testing.assert_allclose(scores["loss"], expected["loss"], rtol=1e-5)
+    assert [row["name"] for row in report.rows][:3] == ["heads", "parameters", "seconds"]
+    assert str(report).splitlines()[1].split() == ["heads", "12", "7", "-41.7"]
+    assert report._repr_html_().count("<tr>") == len(report.rows) + 1
+
+
+def test_what_cannot_be_pruned_is_refused():
+    task = TextClassifier(Backbone(config_of("bert")), 2)
+    for heads, message in (
+        ({3: [0]}, "heads has layer 3; expected layers 0 to 2"),
+        ({1: [4]}, "heads has head 4 of layer 1; expected 0 to 3"),
+        ({1: [0, 1, 2, 3]}, "all heads of layer 1; at least one must remain"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.prune_heads(task, heads)
+    task.backbone.blocks[0].intermediate.quantize("int8")
+    with pytest.raises(ValueError, match="Prune before quantizing"):
+        insight.prune_heads(task, HEADS)
+    embedder = TextEmbedder(Backbone(config_of("bert")))
+    with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
+        insight.head_importance(embedder, TEXTS)
+    with pytest.raises(ValueError, match="expected text"):
+        insight.head_importance(
+            TextClassifier(Backbone(config_of("bert")), 2), features_of(), [0, 1]
+        )
