@@ -272,7 +272,7 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
     libraries cannot represent it.
 
     Args:
-        task: A task of any kind, which is not changed.
+        task: A task with one encoder, which is not changed.
         heads: The heads to remove of each layer, both counted from 0. Layers that share weights
             lose the same heads: it suffices to name one of them.
 
@@ -280,8 +280,8 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
         A new task of the same class, compiled like the task, with a new optimizer.
 
     Raises:
-        ValueError: If a layer or a head does not exist or all heads of a layer would be removed,
-            or layers are quantized.
+        ValueError: If the task is a `Distiller`, a layer or a head does not exist, all heads of a
+            layer would be removed, or layers are quantized.
     """
     config = task.config
     kept = _kept_heads(config, heads)
@@ -289,6 +289,11 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
     if quantized:
         raise ValueError(f"Prune before quantizing; quantized are {', '.join(quantized)}.")
     fields = task.get_config()
+    if "backbone" not in fields:
+        raise ValueError(
+            f"A {type(task).__name__} is made of other tasks; prune one of them, such as its "
+            "`student_task`."
+        )
     smaller = config.replace(heads_by_layer=tuple(map(len, kept)))
     fields["backbone"]["config"]["config"] = smaller.to_dict()
     pruned: _TaskT = type(task).from_config(fields)

@@ -14,6 +14,7 @@ import keras_bert
 from keras_bert import (
     Backbone,
     BertConfig,
+    Distiller,
     MaskedLM,
     MultipleChoice,
     Pretrainer,
@@ -348,6 +349,9 @@ def test_what_cannot_be_pruned_is_refused():
     task.backbone.blocks[0].intermediate.quantize("int8")
     with pytest.raises(ValueError, match="Prune before quantizing"):
         insight.prune_heads(task, HEADS)
+    student = MaskedLM(Backbone(config_of("bert")))
+    with pytest.raises(ValueError, match="A Distiller is made of other tasks"):
+        insight.prune_heads(Distiller(MaskedLM(Backbone(config_of("bert"))), student), HEADS)
     embedder = TextEmbedder(Backbone(config_of("bert")))
     with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
         insight.head_importance(embedder, TEXTS)
