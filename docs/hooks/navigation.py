@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in generated.items():
         files.append(File.generated(config, path, content=text))
     texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
-    config.nav = expanded(config.nav, {path: texts[path] for path in [*generated, *written]})
+    # A page that `nav` names itself is not repeated where its folder is expanded
+    named = set(_paths(config.nav))
+    pages = {path: texts[path] for path in [*generated, *written] if path not in named}
+    config.nav = expanded(config.nav, pages)
     return files
+
+
+def _paths(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from _paths(part)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

@@ -119,7 +119,8 @@ def page() -> str:
         "command, the score, the time and the hardware, or that it has not been run. Any flag of "
         "the program changes a value of it: `keras-bert finetune --recipe=minilm_sst2 "
         "--data_dir=glue --epochs=2`. `--data_dir` is the folder of the data set. An interval "
-        "after ± is a 95 % confidence interval over the seeds.",
+        "after ± is a 95 % confidence interval over the seeds. [Beside the "
+        "papers' scores and those of `transformers`](measurements/fine_tuning.md).",
         "",
     ]
     for program, title in _TITLES.items():

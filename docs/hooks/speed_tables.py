@@ -35,7 +35,7 @@ _LIBRARIES = {"keras_hub": "KerasHub", "transformers": "transformers"}
 _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
 # A mid gray, which is legible on light and on dark pages
-_TEXT, _OURS, _OTHERS = "#6e7781", "#5c6bc0", "#a3adba"
+_TEXT, _OURS, _OTHERS = "#768390", "#5c6bc0", "#a3adba"
 _WIDTH, _BAR_START, _BAR_WIDTH, _ROW = 560, 272, 225, 26
 
 
@@ -105,7 +105,7 @@ def command(measurement: dict[str, Any]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 96, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, 82, break_long_words=False, break_on_hyphens=False)
 
 
 def page_text(text: str) -> str:
