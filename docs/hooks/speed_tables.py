@@ -174,11 +174,20 @@ def measure(name: str) -> None:
             f"not recorded: {unavailable[0]['subject']}: {unavailable[0]['unavailable']}"
         )
     kept = ("subject", "milliseconds", "fastest", "slowest", "tokens_per_second")
-    measurement["rows"] = [{key: row[key] for key in kept} for row in results["rows"]]
+    measurement["rows"] = [
+        {key: row[key] if key == "subject" else round(row[key], 1) for key in kept}
+        for row in results["rows"]
+    ]
     measurement["date"] = datetime.date.today().isoformat()
     cores = "one core" if measurement["prefix"] else f"all {os.cpu_count()} cores"
-    measurement["machine"] = f"{cores} of {platform.processor() or platform.machine()}"
+    measurement["machine"] = f"{cores} of {_processor()}"
     atomic.write_json(DATA, list(measurements.values()))
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", path.read_text()) if path.exists() else []
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def main() -> None:
