@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each row of the tables "you wrote, you write" is run, or read by the program whose flags it has."""
+
+import ast
+import importlib
+import json
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from absl import flags
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+
+tf = pytest.importorskip("tensorflow")
+
+import keras  # noqa: E402
+
+import keras_bert  # noqa: E402
+from keras_bert import checkpoints  # noqa: E402
+from tests.checkpoints.small_models import randomize  # noqa: E402
+from tests.docs import pages  # noqa: E402
+from training.engine import config_flags  # noqa: E402
+
+PAGES = {page.stem: page for page in sorted((pages.DOCS / "migrate").glob("*.md"))}
+ROWS = {name: pages.table_rows(page) for name, page in PAGES.items()}
+TEXTS, LABELS = ["a gripping film", "two hours", "a film .", "two films"], [1, 0, 1, 0]
+VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "film", "##s", "gripping", "two")
+VOCABULARY += ("hours", "how", "long", ".")
+TINY = {
+    "vocabulary_size": len(VOCABULARY),
+    "num_layers": 3,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 16,
+}
+# The flags that the scripts define, each of which a row must name
+_TPU = {"use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"}
+_MODEL = {"bert_config_file", "init_checkpoint", "vocab_file", "do_lower_case", "max_seq_length"}
+_LOOP = {"learning_rate", "train_batch_size", "save_checkpoints_steps", "iterations_per_loop"}
+ORIGINAL_FLAGS = {
+    "run_classifier.py": {
+        *(_TPU | _MODEL | _LOOP),
+        *("data_dir", "task_name", "output_dir", "do_train", "do_eval", "do_predict"),
+        *("eval_batch_size", "predict_batch_size", "num_train_epochs", "warmup_proportion"),
+    },
+    "run_squad.py": {
+        *(_TPU | _MODEL | _LOOP),
+        *("output_dir", "train_file", "predict_file", "doc_stride", "max_query_length"),
+        *("do_train", "do_predict", "predict_batch_size", "num_train_epochs", "n_best_size"),
+        *("warmup_proportion", "max_answer_length", "verbose_logging", "version_2_with_negative"),
+        "null_score_diff_threshold",
+    },
+    "create_pretraining_data.py": {
+        *("input_file", "output_file", "vocab_file", "do_lower_case", "do_whole_word_mask"),
+        *("max_seq_length", "max_predictions_per_seq", "random_seed", "dupe_factor"),
+        *("masked_lm_prob", "short_seq_prob"),
+    },
+    "run_pretraining.py": {
+        *(_TPU | _LOOP | _MODEL - {"vocab_file", "do_lower_case"}),
+        *("input_file", "output_dir", "max_predictions_per_seq", "do_train", "do_eval"),
+        *("eval_batch_size", "num_train_steps", "num_warmup_steps", "max_eval_steps"),
+    },
+    "extract_features.py": {
+        *_MODEL,
+        *("input_file", "output_file", "layers", "batch_size", "use_tpu", "master"),
+        *("num_tpu_cores", "use_one_hot_embeddings"),
+    },
+}
+
+
+# === Flags and files of programs ===
+
+
+def parsed(command: str, arguments: list[str]) -> object:
+    """The config that a program makes from flags; an unknown flag or wrong value is an error."""
+    module = importlib.import_module(f"training.{command.replace('-', '_')}")
+    (call,) = [
+        node
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith(("define_program_flags", "define_flags"))
+    ]
+    config = eval(ast.unparse(call.args[0]), vars(module))
+    values = flags.FlagValues()
+    getattr(config_flags, ast.unparse(call.func).split(".")[-1])(config, values)
+    values([command, *arguments])
+    config_class = config if isinstance(config, type) else type(config)
+    return config_class(**config_flags.given_flags(config_class, values))
+
+
+FLAG_ROWS = [
+    row
+    for rows in ROWS.values()
+    for row in rows
+    if re.fullmatch(r"`keras-bert [\w-]+`", row.header[1])
+]
+FILE_ROWS = [row for rows in ROWS.values() for row in rows if row.header[1].endswith(" writes")]
+
+
+@pytest.mark.parametrize("row", FLAG_ROWS, ids=str)
+def test_the_program_has_the_flags_of_a_row(row):
+    command = row.header[1].strip("`").split()[1]
+    for code in row.code(1):
+        if code.startswith("--"):
+            parsed(command, shlex.split(code))
+    assert row.cells[1]
+
+
+def test_a_flag_that_a_program_does_not_have_is_found():
+    with pytest.raises(flags.UnrecognizedFlagError):
+        parsed("finetune", ["--max_seq_length=128"])
+    with pytest.raises(ValueError, match="masked_lm_probability"):
+        parsed("create-pretraining-data", ["--masked_lm_probability=15"])
+
+
+@pytest.mark.parametrize("script", ORIGINAL_FLAGS)
+def test_every_flag_of_the_original_has_a_row(script):
+    rows = [row for row in ROWS["from_google_bert"] if row.header[0] == script]
+    named = [name for row in rows for code in row.code(0) for name in re.findall(r"--(\w+)", code)]
+    assert set(named) == ORIGINAL_FLAGS[script]
+    assert len(named) == len(set(named)) or script == "extract_features.py"
+
+
+@pytest.mark.parametrize("row", FILE_ROWS, ids=str)
+def test_the_program_says_that_it_writes_the_files_of_a_row(row):
+    command = re.search(r"keras-bert ([\w-]+)", row.header[1])[1]
+    module = importlib.import_module(f"training.{command.replace('-', '_')}")
+    for name in row.code(1):
+        assert f"`{name}`" in module.__doc__
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [(name, command) for name, page in PAGES.items() for command in pages.commands(page)],
+)
+def test_commands_are_understood(page, command):
+    _, name, *arguments = shlex.split(command)
+    parsed(name, arguments)
+
+
+# === Python ===
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with small models by the names that the pages use, and a cache of the Hub."""
+    folder = tmp_path_factory.mktemp("models")
+    keras.utils.set_random_seed(1)
+    config = keras_bert.BertConfig(**TINY, dropout=0.0, attention_dropout=0.0)
+    text = keras_bert.data.TextClassifierPreprocessor(keras_bert.WordPieceTokenizer(VOCABULARY))
+
+    def save(task, name):
+        randomize(task)
+        snapshot = folder / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "1"
+        checkpoints.save_hugging_face(task, snapshot)
+        refs = snapshot.parents[1] / "refs"
+        refs.mkdir()
+        (refs / "main").write_text("1")
+        return snapshot
+
+    def backbone(**changes):
+        return keras_bert.Backbone(config.replace(**changes))
+
+    pretrainer = keras_bert.Pretrainer(backbone(), text)
+    save(pretrainer, "google-bert/bert-base-uncased")
+    classifier = keras_bert.TextClassifier(
+        backbone(), preprocessor=text, class_names=["negative", "positive"]
+    )
+    (folder / "mine").symlink_to(save(classifier, "you/sentiment"))
+    names = ["O", "B-PER", "I-PER"]
+    words = keras_bert.data.TokenClassifierPreprocessor(text.tokenizer)
+    save(keras_bert.TokenClassifier(backbone(), preprocessor=words, class_names=names), "you/entities")
+    questions = keras_bert.data.QuestionAnswererPreprocessor(text.tokenizer)
+    save(keras_bert.QuestionAnswerer(backbone(), questions), "you/squad")
+    detector = keras_bert.ReplacedTokenDetector(
+        backbone(pooler=False, pooler_activation="gelu_erf"), text, generator_size=0.5
+    )
+    save(detector, "google/electra-small-discriminator")
+    _make_sentence_transformer(save(classifier, "you/vectors"))
+
+    released = folder / "uncased_L-12_H-768_A-12"
+    tf1 = keras_bert.Pretrainer(backbone(activation="gelu_tanh"), text)
+    checkpoints.save_google_tf1(tf1, released)
+    (folder / "uncased_L-2_H-128_A-2").symlink_to(released)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    _save_keras_hub_model(folder)
+    return folder
+
+
+def _make_sentence_transformer(folder):
+    """Adds the files by which sentence-transformers knows how vectors are pooled."""
+    kinds = ("Transformer", "Pooling", "Normalize")
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+
+
+def _save_keras_hub_model(folder):
+    import keras_hub
+
+    tokenizer = keras_hub.tokenizers.BertTokenizer(vocabulary=list(VOCABULARY), lowercase=True)
+    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer)
+    backbone = keras_hub.models.BertBackbone(**TINY, dropout=0.0)
+    classifier = keras_hub.models.BertTextClassifier(
+        backbone, num_classes=2, preprocessor=preprocessor
+    )
+    randomize(classifier)
+    classifier.save_to_preset(str(folder / "my_bert"))
+
+
+@pytest.fixture
+def names(models, tmp_path, monkeypatch):
+    """Two namespaces, for what was written and for what is to be written, in a folder of models."""
+    import huggingface_hub
+    import keras_hub
+    import sentence_transformers
+    import transformers
+
+    for path in models.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(models / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(transformers.utils.hub.constants, "HF_HUB_CACHE", str(models / "hub"))
+    common = {
+        "folder": "uncased_L-12_H-768_A-12",
+        "keras": keras,
+        "labels": LABELS,
+        "np": np,
+        "tf": tf,
+        "texts": TEXTS,
+    }
+    old = {
+        **common,
+        "AutoConfig": transformers.AutoConfig,
+        "AutoTokenizer": transformers.AutoTokenizer,
+        "SentenceTransformer": sentence_transformers.SentenceTransformer,
+        "keras_hub": keras_hub,
+        "pipeline": transformers.pipeline,
+    }
+    return old, {**common, "keras_bert": keras_bert}
+
+
+def run(code: list[str], namespace: dict) -> object:
+    """Runs pieces of code; returns the value of the last if it is an expression."""
+    *before, last = code
+    for piece in before:
+        exec(piece, namespace)
+    if isinstance(ast.parse(last).body[-1], ast.Expr):
+        return eval(last, namespace)
+    exec(last, namespace)
+    return None
+
+
+def plain(value: object) -> object:
+    """Tensors as arrays, and numbers as arrays, so that structures can be compared."""
+    if isinstance(value, tf.RaggedTensor):
+        return value.to_list()
+    if keras.ops.is_tensor(value) or isinstance(value, tf.Tensor):
+        value = value.numpy() if isinstance(value, tf.Tensor) else keras.ops.convert_to_numpy(value)
+    return value
+
+
+def assert_same(old: object, new: object, where: str) -> None:
+    """Checks that both sides of a row have the same value."""
+    old, new = plain(old), plain(new)
+    if isinstance(old, dict):
+        for name in old:
+            assert_same(old[name], new[name], where)
+    elif isinstance(old, list) and old and isinstance(old[0], dict):
+        for first, second in zip(old, new, strict=True):
+            assert_same(first, second, where)
+    else:
+        old, new = np.asarray(old), np.asarray(new)
+        if old.dtype.kind in "SUO" or new.dtype.kind in "SUO":
+            assert old.astype(str).tolist() == new.astype(str).tolist(), where
+        else:
+            np.testing.assert_allclose(new, old, atol=2e-5, err_msg=where)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_rows_of_python_run(page, names):
+    old, new = names
+    with warnings.catch_warnings():
+        # New heads, and warnings of other libraries
+        warnings.simplefilter("ignore")
+        for block in pages.code_blocks(PAGES[page], "python"):
+            exec(block, new)
+        for row in ROWS[page]:
+            if row in FLAG_ROWS or row in FILE_ROWS:
+                continue
+            where = f"{row}: {row.cells}"
+            code = [piece for piece in row.code(len(row.cells) - 1) if is_python(piece)]
+            assert code or row.cells[-1], where
+            try:
+                values = [run([piece], new) for piece in code]
+                if row.both_sides:
+                    was = run([row.code(0)[0]], old)
+                    if was is not None:
+                        assert_same(was, values[0], where)
+                sizes = re.search(r"L-(\d+)_H-(\d+)_A-(\d+)", row.cells[0])
+                if sizes and isinstance(values[0], keras_bert.BertConfig):
+                    found = values[0].num_layers, values[0].hidden_dim, values[0].num_heads
+                    assert found == tuple(map(int, sizes.groups())), where
+            except Exception as error:
+                error.add_note(where)
+                raise
+
+
+def is_python(piece: str) -> bool:
+    """Whether a piece of code can be run: it is no command, no bare name and no abbreviation."""
+    if piece.startswith(("keras-bert", "--", ".")) or "…" in piece:
+        return False
+    return not re.fullmatch(r"\w+", piece)
