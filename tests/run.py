@@ -46,6 +46,7 @@ class Leg:
 # Tests of programs, most of which start some
 PROGRAMS = ("tests/training", "tests/parallel_test.py", "tests/without_tensorflow_test.py")
 TASKS = "tests/tasks"
+DOCS = "tests/docs"
 GRID = "tests/tasks/learning_grid_test.py"
 # Tests whose numbers depend on how XLA compiles
 COMPILED = (
@@ -65,7 +66,7 @@ def without(paths: tuple[str, ...]) -> tuple[str, ...]:
 # The longest first: two at a time, they end together.
 LEGS = {
     "tensorflow": Leg(
-        ((*DOCTESTED, "tests", *without((*PROGRAMS, TASKS))),),
+        ((*DOCTESTED, "tests", *without((*PROGRAMS, TASKS, DOCS))),),
         {"KERAS_BACKEND": "tensorflow"},
     ),
     "tasks": Leg(
@@ -81,8 +82,8 @@ LEGS = {
     "mypy": Leg((("-m", "mypy"),)),
     # Strict: a link to a page or heading that does not exist is an error
     "docs": Leg(
-        (("-m", "mkdocs", "build", "--quiet", "--strict"),),
-        {"NO_MKDOCS_2_WARNING": "1"},
+        (("-m", "mkdocs", "build", "--quiet", "--strict"), (*PYTEST, DOCS)),
+        {"NO_MKDOCS_2_WARNING": "1", "KERAS_BACKEND": "tensorflow"},
     ),
 }
 EVERYTHING = [name for name in LEGS if name != "core"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each row of the tables "you wrote, you write" is run, or read by the program whose flags it has."""
+"""Each row of the tables "you wrote, you write" is run, or parsed by the program it names."""
 
 import ast
 import importlib
@@ -173,14 +173,19 @@ def models(tmp_path_factory):
     (folder / "mine").symlink_to(save(classifier, "you/sentiment"))
     names = ["O", "B-PER", "I-PER"]
     words = keras_bert.data.TokenClassifierPreprocessor(text.tokenizer)
-    save(keras_bert.TokenClassifier(backbone(), preprocessor=words, class_names=names), "you/entities")
+    save(
+        keras_bert.TokenClassifier(backbone(), preprocessor=words, class_names=names),
+        "you/entities",
+    )
     questions = keras_bert.data.QuestionAnswererPreprocessor(text.tokenizer)
     save(keras_bert.QuestionAnswerer(backbone(), questions), "you/squad")
     detector = keras_bert.ReplacedTokenDetector(
         backbone(pooler=False, pooler_activation="gelu_erf"), text, generator_size=0.5
     )
     save(detector, "google/electra-small-discriminator")
-    _make_sentence_transformer(save(classifier, "you/vectors"))
+    vectors = save(classifier, "you/vectors")
+    _make_sentence_transformer(vectors)
+    (folder / "my_vectors").symlink_to(vectors)
 
     released = folder / "uncased_L-12_H-768_A-12"
     tf1 = keras_bert.Pretrainer(backbone(activation="gelu_tanh"), text)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the scripts of the guides and of the extensions, and writes their pages from what they print.
+
+    python docs/run_guides.py                        # all of them
+    python docs/run_guides.py guides/classify        # one
+    python docs/run_guides.py --prose                # text and code alone; outputs are kept
+
+A script is in jupytext's percent format: a cell begins with `# %%`, one of text with
+`# %% [markdown]`. A cell of code may have the metadata `small`, code that runs after it where the
+script only is to be checked (`small="rows = 50"`), and `hidden=true`, which leaves it out of the
+page. Each script runs in a process and a temporary folder of its own. Its page stands beside it,
+with the suffix `.md`, and for those of `NOTEBOOKS` an executed notebook, `.ipynb`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import datetime
+import importlib.metadata
+import io
+import json
+import os
+import pprint
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+
+DOCS = Path(__file__).resolve().parent
+FOLDERS = ("guides", "extend")
+NOTEBOOKS = ("guides/classify", "guides/questions", "guides/pretrain")
+_WIDTH = 92
+# Where a page says when it was run; it is not compared with the script
+_STAMP = "*Written by `python docs/run_guides.py"
+_LICENSE = "# SPDX-License-Identifier"
+
+
+def names() -> list[str]:
+    """The scripts, by their paths in `docs` without suffix."""
+    return [
+        path.relative_to(DOCS).with_suffix("").as_posix()
+        for folder in FOLDERS
+        for path in sorted((DOCS / folder).glob("*.py"))
+    ]
+
+
+def cells_of(name: str) -> list[Any]:
+    """The cells of a script, without the comment on its license."""
+    source = (DOCS / f"{name}.py").read_text(encoding="utf-8")
+    cells = jupytext.reads(source, fmt="py:percent").cells
+    return [cell for cell in cells if not cell.source.startswith(_LICENSE)]
+
+
+def run_cells(cells: list[Any], *, small: bool = False) -> Iterator[tuple[Any, str]]:
+    """Runs the cells of a script in the current folder.
+
+    Args:
+        cells: The cells.
+        small: Whether to run the code of the metadata `small` after a cell.
+
+    Yields:
+        Each cell of code with what it printed, the value of its last expression included.
+    """
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for cell in cells:
+        if cell.cell_type != "code":
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            _run(cell.source, namespace)
+            if small and "small" in cell.metadata:
+                _run(cell.metadata["small"], namespace)
+        yield cell, _readable(printed.getvalue())
+
+
+def _run(source: str, namespace: dict[str, Any]) -> None:
+    """Runs code as a notebook does: the value of a last expression is printed."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<guide>", "exec"), namespace)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "<guide>", "eval"), namespace)
+        if value is not None and not source.rstrip().endswith(";"):
+            print(value if isinstance(value, str) else pprint.pformat(value, width=_WIDTH))
+
+
+def _readable(printed: str) -> str:
+    """Removes colors, and of lines that were overwritten all but the last."""
+    printed = re.sub(r"\x1b\[[0-9;]*m|\x08", "", printed)
+    lines = [line.split("\r")[-1].rstrip() for line in printed.replace("\r\n", "\n").split("\n")]
+    return "\n".join(lines).strip("\n")
+
+
+def run_here(name: str, *, small: bool = False) -> dict[int, str]:
+    """Runs a script in this process and a temporary folder.
+
+    Returns:
+        What each cell printed, by the index of the cell.
+    """
+    cells, outputs = cells_of(name), {}
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for cell, printed in run_cells(cells, small=small):
+                outputs[cells.index(cell)] = printed
+        finally:
+            os.chdir(before)
+    return outputs
+
+
+# === Pages ===
+
+
+def page_of(name: str, outputs: dict[int, str], stamp: str) -> str:
+    """The Markdown of a script with its outputs."""
+    parts = []
+    for index, cell in enumerate(cells_of(name)):
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+        elif not cell.metadata.get("hidden"):
+            parts.append(f"```python\n{cell.source}\n```")
+            if outputs.get(index):
+                parts.append(f"```text\n{outputs[index]}\n```")
+    return "\n\n".join([*parts, "---", stamp]) + "\n"
+
+
+def stamp_of(name: str, seconds: float) -> str:
+    """The last line of a page: what was run, with what, and when."""
+    versions = ", ".join(
+        f"{library} {importlib.metadata.version(library)}" for library in ("keras", "tensorflow")
+    )
+    stem = name.split("/")[-1]
+    notebook = f", also as a notebook: [{stem}.ipynb]({stem}.ipynb)" if name in NOTEBOOKS else ""
+    return (
+        f"{_STAMP} {name}` on {datetime.date.today():%d %B %Y}, with {versions} on two CPU cores that "
+        f"other work shared; {seconds:.0f} s of processor time.* The script is `docs/{name}.py`{notebook}."
+    )
+
+
+def without_outputs(page: str) -> str:
+    """What of a page is in the script: text and code, without outputs and the last line."""
+    page = re.sub(r"(```python\n(?:(?!```).*\n)*```)\n\n```text\n(?:(?!```).*\n)*```", r"\1", page)
+    return page.split(f"---\n\n{_STAMP}")[0]
+
+
+def write_page(name: str, *, prose_only: bool) -> None:
+    """Runs a script, and writes its page and notebook.
+
+    Raises:
+        RuntimeError: If the script fails; or, with `prose_only`, if there is no page whose code is
+            that of the script.
+    """
+    page = DOCS / f"{name}.md"
+    if prose_only:
+        outputs, stamp = _outputs_of(page, name)
+    else:
+        started = os.times()
+        outputs = _run_in_process(name)
+        now = os.times()
+        used = sum(now[2:4]) - sum(started[2:4])
+        stamp = stamp_of(name, used)
+    page.write_text(page_of(name, outputs, stamp), encoding="utf-8")
+    if name in NOTEBOOKS:
+        text = nbformat.writes(notebook_of(name, outputs)) + "\n"
+        page.with_suffix(".ipynb").write_text(text, encoding="utf-8")
+
+
+def _outputs_of(page: Path, name: str) -> tuple[dict[int, str], str]:
+    """Reads the outputs and the last line from a page."""
+    text = page.read_text(encoding="utf-8")
+    pattern = r"```python\n((?:(?!```).*\n)*)```(?:\n\n```text\n((?:(?!```).*\n)*)```)?"
+    written = re.findall(pattern, text)
+    shown = {
+        index: cell
+        for index, cell in enumerate(cells_of(name))
+        if cell.cell_type == "code" and not cell.metadata.get("hidden")
+    }
+    if [code.rstrip("\n") for code, _ in written] != [cell.source for cell in shown.values()]:
+        raise RuntimeError(f"the code of {page} is not that of its script: run the script")
+    outputs = {
+        index: output.rstrip("\n") for index, (_, output) in zip(shown, written, strict=True)
+    }
+    return outputs, text.strip().splitlines()[-1]
+
+
+def notebook_of(name: str, outputs: dict[int, str]) -> Any:
+    """The executed notebook of a script, in nbformat's form."""
+    notebook = nbformat.v4.new_notebook()
+    notebook.metadata["kernelspec"] = {
+        "display_name": "Python 3", "language": "python", "name": "python3"
+    }  # fmt: skip
+    count = 0
+    for index, cell in enumerate(cells_of(name)):
+        if cell.cell_type == "markdown":
+            new = nbformat.v4.new_markdown_cell(cell.source)
+        else:
+            count += 1
+            new = nbformat.v4.new_code_cell(cell.source, execution_count=count)
+            if outputs.get(index):
+                new.outputs = [nbformat.v4.new_output("stream", text=outputs[index] + "\n")]
+        new.id = f"{name.split('/')[-1]}-{index}"
+        notebook.cells.append(new)
+    return notebook
+
+
+def _run_in_process(name: str) -> dict[int, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "outputs.json")
+        subprocess.run(
+            [sys.executable, __file__, name, f"--outputs={path}"],
+            check=True,
+            env={"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
+        )
+        return {int(index): text for index, text in json.loads(path.read_text("utf-8")).items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs the guides, and writes their pages.")
+    parser.add_argument("names", nargs="*", help="scripts, such as guides/classify; all by default")
+    parser.add_argument("--prose", action="store_true", help="keep the outputs of the pages")
+    parser.add_argument("--outputs", help=argparse.SUPPRESS)  # the process of one script
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.names) - set(names()))
+    if unknown:
+        parser.error(f"there is no script {unknown[0]}; there are {', '.join(names())}")
+    if arguments.outputs:
+        outputs = run_here(arguments.names[0])
+        Path(arguments.outputs).write_text(json.dumps(outputs), encoding="utf-8")
+        return
+    for name in arguments.names or names():
+        print(name, flush=True)
+        write_page(name, prose_only=arguments.prose)
+
+
+if __name__ == "__main__":
+    main()
