@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the scripts of the guides and of the extensions, and writes their pages from what they print.
+"""Runs the scripts of guides and extensions, and writes their pages from what they print.
 
     python docs/run_guides.py                        # all of them
     python docs/run_guides.py guides/classify        # one
@@ -141,8 +141,9 @@ def stamp_of(name: str, seconds: float) -> str:
     stem = name.split("/")[-1]
     notebook = f", also as a notebook: [{stem}.ipynb]({stem}.ipynb)" if name in NOTEBOOKS else ""
     return (
-        f"{_STAMP} {name}` on {datetime.date.today():%d %B %Y}, with {versions} on two CPU cores that "
-        f"other work shared; {seconds:.0f} s of processor time.* The script is `docs/{name}.py`{notebook}."
+        f"{_STAMP} {name}` on {datetime.date.today():%d %B %Y}, with {versions}, on two CPU "
+        f"cores that other work shared; {seconds:.0f} s of processor time.* The script is "
+        f"`docs/{name}.py`{notebook}."
     )
 
 
