@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("keras_bert", "training", "docs", "tests")
+# Scripts that become pages, which nobody imports
+PAGE_FOLDERS = ("docs/guides", "docs/extend")
 IMPORTING_CALLS = ("import_module", "importorskip")
 
 
@@ -32,6 +34,8 @@ def source_files() -> dict[str, Path]:
     paths = [ROOT / "conftest.py"]
     for folder in SOURCE_FOLDERS:
         paths += sorted((ROOT / folder).rglob("*.py"))
+    pages = {path for folder in PAGE_FOLDERS for path in (ROOT / folder).glob("*.py")}
+    paths = [path for path in paths if path not in pages]
     return {module_name(path.relative_to(ROOT)): path for path in paths}
 
 

@@ -232,7 +232,6 @@ def names(models, tmp_path, monkeypatch):
     """Two namespaces, for what was written and for what is to be written, in a folder of models."""
     import huggingface_hub
     import keras_hub
-    import sentence_transformers
     import transformers
 
     for path in models.iterdir():
@@ -253,7 +252,6 @@ def names(models, tmp_path, monkeypatch):
         **common,
         "AutoConfig": transformers.AutoConfig,
         "AutoTokenizer": transformers.AutoTokenizer,
-        "SentenceTransformer": sentence_transformers.SentenceTransformer,
         "keras_hub": keras_hub,
         "pipeline": transformers.pipeline,
     }
