@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import typing
 from collections.abc import Callable
@@ -102,8 +103,10 @@ def configuration(
 
 def _field_texts(docstring: str) -> dict[str, str]:
     """Returns the description of each field under `Args:` in a docstring, on one line."""
-    section = re.search(r"\n *Args:\n(.*?)(?=\n\n|\Z)", docstring, re.DOTALL)
+    # Python 3.13 removes the indentation of docstrings, earlier versions keep it
+    text = inspect.cleandoc(docstring)
+    section = re.search(r"^Args:\n(.*?)(?=\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     entries = re.findall(
-        r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", section[1] if section else "", re.M | re.S
+        r"^ {4}(\w+): (.*?)(?=^ {4}\w+: |\Z)", section[1] if section else "", re.M | re.S
     )
     return {name: " ".join(text.split()) for name, text in entries}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import inspect
 
 import pytest
 from absl import flags
@@ -40,7 +41,9 @@ def test_the_command_line_overrides_the_recipe():
     assert read_flags(Recipe, values) == Recipe("other", 0.25, ("c", "d"), True)
 
 
-def test_each_flag_is_explained_by_the_docstring():
+@pytest.mark.parametrize("stored", [str, inspect.cleandoc])  # by Python up to 3.12, and later
+def test_each_flag_is_explained_by_the_docstring(stored, monkeypatch):
+    monkeypatch.setattr(Recipe, "__doc__", stored(Recipe.__doc__))
     values = flags.FlagValues()
     define_flags(Recipe(), values)
     assert values["name"].help == "What it is called."
