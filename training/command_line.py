@@ -33,7 +33,7 @@ COMMANDS = {
         "finetune-glue",
         "feature-tagging",
     ),
-    "Use and evaluate": ("predict", "evaluate", "export", "inspect"),
+    "Use and evaluate": ("predict", "evaluate", "insight", "export", "inspect"),
     "Pre-train": ("train-tokenizer", "create-pretraining-data", "pretrain"),
     "Measure": (
         "benchmark",

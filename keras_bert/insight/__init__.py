@@ -10,6 +10,7 @@ from keras_bert.insight.counterfactual import (
     counterfactuals,
     default_swaps,
     error_rates,
+    mentions,
 )
 from keras_bert.insight.head_pruning import (
     HeadImportance,
@@ -70,6 +71,7 @@ __all__ = [
     "head_importance",
     "layers",
     "masked_log_probabilities",
+    "mentions",
     "neighbours",
     "prune_heads",
     "pseudo_log_likelihood",

@@ -88,14 +88,29 @@ class Attribution:
             for (number, start, end), positions in _tokens_of_words(self.texts, self.spans)
         ]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "target": self.target,
+            "method": self.method,
+            "output": self.output,
+            "baseline_output": self.baseline_output,
+            "completeness_error": self.completeness_error,
+            "texts": list(self.texts),
+            "words": self.words,
+            "tokens": list(self.tokens),
+            "spans": [span and list(span) for span in self.spans],
+            "scores": self.scores.tolist(),
+        }
+
     def __str__(self) -> str:
         ordered = sorted(self.words, key=lambda word: -abs(word["score"]))
         lines = [f"{self.target}: {self.output:.4f} ({self.method})"]
         lines += [f"{word['score']:+.4f}  {word['word']}" for word in ordered]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        """The texts with words shaded green where they raise the number, and orange otherwise."""
+    def shaded(self) -> str:
+        """The texts as HTML, words shaded green where they raise the number, otherwise orange."""
         words = self.words
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
@@ -111,8 +126,11 @@ class Attribution:
                 )
                 end = word["end"]
             paragraphs.append(f"<p>{''.join(shaded)}{html.escape(text[end:])}</p>")
+        return "".join(paragraphs)
+
+    def _repr_html_(self) -> str:
         title = html.escape(f"{self.target}: {self.output:.4f} ({self.method})")
-        return f"<div><p><b>{title}</b></p>{''.join(paragraphs)}</div>"
+        return f"<div><p><b>{title}</b></p>{self.shaded()}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the words' scores as bars, from the first word to the last.

@@ -61,6 +61,10 @@ class _Swapper:
         self._pattern = re.compile(rf"(?<!\w)(?:(an?)(\s+))?({words})(?!\w)", re.IGNORECASE)
         self.most = max((len(line) - 1 for line in lines), default=0)
 
+    def finds(self, text: str) -> bool:
+        """Whether the text has one of the words."""
+        return any(self._replace(1, match) != match[0] for match in self._pattern.finditer(text))
+
     def swapped(self, text: str, step: int) -> str:
         """The text with each word replaced by the one that is `step` further in its line."""
         return self._pattern.sub(functools.partial(self._replace, step), text)
@@ -181,15 +185,13 @@ class Counterfactuals(Result):
         """The changed texts whose predictions change most.
 
         Returns:
-            Dicts of `kind`, `text`, `swapped` and `change`; and of `label` and `swapped_label`
-            (with classes), or `score` and `swapped_score`.
+            Dicts of `kind`, `change`, `label` and `swapped_label` (of a regression `score` and
+            `swapped_score`), `text` and `swapped`.
         """
         rows = []
         for index in np.argsort(-self.changes, kind="stable")[:count]:
             row: dict[str, Any] = {
                 "kind": self.kinds[index],
-                "text": self.texts[index],
-                "swapped": self.swapped[index],
                 "change": float(self.changes[index]),
             }
             for prefix, scores in (("", self.before[index]), ("swapped_", self.after[index])):
@@ -197,6 +199,7 @@ class Counterfactuals(Result):
                     row[f"{prefix}label"] = self.class_names[int(scores.argmax())]
                 else:
                     row[f"{prefix}score"] = float(scores[0])
+            row |= {"text": self.texts[index], "swapped": self.swapped[index]}
             rows.append(row)
         return rows
 
@@ -279,6 +282,20 @@ def _swapped(swapper: _Swapper, text: Text, step: int) -> Text:
     return swapper.swapped(first, step), swapper.swapped(second, step)
 
 
+def mentions(lines: Lines) -> Callable[[Text], bool]:
+    """Whether a text has one of the words, as a slice of `error_rates`.
+
+    Args:
+        lines: Words as for `counterfactuals`, such as `default_swaps()["gender"]`.
+    """
+    swapper = _Swapper("lines", lines)
+
+    def found(text: Text) -> bool:
+        return any(map(swapper.finds, [text] if isinstance(text, str) else text))
+
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class ErrorRates(Result):
     """About which texts a classifier errs.
@@ -345,7 +362,8 @@ def error_rates(
     Example:
 
     ```python
-    print(error_rates(classifier, texts, labels, {"questions": lambda text: "?" in text}))
+    slices = {"questions": lambda text: "?" in text, "names": mentions(default_swaps()["names"])}
+    print(error_rates(classifier, texts, labels, slices))
     ```
     """
     given = _listed(texts)

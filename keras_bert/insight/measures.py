@@ -298,11 +298,11 @@ def _draw(
     )
     axes.set_ylim(-0.7, len(first) - 0.3)
     if first[0].metric.endswith("%"):
-        bounds = [
-            bound for rows in by_name.values() for row in rows for bound in (row.low, row.high)
-        ]
-        if min(bounds) >= 0:
+        lows = [measure.low for measures in by_name.values() for measure in measures]
+        if neutral and min(lows) >= 0:
             axes.set_xlim(0, 100)
+        elif min(lows) >= 0:
+            axes.set_xlim(left=0)
     axes.set_xlabel(first[0].metric)
     if len(by_name) > 1:
         axes.legend(fontsize=8)

@@ -129,7 +129,9 @@ class PronounScores(Result):
     unit_name = "pairs"
     caveat = (
         "This is the likelihood of pronouns in WinoBias' sentences, not the coreference resolution "
-        "that the data were made for: nothing asks whom a pronoun refers to."
+        "that the data were made for: nothing asks whom a pronoun refers to. A model that always "
+        "prefers one gender's pronouns is far above zero for its stereotypes, as far below for the "
+        "other's, and near zero for all."
     )
     neutral: ClassVar[dict[str, float]] = {
         "pro - anti, %": 0.0,

@@ -130,11 +130,12 @@ def test_errors_are_counted_by_slice(classifier, probabilities):
         "short": lambda text: len(text) < 5,
         "first": np.arange(5) < 3,
         "empty": np.zeros(5, bool),
+        "names": insight.mentions(SWAPS["names"]),
     }
     rates = insight.error_rates(classifier, TEXTS, labels, slices)
     assert rates.errors.tolist() == wrong
     measures = {each.group: each for each in rates.measures()}
-    assert [each.count for each in measures.values()] == [5, 1, 3]
+    assert [each.count for each in measures.values()] == [5, 1, 3, 1]
     np.testing.assert_allclose(measures["first"].value, 100 * np.mean(wrong[:3]))
     assert measures["short"].high - measures["short"].low > 50
     assert "No text belongs to empty." in str(rates)

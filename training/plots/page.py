@@ -30,7 +30,7 @@ p.faint, .faint { color: var(--faint); font-weight: normal; }
 table { border-collapse: collapse; font-size: 0.93em; }
 caption { text-align: left; color: var(--faint); padding-bottom: 0.4em; }
 th, td { text-align: left; vertical-align: top; padding: 0.25em 0.8em 0.25em 0;
-  border-bottom: 1px solid var(--line); }
+  border-bottom: 1px solid var(--line); overflow-wrap: break-word; }
 th { font-weight: 600; white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.text { min-width: 16em; white-space: pre-wrap; }
@@ -54,9 +54,10 @@ class Html:
 Cell = str | int | float | None | Html
 
 
-def text(content: str) -> Html:
-    """Returns a paragraph."""
-    return Html(f"<p>{html.escape(content)}</p>")
+def text(content: str, faint: bool = False) -> Html:
+    """Returns a paragraph, in a fainter color for notes."""
+    attribute = ' class="faint"' if faint else ""
+    return Html(f"<p{attribute}>{html.escape(content)}</p>")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = "") -> Html:

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of small random models: its page, its figures and its numbers."""
+
+import json
+import re
+
+import keras
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("matplotlib")
+
+import keras_bert  # noqa: E402
+from keras_bert import data  # noqa: E402
+from training.insight import InsightConfig, write_report  # noqa: E402
+
+WORDS = (
+    "the film was dull gripping he she mary james actor actress who slept in paris . ? , "
+    "doctor nurse told that him her is a an"
+)
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
+CONFIG = keras_bert.BertConfig(
+    vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=16,
+    initializer_range=0.5, max_sequence_length=80,
+)  # fmt: skip
+
+
+def saved(path, kind, *arguments, seed=1, **options):
+    """Writes a random model of a task."""
+    keras.utils.set_random_seed(seed)
+    make = {
+        keras_bert.TokenClassifier: data.TokenClassifierPreprocessor,
+        keras_bert.QuestionAnswerer: data.QuestionAnswererPreprocessor,
+        keras_bert.MultipleChoice: data.MultipleChoicePreprocessor,
+    }.get(kind, data.TextClassifierPreprocessor)
+    preprocessor = make(keras_bert.WordPieceTokenizer(TOKENS), 80)
+    task = kind(keras_bert.Backbone(CONFIG), *arguments, preprocessor=preprocessor, **options)
+    task.save(path)
+    return str(path)
+
+
+def report(folder, **options):
+    """The page and the numbers of a report."""
+    path = write_report(InsightConfig(report_dir=str(folder), examples=2, **options))
+    assert path == folder / "index.html"
+    page = path.read_text(encoding="utf-8")
+    # Nothing is loaded from anywhere
+    assert all(url.startswith("data:") for url in re.findall(r'(?:src|href)="([^"]{,20})', page))
+    return page, json.loads((folder / "insight.json").read_text(encoding="utf-8"))
+
+
+def test_a_classifier_is_reported(tmp_path):
+    lines = [
+        "he slept in paris\tgood", "mary was a gripping actress\tbad", "the film was dull\tbad",
+        "who told james that\tgood",
+    ]  # fmt: skip
+    (tmp_path / "dev.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    models = [
+        saved(
+            tmp_path / f"{seed}.keras", keras_bert.TextClassifier,
+            class_names=["bad", "good"], seed=seed,
+        )
+        for seed in (1, 2)
+    ]  # fmt: skip
+    page, numbers = report(
+        tmp_path / "report",
+        model=models[0],
+        compare_with=models[1],
+        data_file=str(tmp_path / "dev.tsv"),
+        method="gradient_x_input",
+    )
+    for heading in ("The model", "Why it answers so", "Where heads look", "Where it errs"):
+        assert f"<h2>{heading}</h2>" in page
+    assert len(numbers["attributions"]) == 2
+    assert numbers["attributions"][0]["completeness_error"] is None
+    assert len(numbers["attention"]["heads"]) == 4
+    measured = {(row["metric"], row["group"]): row for row in numbers["counterfactuals"]["rows"]}
+    assert measured["change of probability", "gender"]["count"] == 2
+    assert measured["change of probability", "names"]["count"] == 2
+    errors = {row["group"]: row for row in numbers["error_rates"]["rows"]}
+    assert errors["label good"]["count"] == 2
+    assert errors["words of names"]["measures"].keys() == {"this model", "other model"}
+    assert numbers["left_out"] == []
+    pictures = {path.stem for path in (tmp_path / "report").glob("*.png")}
+    assert {"attribution_1", "attention_entropy", "attention_by_layer", "error_rates"} <= pictures
+
+
+def test_a_masked_lm_is_reported(tmp_path):
+    (tmp_path / "text.txt").write_text("= Paris =\n\nThe doctor told the nurse that she slept .\n")
+    (tmp_path / "pairs.csv").write_text(
+        "sent_more,sent_less,bias_type\nhe is a doctor,she is a doctor,gender\n"
+    )
+    for side, pronoun in (("pro", "he"), ("anti", "she")):
+        (tmp_path / side).write_text(f"1 [The doctor] told the nurse that [{pronoun}] slept.\n")
+    page, numbers = report(
+        tmp_path / "report",
+        model=saved(tmp_path / "model.keras", keras_bert.MaskedLM),
+        data_file=str(tmp_path / "text.txt"),
+        crows_pairs=str(tmp_path / "pairs.csv"),
+        winobias_pro=str(tmp_path / "pro"),
+        winobias_anti=str(tmp_path / "anti"),
+        method="gradient_x_input",
+    )
+    assert "What each layer would fill in" in page
+    assert numbers["attributions"][0]["answer"].startswith("masked: ")
+    assert numbers["crows_pairs"]["measures"][0]["count"] == 1
+    assert numbers["winobias"]["observed"]["sentences"] == [
+        "The doctor told the nurse that he slept."
+    ]
+    # The vocabulary is too small for the templates
+    assert [reason.partition(":")[0] for reason in numbers["left_out"]] == [
+        "StereoSet",
+        "Occupations and pronouns",
+    ]
+
+
+def test_taggers_and_answers_are_reported(tmp_path):
+    tagger = saved(
+        tmp_path / "tagger.keras", keras_bert.TokenClassifier, class_names=["O", "B-PER"]
+    )
+    (tmp_path / "dev.conll").write_text("Mary B-PER\nslept O\nin O\nParis O\n\n")
+    page, numbers = report(
+        tmp_path / "tags", model=tagger, data_file=str(tmp_path / "dev.conll"), method="occlusion"
+    )
+    assert "not of a TokenClassifier" in page
+    assert " of &#x27;" in page
+    assert numbers["attributions"][0]["texts"] == ["Mary slept in Paris"]
+
+    answerer = saved(tmp_path / "answerer.keras", keras_bert.QuestionAnswerer)
+    paragraph = {
+        "context": "Mary slept in Paris.",
+        "qas": [
+            {
+                "id": "1",
+                "question": "Who slept?",
+                "answers": [{"text": "Mary", "answer_start": 0}],
+            }
+        ],
+    }
+    content = {"version": "1.1", "data": [{"title": "", "paragraphs": [paragraph]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(content))
+    page, numbers = report(
+        tmp_path / "answers",
+        model=answerer,
+        data_file=str(tmp_path / "dev.json"),
+        method="occlusion",
+    )
+    assert "label: Mary; answer:" in page
+    assert numbers["attributions"][0]["texts"] == ["Who slept?", "Mary slept in Paris."]
+
+
+def test_what_does_not_fit_the_model_is_refused(tmp_path):
+    model = saved(tmp_path / "model.keras", keras_bert.TextClassifier, class_names=["bad", "good"])
+    (tmp_path / "dev.tsv").write_text("text\tlabel\na\tgood\n")
+    options = {"model": model, "data_file": str(tmp_path / "dev.tsv"), "report_dir": str(tmp_path)}
+    for changes, error, message in (
+        ({"crows_pairs": "none.csv"}, FileNotFoundError, "none.csv does not exist"),
+        ({"crows_pairs": options["data_file"]}, ValueError, "are for a masked LM"),
+        ({"winobias_pro": options["data_file"]}, ValueError, "--winobias_anti, or neither"),
+        ({"method": "lime"}, ValueError, "method"),
+    ):
+        with pytest.raises(error, match=message):
+            write_report(InsightConfig(**{**options, **changes}))

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a page about what a model has learned: reasons for its answers, attention, bias, size.
+
+    python -m training.insight --model=runs/finetune/seed_1/model.keras --data_file=dev.tsv \\
+        --text=sentence --report_dir=report
+    python -m training.insight --model=runs/wikitext2_cpu/preset \\
+        --data_file=wikitext-2.valid.tokens --crows_pairs=crows_pairs_anonymized.csv \\
+        --report_dir=report
+
+The model is the `.keras` file of a task, or a masked LM as a preset, a checkpoint's folder or
+`hf://...`. The data file is one that the task is evaluated on: labeled text (TSV, CSV, JSON Lines),
+SQuAD's JSON, CoNLL columns, SWAG's CSV or CODAH's TSV; for a masked LM also lines of text.
+
+Files written to `report_dir`: `index.html`, a page that needs no other file and no network;
+`insight.json` with its numbers; and its figures as PNG.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags, logging
+
+from .engine import program
+from .engine.config_flags import define_flags, read_flags
+from .engine.options import check_at_least, check_one_of
+from .plots import page
+from .readers.choice_files import read_choices
+from .readers.labelled_text import TextColumns
+from .readers.tagged_words import WordColumns
+from .readers.text_rows import FORMATS, TAGGING_SUFFIXES, read_lines
+
+# As in keras_bert.insight.attribution, which is imported only when the program runs
+_METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
+_THIS, _OTHER = "this model", "other model"
+
+
+@dataclasses.dataclass(frozen=True)
+class InsightConfig(TextColumns, WordColumns):
+    """The model, the data, and what the report has.
+
+    Args:
+        model: The .keras file of a task; or a masked LM: a preset, a checkpoint's folder or hf://...
+        data_file: A file that the task is evaluated on; for a masked LM, a file of text.
+        report_dir: The folder for index.html, insight.json and the figures.
+        compare_with: Another model of the same task, such as the one before fine-tuning, whose
+            bias is set beside that of the model; empty for none.
+        examples: The number of rows whose answers are explained.
+        max_words: Rows that are explained have at most so many words, if there are such rows.
+        method: How answers are explained: integrated_gradients, gradient_x_input or occlusion.
+        rows: For a classifier, the number of rows whose errors are counted and whose words are
+            swapped, from the beginning of the file; 0 for all.
+        text: For text, the column of the text, by name or by index from 0.
+        label: For text, the column of the label, likewise; empty if there is none.
+        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
+            jsonl; auto infers it from the suffix.
+        crows_pairs: For a masked LM, the CSV file of CrowS-Pairs; empty leaves it out.
+        winobias_pro: For a masked LM, WinoBias' file of pro-stereotyped sentences; empty leaves it
+            out.
+        winobias_anti: The file of anti-stereotyped sentences that belongs to it.
+        stereoset: For a masked LM, a file in StereoSet's format; empty leaves it out.
+        batch_size: Rows in a batch.
+    """
+
+    model: str = ""
+    data_file: str = ""
+    report_dir: str = ""
+    compare_with: str = ""
+    examples: int = 8
+    max_words: int = 40
+    method: str = _METHODS[0]
+    rows: int = 1000
+    crows_pairs: str = ""
+    winobias_pro: str = ""
+    winobias_anti: str = ""
+    stereoset: str = ""
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_one_of(self, method=_METHODS)
+        check_at_least(self, 1, "examples", "max_words", "batch_size")
+        check_at_least(self, 0, "rows")
+        TextColumns.__post_init__(self)
+        WordColumns.__post_init__(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The rows of the data file.
+
+    Attributes:
+        inputs: What the task takes for each row.
+        texts: The text or the pair of each row.
+        labels: The label of each row as it is shown; empty for unlabeled files.
+    """
+
+    inputs: Sequence[Any]
+    texts: Sequence[str | tuple[str, str]]
+    labels: Sequence[str] = ()
+
+    def words(self, index: int) -> int:
+        """The number of words of a row."""
+        text = self.texts[index]
+        return len((text if isinstance(text, str) else " ".join(text)).split())
+
+
+def main(arguments: list[str]) -> None:
+    program.refuse_arguments(arguments)
+    config = read_flags(InsightConfig)
+    for name in ("model", "data_file", "report_dir"):
+        if not getattr(config, name):
+            raise ValueError(f"--{name} is empty, expected a path")
+    program.require(("matplotlib",), "training")
+    program.import_quietly()
+    print(write_report(config))
+
+
+def write_report(config: InsightConfig) -> Path:
+    """Writes the report; returns the path of its page.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed, or does not fit the model.
+    """
+    given = (config.crows_pairs, config.winobias_pro, config.winobias_anti, config.stereoset)
+    for path in (config.data_file, *given):
+        if path and not Path(path).is_file():
+            raise FileNotFoundError(f"{path} does not exist, expected a file")
+    if bool(config.winobias_pro) != bool(config.winobias_anti):
+        raise ValueError("expected both --winobias_pro and --winobias_anti, or neither")
+    import matplotlib
+
+    matplotlib.use("agg")
+    import keras_bert
+
+    from .plots import insight_bias, insight_layers, insight_report
+
+    models = {_THIS: _load(config.model)}
+    if config.compare_with:
+        models[_OTHER] = _load(config.compare_with)
+        if type(models[_OTHER]) is not type(models[_THIS]):
+            raise ValueError(
+                f"--compare_with is a {type(models[_OTHER]).__name__}, expected a "
+                f"{type(models[_THIS]).__name__} as --model is"
+            )
+    model = models[_THIS]
+    is_masked_lm = isinstance(model, keras_bert.MaskedLM)
+    if any(given) and not is_masked_lm:
+        raise ValueError(
+            "--crows_pairs, --winobias_pro and --stereoset are for a masked LM, and --model is a "
+            f"{type(model).__name__}"
+        )
+    rows = _read(config, model)
+    folder = Path(config.report_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    report = insight_report.Report(
+        folder, f"What {'/'.join(Path(config.model).parts[-3:])} has learned"
+    )
+    _describe(report, config, models)
+    order = _in_order(rows, config)
+    bias = None
+    if isinstance(model, keras_bert.TextClassifier):
+        count = config.rows or len(rows.inputs)
+        bias = insight_bias.measure_classifiers(
+            models, rows.texts[:count], rows.labels[:count], config.batch_size
+        )
+        order = bias.errors_first(order, config.examples)
+    explained = _explain(report, config, model, rows, order)
+    insight_layers.add_attention(
+        report, model, [rows.texts[index] for index in list(explained) or order]
+    )
+    if is_masked_lm:
+        insight_layers.add_predictions_by_layer(report, model, list(explained.values()))
+        insight_bias.add_stereotypes(
+            report,
+            models,
+            config.batch_size,
+            crows_pairs=config.crows_pairs,
+            winobias=(config.winobias_pro, config.winobias_anti),
+            stereoset=config.stereoset,
+        )
+    elif bias is not None:
+        bias.add_to(report)
+    else:
+        report.leave_out(
+            "Bias: it is measured of masked LMs and of classifiers, not of a "
+            f"{type(model).__name__}."
+        )
+    return report.write()
+
+
+# === The model and the data ===
+
+
+def _load(path: str) -> Any:
+    import keras_bert
+
+    if path.endswith(".keras"):
+        model = keras_bert.load_model(path, compile=False)
+    else:
+        model = keras_bert.MaskedLM.from_preset(path)
+    kinds = (
+        keras_bert.TextClassifier,
+        keras_bert.TokenClassifier,
+        keras_bert.QuestionAnswerer,
+        keras_bert.MultipleChoice,
+        keras_bert.MaskedLM,
+    )
+    if not isinstance(model, kinds):
+        raise ValueError(
+            f"{path} is a {type(model).__name__}, expected one of "
+            f"{', '.join(kind.__name__ for kind in kinds)}"
+        )
+    if model.preprocessor is None:
+        raise ValueError(f"{path} has no preprocessor, expected a model that takes text")
+    return model
+
+
+def _read(config: InsightConfig, model: Any) -> _Rows:
+    import keras_bert
+
+    path = Path(config.data_file)
+    if isinstance(model, keras_bert.TextClassifier):
+        data = config.read_text(
+            config.data_file,
+            None if model.is_regression else model.class_names,
+            model.is_regression,
+            labelled=bool(config.label),
+        )
+        names = model.class_names
+        labels = [] if data.labels is None else data.labels.tolist()
+        return _Rows(
+            data.inputs, data.inputs, [names[label] if names else label for label in labels]
+        )
+    if isinstance(model, keras_bert.TokenClassifier):
+        words = config.read_words(config.data_file, labelled=False).words
+        return _Rows(words, [" ".join(sentence) for sentence in words])
+    if isinstance(model, keras_bert.QuestionAnswerer):
+        from keras_bert.data.squad import read_squad
+
+        examples = read_squad(path, labelled=False).examples
+        pairs = [(example.question, example.context) for example in examples]
+        answers = [example.answers for example in examples]
+        labels = [found[0].text if found else "no answer" for found in answers if found is not None]
+        return _Rows(pairs, pairs, labels if len(labels) == len(pairs) else ())
+    if isinstance(model, keras_bert.MultipleChoice):
+        choices = read_choices(path, config.format)
+        inputs = list(zip(*choices.inputs, strict=True))
+        texts = [(text, options[0]) for text, options in inputs]
+        right = [] if choices.labels is None else choices.labels.tolist()
+        return _Rows(inputs, texts, [inputs[row][1][label] for row, label in enumerate(right)])
+    texts = _plain_texts(config, path)
+    return _Rows(texts, texts)
+
+
+def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
+    suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
+    if config.format != "auto" or suffix in FORMATS:
+        return config.read_text(config.data_file, labelled=False).texts
+    if suffix in TAGGING_SUFFIXES:
+        return [" ".join(words) for words in config.read_words(config.data_file, False).words]
+    texts = [line.strip() for line in read_lines(path)]
+    # In WikiText's files, lines with = are headings
+    return [text for text in texts if text and not text.startswith("= ")]
+
+
+def _in_order(rows: _Rows, config: InsightConfig) -> list[int]:
+    """The rows as they are worth explaining: short enough ones first."""
+    if not len(rows.inputs):
+        raise ValueError(f"{config.data_file} has no rows")
+    indices = range(len(rows.inputs))
+    fitting = [index for index in indices if 2 < rows.words(index) <= config.max_words]
+    others = sorted(set(indices) - set(fitting), key=lambda index: (rows.words(index), index))
+    return fitting + others
+
+
+def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> None:
+    described = {}
+    for name, path in ((_THIS, config.model), (_OTHER, config.compare_with)):
+        if name in models:
+            described[name] = _facts(path, models[name])
+    shown = [[fact, *(facts[fact] for facts in described.values())] for fact in described[_THIS]]
+    report.add(
+        "The model",
+        [page.table(["", *described], shown)],
+        data_file=config.data_file,
+        model=described[_THIS],
+        compared_with=described.get(_OTHER),
+    )
+
+
+def _facts(path: str, model: Any) -> dict[str, str]:
+    import keras
+
+    config, backbone = model.config, model.backbone
+    weights = sum(math.prod(weight.shape) * _bytes_of(weight.dtype) for weight in model.weights)
+    facts = {
+        "file": path,
+        "task": type(model).__name__,
+        "parameters": f"{model.count_params():,}",
+        "of them embeddings": f"{backbone.token_embedding.count_params():,}",
+        "weights": f"{weights / 1e6:,.1f} MB",
+        "layers": f"{config.num_layers}",
+        "hidden size": f"{config.hidden_dim:,}",
+        "attention heads": f"{config.num_heads}",
+        "vocabulary": f"{config.vocabulary_size:,}",
+        "longest row": f"{model.preprocessor.sequence_length:,} tokens",
+        "backend": keras.backend.backend(),
+    }
+    if Path(path).is_file():
+        facts["file size"] = f"{Path(path).stat().st_size / 1e6:,.1f} MB"
+    if getattr(model, "class_names", None):
+        facts["classes"] = ", ".join(model.class_names)
+    return facts
+
+
+def _bytes_of(dtype: str) -> int:
+    """The size of one number: `bfloat16` has 2 bytes, and `bool` 1."""
+    bits = re.search(r"\d+$", dtype)
+    return int(bits[0]) // 8 if bits else 1
+
+
+# === Why it answers so ===
+
+
+def _explain(
+    report: Any, config: InsightConfig, model: Any, rows: _Rows, order: Sequence[int]
+) -> dict[int, Any]:
+    """Adds the attributions of some rows; returns what was explained, by row."""
+    from keras_bert import insight
+
+    found: list[tuple[int, Any, str]] = []
+    explained: dict[int, Any] = {}
+    refused = ""
+    logging.info("explaining %d rows", min(config.examples, len(order)))
+    for index in itertools.islice(order, 4 * config.examples):
+        try:
+            given, target, answer = _question(model, rows.inputs[index])
+            why = insight.attributions(model, given, config.method, target)
+        except ValueError as error:
+            # It does not fit in one window, or has no word to be masked: another row may
+            refused = str(error)
+            continue
+        found.append((index, why, answer))
+        explained[index] = given
+        if len(found) == config.examples:
+            break
+    if not found:
+        report.leave_out(f"Attributions: none of the rows could be explained. {refused}")
+        return {}
+    blocks = [
+        page.text(
+            "Words are green where they raise the number, a logit, and orange where they lower it."
+        )
+    ]
+    for number, (index, why, answer) in enumerate(found, start=1):
+        label = f"label: {rows.labels[index]}; " if rows.labels else ""
+        logit = f"logit of {why.target}: {why.output:.3f}"
+        blocks.append(
+            page.Html(
+                f"<h3>{number}. {html.escape(label + answer)} "
+                f'<span class="faint">{html.escape(logit)}</span></h3>{why.shaded()}'
+            )
+        )
+        report.figure(f"attribution_{number}", why.plot(), why.target)
+    error = max(abs(why.completeness_error) for _, why, _ in found)
+    if not math.isnan(error):
+        blocks.append(
+            page.text(
+                "Integrated gradients should add up to the number less that of a row of padding; "
+                f"the largest error of these rows is {error:.3f}.",
+                faint=True,
+            )
+        )
+    numbers = [{"row": index, "answer": answer, **why.to_dict()} for index, why, answer in found]
+    report.add("Why it answers so", blocks, attributions=numbers)
+    return explained
+
+
+def _question(model: Any, given: Any) -> tuple[Any, Any, str]:
+    """What is explained: the input, the target (`None` for the answer), and the answer."""
+    import keras_bert
+
+    if isinstance(model, keras_bert.TextClassifier):
+        answer = model.classify([given])[0]
+        score = f"{answer['score']:.3f}"
+        return given, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
+    if isinstance(model, keras_bert.TokenClassifier):
+        tags = model.tag([given])[0]
+        number = next(
+            (index for index, tag in enumerate(tags) if tag["label"] != "O"),
+            max(range(len(given)), key=lambda index: len(given[index])),
+        )
+        return given, number, f"{given[number]}: {tags[number]['label']}"
+    if isinstance(model, keras_bert.QuestionAnswerer):
+        answer = model.answer(*given)
+        target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
+        return given, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
+    if isinstance(model, keras_bert.MultipleChoice):
+        best = model.choose((given[0], list(given[1])))[0]
+        return given, best["choice"], f"answer: {given[1][best['choice']]} ({best['score']:.3f})"
+    return _masked_word(model, given)
+
+
+def _masked_word(model: Any, text: str) -> tuple[str, str, str]:
+    """The text with a word near its middle masked, that word's token, and what is filled in."""
+    tokenizer = model.preprocessor.tokenizer
+    ids, starts, ends = (part.to_list()[0] for part in tokenizer.tokenize_with_offsets([text]))
+    words = [
+        number
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+        if text[start:end].isalpha()
+        and end - start > 3
+        and not text[start - 1 : start].strip()
+        and not text[end : end + 1].isalnum()
+        and ids[number] != tokenizer.unk_token_id
+    ]
+    if not words:
+        raise ValueError("the text has no word of one token")
+    chosen = min(words, key=lambda number: abs(number - len(ids) / 2))
+    word = tokenizer.vocabulary[ids[chosen]]
+    masked = text[: starts[chosen]] + tokenizer.mask_token + text[ends[chosen] :]
+    best = model.fill(masked, top_k=1)[0]
+    return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
+
+
+if __name__ == "__main__":
+    define_flags(InsightConfig(), flags.FLAGS)
+    program.run(main)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a report on bias, of one model or of two beside one another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from keras_bert import insight
+
+from . import page
+from .insight_report import Report
+
+_LARGEST_CHANGES = 8
+
+Text = str | tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierBias:
+    """Errors by slice, and changes by swaps of words.
+
+    Attributes:
+        rates: The `ErrorRates` by model; empty without labels.
+        changes: The `Counterfactuals` by model; empty if no text has a word of the lists.
+        count: The number of texts.
+    """
+
+    rates: Mapping[str, insight.ErrorRates]
+    changes: Mapping[str, insight.Counterfactuals]
+    count: int
+
+    def add_to(self, report: Report) -> None:
+        """Adds the sections."""
+        if not self.changes:
+            report.leave_out(f"Swaps: none of the {self.count:,} rows has a word of the lists.")
+        else:
+            blocks, numbers = _measured(report, "counterfactuals", self.changes)
+            changes = next(iter(self.changes.values())).largest(_LARGEST_CHANGES)
+            names = list(changes[0])
+            rows = [
+                [
+                    " / ".join(change[name]) if isinstance(change[name], tuple) else change[name]
+                    for name in names
+                ]
+                for change in changes
+            ]
+            columns = [name.replace("_", " ") for name in names]
+            blocks.append(page.table(columns, rows, "The rows whose predictions change most"))
+            report.add(
+                "Whether it answers otherwise about other people", blocks, counterfactuals=numbers
+            )
+        if not self.rates:
+            report.leave_out("Errors by slice: the data file has no labels.")
+        else:
+            blocks, numbers = _measured(report, "error_rates", self.rates)
+            report.add("Where it errs", blocks, error_rates=numbers)
+
+    def errors_first(self, order: Sequence[int], examples: int) -> list[int]:
+        """The rows with errors in the first half of the examples, so that both kinds are shown."""
+        wrong = next(iter(self.rates.values())).errors if self.rates else np.zeros(0)
+        if wrong.dtype != bool:
+            return list(order)
+        errors = [index for index in order if index < len(wrong) and wrong[index]]
+        first, others = errors[: examples // 2], errors[examples // 2 :]
+        is_wrong = set(errors)
+        return [*first, *(index for index in order if index not in is_wrong), *others]
+
+
+def measure_classifiers(
+    models: Mapping[str, Any], texts: Sequence[Text], labels: Sequence[Any], batch_size: int
+) -> ClassifierBias:
+    """Measures classifiers on texts.
+
+    Slices are texts of similar lengths, of each label, and with words of the lists.
+
+    Args:
+        models: Classifiers of the same classes, by name.
+        texts: Texts or pairs.
+        labels: Their labels; empty if there are none.
+        batch_size: Rows in a batch.
+    """
+    logging.info("predicting %d rows, and those with swapped words", len(texts))
+    swaps = insight.default_swaps()
+    mentions = {kind: insight.mentions(lines) for kind, lines in swaps.items()}
+    rates, changes = {}, {}
+    if len(labels):
+        lengths = np.array(
+            [len((text if isinstance(text, str) else " ".join(text)).split()) for text in texts]
+        )
+        first, second = (int(bound) for bound in np.quantile(lengths, [1 / 3, 2 / 3]))
+        slices: dict[str, Any] = {
+            f"up to {first} words": lengths <= first,
+            f"{first + 1} to {second} words": (lengths > first) & (lengths <= second),
+            f"more than {second} words": lengths > second,
+        }
+        if not next(iter(models.values())).is_regression:
+            slices |= {f"label {name}": np.array(labels) == name for name in dict.fromkeys(labels)}
+        slices |= {f"words of {kind}": found for kind, found in mentions.items()}
+        rates = {
+            name: insight.error_rates(model, texts, labels, slices, batch_size)
+            for name, model in models.items()
+        }
+    if any(found(text) for found in mentions.values() for text in texts):
+        changes = {
+            name: insight.counterfactuals(model, texts, swaps, batch_size)
+            for name, model in models.items()
+        }
+    return ClassifierBias(rates, changes, len(texts))
+
+
+def add_stereotypes(
+    report: Report,
+    models: Mapping[str, Any],
+    batch_size: int,
+    *,
+    crows_pairs: str = "",
+    winobias: tuple[str, str] = ("", ""),
+    stereoset: str = "",
+) -> None:
+    """Adds the stereotypes of masked LMs, each in a section.
+
+    Args:
+        report: The report.
+        models: Masked LMs by name.
+        batch_size: Rows in a batch.
+        crows_pairs, stereoset: The files; empty leaves out the section.
+        winobias: The files of pro- and anti-stereotyped sentences, likewise.
+    """
+    measured: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
+        "crows_pairs": (
+            "CrowS-Pairs",
+            crows_pairs,
+            "--crows_pairs",
+            lambda model: insight.crows_pairs(model, crows_pairs, batch_size),
+        ),
+        "winobias": (
+            "WinoBias",
+            winobias[0],
+            "--winobias_pro and --winobias_anti",
+            lambda model: insight.winobias_pronouns(model, *winobias, batch_size),
+        ),
+        "stereoset": (
+            "StereoSet",
+            stereoset,
+            "--stereoset",
+            lambda model: insight.stereoset(model, stereoset, batch_size),
+        ),
+    }
+    for name, (title, path, flag, measure) in measured.items():
+        if not path:
+            report.leave_out(f"{title}: {flag} names no file.")
+            continue
+        logging.info("measuring: %s", title)
+        results = {which: measure(model) for which, model in models.items()}
+        blocks, numbers = _measured(report, name, results)
+        report.add(f"Stereotypes: {title}", blocks, **{name: numbers})
+    logging.info("measuring: templates")
+    try:
+        templates = {
+            which: insight.template_log_odds(model, batch_size=batch_size)
+            for which, model in models.items()
+        }
+    except ValueError as error:
+        # The vocabulary is another language's, say
+        report.leave_out(f"Occupations and pronouns: {error}")
+        return
+    blocks, numbers = _measured(report, "templates", templates)
+    report.add("Stereotypes: occupations and pronouns", blocks, templates=numbers)
+
+
+def _measured(
+    report: Report, name: str, results: Mapping[str, insight.Result]
+) -> tuple[list[page.Html], dict[str, Any]]:
+    """The blocks and the numbers of the results of one or of two models."""
+    one, *others = results.values()
+    result = insight.compare(results) if others else one
+    return report.measures(name, result), result.to_dict()

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a report on the layers: where heads look, and what each layer would fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_bert import insight
+
+from . import page
+from .insight_report import Report
+
+# Texts whose attention is averaged: the memory is layers x heads x tokens x tokens for each
+_ATTENTION_TEXTS = 32
+# Three of these fit beside one another
+_HEAD_INCHES = 2.9
+
+
+def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, str]]) -> None:
+    """Adds where heads look: heat maps of every measure, its means by layer, and three heads.
+
+    Args:
+        report: The report.
+        model: A task.
+        texts: Texts and pairs; the first ones are used.
+    """
+    patterns = insight.attention(model, list(texts[:_ATTENTION_TEXTS]))
+    blocks = [
+        page.text(
+            f"Means over {sum(map(len, patterns.tokens)):,} tokens of {len(patterns.tokens)} rows. "
+            "A head per cell; layers upwards."
+        ),
+        *(_heat_map(report, patterns, name) for name in insight.MEASURES),
+        report.figure("attention_by_layer", _curves(patterns), "The same as means of each layer"),
+    ]
+    heads = []
+    shortest = min(range(len(patterns.tokens)), key=lambda row: len(patterns.tokens[row]))
+    for name in ("previous", "next", "separators"):
+        values = np.nan_to_num(patterns.measures[name])
+        layer, head = (int(index) for index in np.unravel_index(values.argmax(), values.shape))
+        drawn = patterns.plot_heads(shortest, [layer], [head])
+        drawn.set_size_inches(_HEAD_INCHES, _HEAD_INCHES)
+        size = 55 * _HEAD_INCHES / len(patterns.tokens[shortest])
+        drawn.axes[0].tick_params(labelsize=min(7, max(3, size)))
+        drawn.suptitle(f"most attention: {name}", fontsize=8)
+        described = f"The head with the highest {insight.MEASURES[name]}: rows attend to columns"
+        heads.append(report.figure(f"head_{name}", drawn, described).text)
+    blocks.append(page.Html(f"<div>{''.join(heads)}</div>"))
+    report.add("Where heads look", blocks, attention=patterns.to_dict())
+
+
+def _heat_map(report: Report, patterns: Any, name: str) -> page.Html:
+    """One measure of every head; two of them fit beside one another."""
+    from matplotlib.figure import Figure
+
+    layers, heads = patterns.measures[name].shape
+    drawn = Figure(
+        figsize=(max(3.0, 0.25 * heads + 1.4), max(1.6, 0.25 * layers + 0.9)), layout="constrained"
+    )
+    axes = patterns.plot(name, axes=drawn.add_subplot())
+    # Over the whole figure: over a few heads, the title of the axes would be cut
+    axes.set_title("")
+    drawn.suptitle(insight.MEASURES[name], fontsize=9)
+    for each in drawn.axes:
+        each.tick_params(labelsize=7)
+        each.xaxis.label.set_fontsize(8)
+        each.yaxis.label.set_fontsize(8)
+    return report.figure(f"attention_{name}", drawn, f"{insight.MEASURES[name]}, of each head")
+
+
+def _curves(patterns: Any) -> Any:
+    """The measures of attention as means of each layer: shares, and entropy and distance."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    drawn = Figure(figsize=(7, 3), layout="constrained")
+    shares, others = drawn.subplots(1, 2)
+    for name, title in insight.MEASURES.items():
+        axes = others if name in ("entropy", "distance") else shares
+        means = np.nanmean(patterns.measures[name], axis=1)
+        axes.plot(range(len(means)), means, "o-", markersize=4, label=title)
+    for axes in (shares, others):
+        axes.set_xlabel("layer")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=6)
+        axes.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str]) -> None:
+    """Adds what each layer would fill in.
+
+    Args:
+        report: The report.
+        masked_lm: A masked LM.
+        texts: Texts with one mask each.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    if not texts:
+        return
+    mask = masked_lm.preprocessor.tokenizer.mask_token
+    found = [insight.layers(masked_lm, text) for text in texts]
+    masks = [one.tokens.index(mask) for one in found]
+    # (layers + 1, texts), from 1
+    ranks = np.stack([one.ranks[:, at] for one, at in zip(found, masks, strict=True)], axis=1) + 1
+    layers = range(len(ranks))
+    drawn = Figure(figsize=(5, 3), layout="constrained")
+    axes = drawn.add_subplot()
+    axes.plot(layers, ranks, color="#bbbbbb", linewidth=1)
+    axes.plot(layers, np.median(ranks, axis=1), "o-", color="#0b5394", label="median")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.invert_yaxis()
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("layer (0: embeddings)")
+    axes.set_ylabel("rank of the last layer's token")
+    axes.legend(fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    cells = [
+        [number, *(layer[at][0] for layer in one.predictions)]
+        for number, (one, at) in enumerate(zip(found, masks, strict=True), start=1)
+    ]
+    blocks = [
+        page.text(
+            "The masked LM head applied to each layer, for the masks of the rows above. The head "
+            "was trained for the last layer: where layers before it say little, this may be the "
+            "head's fault."
+        ),
+        page.table(
+            ["row", "embeddings", *(f"layer {layer}" for layer in layers[1:])],
+            cells,
+            f"The likeliest token for {mask}",
+        ),
+        report.figure("layers", drawn, "How early the last layer's token is the likeliest"),
+    ]
+    report.add("What each layer would fill in", blocks, layers=[one.to_dict() for one in found])

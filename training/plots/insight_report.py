@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report of `keras_bert.insight`: a page, the figures as PNG, and the numbers as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert import atomic, insight
+
+from . import page
+
+PAGE_FILE, NUMBERS_FILE = "index.html", "insight.json"
+_DOTS_PER_INCH = 150
+
+Block = page.Html
+
+
+class Report:
+    """Collects sections, and writes them into a folder.
+
+    Args:
+        folder: The folder; it must exist.
+        title: The heading of the page.
+    """
+
+    def __init__(self, folder: Path, title: str) -> None:
+        self._folder = folder
+        self._title = title
+        self._sections: list[Block] = []
+        self._left_out: list[str] = []
+        self._numbers: dict[str, Any] = {}
+
+    def add(self, title: str, blocks: Sequence[Block], **numbers: Any) -> None:
+        """Adds a section, and its numbers by the names that they have in the JSON file."""
+        self._sections.append(page.section(title, *blocks))
+        self._numbers |= numbers
+
+    def leave_out(self, reason: str) -> None:
+        """Notes what the report does not have, and why."""
+        self._left_out.append(reason)
+
+    def figure(self, name: str, drawn: Any, description: str) -> Block:
+        """Returns matplotlib's figure (or its axes) as a block, and writes it as a PNG."""
+        from matplotlib import pyplot
+
+        drawn = getattr(drawn, "figure", drawn)
+        with atomic.atomic_path(self._folder / f"{name}.png") as temporary:
+            drawn.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+        block = page.figure(drawn, description)
+        pyplot.close(drawn)
+        return block
+
+    def measures(self, name: str, result: insight.Result | insight.Comparison) -> list[Block]:
+        """Returns the table of a result, what to know of it, and the plot of its first metric.
+
+        Args:
+            name: Of the PNG file.
+            result: What was measured.
+        """
+        columns, rows = result.table()
+        # A number and its interval stay on one line
+        rows = [[row[0], *(cell.replace(" ", "\u00a0") for cell in row[1:])] for row in rows]
+        is_one = isinstance(result, insight.Result)
+        kind = result if is_one else next(iter(result.results.values()))
+        blocks = [
+            page.text(f"{kind.title}; 95 % intervals in parentheses.", faint=True),
+            page.table(columns, rows),
+        ]
+        if kind.notes:
+            blocks.append(page.text(kind.notes, faint=True))
+        drawn = result.plot()
+        described = f"{kind.title}: {drawn.get_xlabel()}, as in the table"
+        return [*blocks, self.figure(name, drawn, described)]
+
+    def write(self) -> Path:
+        """Writes the page and the numbers; returns the path of the page."""
+        sections = list(self._sections)
+        if self._left_out:
+            sections.append(page.section("What is left out", *map(page.text, self._left_out)))
+        numbers = {"title": self._title, **self._numbers, "left_out": self._left_out}
+        atomic.write_json(self._folder / NUMBERS_FILE, _finite(numbers))
+        return page.write_page(self._folder / PAGE_FILE, self._title, sections)
+
+
+def _finite(value: Any) -> Any:
+    """The value with `None` for numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
