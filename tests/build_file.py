@@ -27,6 +27,9 @@ DISTRIBUTIONS = {
     "tensorflow_text": "tensorflow-text",
 }
 
+# `deps` of at most so many characters are written on one line.
+_LONGEST_LIST = 80
+
 
 @dataclass(frozen=True)
 class Target:
@@ -149,7 +152,9 @@ def corrected(text: str) -> str:
 def _with_deps(source: str, deps: tuple[str, ...]) -> str:
     """The text of a rule with other `deps`."""
     labels = [dep if dep.startswith("requirement") else f'"{dep}"' for dep in deps]
-    rendered = "deps = [\n" + "".join(f"        {label},\n" for label in labels) + "    ]"
+    rendered = f"deps = [{', '.join(labels)}]"
+    if len(rendered) > _LONGEST_LIST:
+        rendered = "deps = [\n" + "".join(f"        {label},\n" for label in labels) + "    ]"
     (statement,) = ast.parse(source).body
     for keyword in statement.value.keywords:  # type: ignore[attr-defined]
         if keyword.arg == "deps":

@@ -100,4 +100,4 @@ def test_every_declared_library_is_pinned_for_the_tests():
 def test_wrong_deps_are_found_and_corrected():
     text = 'py_library(\n    name = "named_sizes",\n    srcs = ["keras_bert/named_sizes.py"],\n'
     wrong = f'{text}    deps = [requirement("torch")],\n)\n'
-    assert build_file.corrected(wrong) == f"{text}    deps = [\n    ],\n)\n"
+    assert build_file.corrected(wrong) == f"{text}    deps = [],\n)\n"
