@@ -47,6 +47,20 @@ def _paths(nav: Any) -> Iterator[str]:
         yield from _paths(part)
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lets long code in tables break within names, so that the tables fit."""
+
+    def breakable(code: re.Match[str]) -> str:
+        return f"<code>{re.sub(r'(?<=[.,(/=_])(?=[^ ])', '<wbr>', code[1])}</code>"
+
+    return re.sub(
+        r"<table>.*?</table>",
+        lambda table: re.sub(r"<code>([^<]{24,})</code>", breakable, table[0]),
+        html,
+        flags=re.S,
+    )
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Refuses a page that loads something from the network: the site works without one."""
     for tag in re.findall(r"<(?:script|img|iframe|source|link)\b[^>]*>", output):
