@@ -29,6 +29,7 @@ from keras_bert.insight.likelihood import (
     pseudo_log_likelihood,
 )
 from keras_bert.insight.measures import Comparison, Measure, Result, compare
+from keras_bert.insight.probing import ProbeScores, probe
 from keras_bert.insight.stereotypes import (
     PronounScores,
     StereoSetScores,
@@ -51,6 +52,7 @@ __all__ = [
     "Measure",
     "Neighbours",
     "PairScores",
+    "ProbeScores",
     "PronounScores",
     "PruningReport",
     "Result",
@@ -73,6 +75,7 @@ __all__ = [
     "masked_log_probabilities",
     "mentions",
     "neighbours",
+    "probe",
     "prune_heads",
     "pseudo_log_likelihood",
     "stereoset",

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words of treebanks with their hidden states, parts of speech and dependency trees."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.models.backbone import Backbone
+
+POOLINGS = ("mean", "first")
+# The columns of CoNLL-U
+_UPOS, _HEAD, _RELATION = 3, 6, 7
+_BATCH_SIZE = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnotatedWords:
+    """The words of a treebank, sentence by sentence, and what a frozen encoder makes of them.
+
+    Attributes:
+        features: The hidden states of each word in every layer, the embeddings first, float32
+            `(words, layers + 1, hidden)`.
+        splits: Where each sentence begins, and the number of words, int64 `(sentences + 1,)`.
+        words: The words.
+        upos: Their universal parts of speech.
+        relations: Their relations to their heads, without subtypes: `nsubj` of `nsubj:pass`.
+        heads: The index of each word's head in its sentence, -1 for the root, int64 `(words,)`.
+        num_skipped: How many sentences were left out, longer than a row.
+    """
+
+    features: np.ndarray
+    splits: np.ndarray
+    words: tuple[str, ...]
+    upos: tuple[str, ...]
+    relations: tuple[str, ...]
+    heads: np.ndarray
+    num_skipped: int
+
+    def __len__(self) -> int:
+        """The number of sentences."""
+        return len(self.splits) - 1
+
+    def sentence(self, index: int) -> slice:
+        """The words of a sentence."""
+        return slice(int(self.splits[index]), int(self.splits[index + 1]))
+
+
+def annotated_words(
+    backbone: Backbone,
+    preprocessor: Any,
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    pooling: str = "mean",
+    max_sentences: int | None = None,
+    verbose: int | str = 0,
+) -> AnnotatedWords:
+    """Reads CoNLL-U files, and computes the hidden states of their words.
+
+    Args:
+        backbone: The encoder.
+        preprocessor: Has its tokenizer and the longest row.
+        files: A path or several.
+        pooling: What stands for a word of several tokens: their `mean`, or the `first` of them.
+        max_sentences: How many sentences to read, from the beginning; `None` for all.
+        verbose: 1 shows a progress bar.
+
+    Raises:
+        ValueError: If a file is malformed, a sentence is no tree, or all are longer than a row; the
+            message names the file.
+    """
+    from keras_bert.data import text_batches
+
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
+    sentences = _read(files)[:max_sentences]
+    tokenizer = preprocessor.tokenizer
+    pieces = iter(
+        tokenizer.tokenize_words([word for words, *_ in sentences for word in words]).to_list()
+    )
+    rows, starts, kept = [], [], []
+    for sentence in sentences:
+        # A word without tokens, such as a control character, is [UNK]
+        of_words = [next(pieces) or [tokenizer.unk_token_id] for _ in sentence[0]]
+        row = [tokenizer.cls_token_id, *itertools.chain(*of_words), tokenizer.sep_token_id]
+        if len(row) <= preprocessor.sequence_length:
+            rows.append(row)
+            starts.append(1 + np.cumsum([0, *map(len, of_words)]))
+            kept.append(sentence)
+    if not kept:
+        raise ValueError(
+            f"All {len(sentences)} sentences are longer than {preprocessor.sequence_length} tokens."
+        )
+    compiles = keras.backend.backend() == "jax"
+    batches = text_batches.token_batches(
+        rows,
+        preprocessor,
+        batch_size=_BATCH_SIZE,
+        coarse_buckets=compiles,
+        pad_last_batch=compiles,
+    )
+    splits = np.cumsum([0, *(len(words) for words, *_ in kept)])
+    encoder = backbone.with_hidden_states()
+    config = backbone.config
+    features = np.empty((int(splits[-1]), config.num_layers + 1, config.hidden_dim), "float32")
+    progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
+    for inputs, rest in batches.as_numpy_iterator():
+        states = np.stack(
+            [
+                keras.ops.convert_to_numpy(keras.ops.cast(state, "float32"))
+                for state in encoder.predict_on_batch(inputs)["hidden_states"]
+            ],
+            axis=2,
+        )
+        # In a completed batch the last rows are repetitions
+        for index, row_states in zip(rest[0].tolist(), states, strict=False):
+            begins = starts[index]
+            if pooling == "first":
+                pooled = row_states[begins[:-1]]
+            else:
+                sums = np.add.reduceat(row_states[: begins[-1]], begins[:-1], axis=0)
+                pooled = sums / np.diff(begins)[:, np.newaxis, np.newaxis]
+            features[splits[index] : splits[index + 1]] = pooled
+        progress.add(1)
+    return AnnotatedWords(
+        features=features,
+        splits=splits,
+        words=tuple(word for words, *_ in kept for word in words),
+        upos=tuple(label for _, upos, _, _ in kept for label in upos),
+        relations=tuple(label for _, _, relations, _ in kept for label in relations),
+        heads=np.array([head for *_, heads in kept for head in heads]),
+        num_skipped=len(sentences) - len(kept),
+    )
+
+
+_Sentence = tuple[list[str], list[str], list[str], list[int]]
+
+
+def _read(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[_Sentence]:
+    from keras_bert.data import read_conll
+
+    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    sentences: list[_Sentence] = []
+    for path in paths:
+        columns = [
+            read_conll(path, word_column=1, label_column=column, separator="tab", comments=True)
+            for column in (_UPOS, _HEAD, _RELATION)
+        ]
+        labels = [column.labels for column in columns if column.labels is not None]
+        for number, (words, upos, numbers, relations) in enumerate(
+            zip(columns[0].words, *labels, strict=True)
+        ):
+            try:
+                heads = [int(head) - 1 for head in numbers]
+                depths(heads)
+            except ValueError as error:
+                raise ValueError(
+                    f"{os.fspath(path)}, sentence {number} ({' '.join(words)[:60]!r}): {error}"
+                ) from error
+            bases = [relation.partition(":")[0] for relation in relations]
+            sentences.append((words, upos, bases, heads))
+    return sentences
+
+
+def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The number of edges between each word and the root.
+
+    Args:
+        heads: The index of each word's head, -1 for the root.
+
+    Returns:
+        int64 `(words,)`.
+
+    Raises:
+        ValueError: If the heads are no tree.
+    """
+    found = []
+    for word in range(len(heads)):
+        depth = 0
+        while heads[word] != -1:
+            word = heads[word]
+            depth += 1
+            if not 0 <= word < len(heads) or depth > len(heads):
+                raise ValueError(f"the heads {[head + 1 for head in heads]} are no tree")
+        found.append(depth)
+    if found.count(0) != 1:
+        raise ValueError(f"expected one root, found {found.count(0)}")
+    return np.array(found)
+
+
+def distances(heads: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The number of edges between each two words of a tree.
+
+    Args:
+        heads: The index of each word's head, -1 for the root.
+
+    Returns:
+        int64 `(words, words)`.
+    """
+    found = np.zeros((len(heads), len(heads)), "int64")
+    seen: list[int] = []
+    # From the root downwards, so that a word's head is there before it
+    for word in np.argsort(depths(heads), kind="stable").tolist():
+        if seen:
+            found[word, seen] = found[seen, word] = found[heads[word], seen] + 1
+        seen.append(word)
+    return found

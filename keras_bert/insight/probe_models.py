@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The probes of grammar: their models, tasks, control tasks and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_bert.insight.annotated_words import AnnotatedWords, depths, distances
+from keras_bert.ops.annotations import Shape, Tensor
+
+# For each task its scores, the first of which the control task has too
+TASKS = {
+    "upos": ("accuracy",),
+    "relation": ("accuracy",),
+    "depth": ("spearman", "root_accuracy"),
+    "distance": ("spearman", "uuas"),
+}
+_WORDS_IN_BATCH, _SENTENCES_IN_BATCH = 256, 32
+# Lengths of sentences that rank correlations are averaged over, as in the structural probe's paper
+_SHORTEST, _LONGEST = 5, 50
+
+
+class _Probes(keras.layers.Layer):
+    """Linear probes that are trained side by side, each on a mix of layers.
+
+    There is one for each single layer, and then one for all layers up to the second, the third and
+    so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns
+    what it would learn alone.
+
+    Args:
+        units: The outputs of each.
+        use_bias: Whether they have a bias.
+        mean_square: The mean square of the outputs at the beginning, of inputs whose mean square
+            is 1.
+        seed: Of the initial weights.
+
+    Input shape:
+        `(..., layers, hidden)`.
+
+    Output shape:
+        `(..., probes, units)`.
+
+    Reference:
+        [Deep contextualized word representations](https://arxiv.org/abs/1802.05365), equation 1.
+    """
+
+    def __init__(self, units: int, use_bias: bool, mean_square: float, seed: int) -> None:
+        super().__init__()
+        self.units = units
+        self.use_bias = use_bias
+        self.mean_square = mean_square
+        self.seed = seed
+
+    def build(self, input_shape: Shape) -> None:
+        *_, layers, hidden = input_shape
+        allowed = np.concatenate([np.eye(layers), np.tri(layers)[1:]])
+        self.penalty = np.where(allowed > 0, 0.0, -1e9).astype("float32")
+        probes = len(allowed)
+        self.mixing_weights = self.add_weight(
+            name="mixing_weights", shape=allowed.shape, initializer="zeros"
+        )
+        self.scale = self.add_weight(name="scale", shape=(probes, 1), initializer="ones")
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(probes, hidden, self.units),
+            initializer=keras.initializers.RandomNormal(
+                stddev=(self.mean_square / hidden) ** 0.5, seed=self.seed
+            ),
+        )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias", shape=(probes, self.units), initializer="zeros"
+            )
+
+    def shares(self) -> Tensor:
+        """The share of each layer in each mix, `(probes, layers)`."""
+        return ops.softmax(self.mixing_weights + self.penalty, axis=-1)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        layers, hidden = inputs.shape[-2:]
+        probes = len(self.penalty)
+        outer = ops.shape(inputs)[:-2]
+        # (..., layers, hidden) -> (words, layers, hidden) -> (layers, words * hidden): few and
+        # large matrix products
+        x = ops.swapaxes(ops.reshape(inputs, (-1, layers, hidden)), 0, 1)
+        mixed = ops.matmul(self.scale * self.shares(), ops.reshape(x, (layers, -1)))
+        # (probes, words, hidden) x (probes, hidden, units) -> (words, probes, units)
+        products = ops.matmul(ops.reshape(mixed, (probes, -1, hidden)), self.kernel)
+        outputs = ops.reshape(ops.swapaxes(products, 0, 1), (*outer, probes, self.units))
+        return outputs + self.bias if self.use_bias else outputs
+
+    def compute_output_shape(self, input_shape: Shape) -> Any:
+        return (*input_shape[:-2], 2 * input_shape[-2] - 1, self.units)
+
+
+def train_probes(
+    data: LabelProbes | TreeProbes, seed: int, epochs: int, learning_rate: float, rank: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Trains the probes of one task.
+
+    Args:
+        data: The task.
+        seed: Of the initial weights and the order of the data.
+        epochs: How many times the probes see the training data.
+        learning_rate: Of Adam.
+        rank: The dimension that structural probes project to.
+
+    Returns:
+        The scores of all probes, `(probes,)` by name, and the weights of the mix of all layers.
+    """
+    model, probes = data.model(seed, rank)
+    model.compile(keras.optimizers.Adam(learning_rate), loss=data.loss)
+    generator = np.random.default_rng(seed)
+    for _ in range(epochs):
+        for inputs, targets in data.training_batches(generator):
+            model.train_on_batch(inputs, targets)
+    scores = data.scores(model)
+    shares = keras.ops.convert_to_numpy(probes.shares())[-1]
+    return scores, shares.astype("float64")
+
+
+# === Parts of speech and relations ===
+
+
+def labels_of(task: str, part: AnnotatedWords) -> list[str]:
+    if task == "upos":
+        return list(part.upos)
+    # The root has no head that a relation would be to
+    return [
+        relation for relation, head in zip(part.relations, part.heads, strict=True) if head >= 0
+    ]
+
+
+class LabelProbes:
+    """Labels of words, or of words and their heads, with linear probes.
+
+    Args:
+        task: `upos` or `relation`.
+        train, test: The words.
+        generator: Draws labels for the control task; `None` for those of the data.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        train: AnnotatedWords,
+        test: AnnotatedWords,
+        generator: np.random.Generator | None,
+    ) -> None:
+        self.has_heads = task == "relation"
+        self.parts = (train, test)
+        # The words that have labels, and the positions of their heads among all words
+        self.chosen = [
+            np.flatnonzero(part.heads >= 0) if self.has_heads else np.arange(len(part.words))
+            for part in self.parts
+        ]
+        self.heads = [
+            np.repeat(part.splits[:-1], np.diff(part.splits)) + part.heads for part in self.parts
+        ]
+        labels = [labels_of(task, part) for part in self.parts]
+        names, counts = np.unique(labels[0], return_counts=True)
+        self.num_classes = len(names)
+        if generator is None:
+            numbers = {name: index for index, name in enumerate(names.tolist())}
+            self.labels = [np.array([numbers.get(label, -1) for label in row]) for row in labels]
+        else:
+            types = sorted({*train.words, *test.words})
+            drawn = generator.choice(len(names), size=len(types), p=counts / counts.sum())
+            of_type = dict(zip(types, drawn.tolist(), strict=True))
+            self.labels = [
+                np.array([of_type[part.words[word]] for word in chosen])
+                for part, chosen in zip(self.parts, self.chosen, strict=True)
+            ]
+
+    def model(self, seed: int, rank: int) -> tuple[keras.Model, _Probes]:
+        """The model of all probes, which has logits `(batch, probes, classes)`, and their layer."""
+        layers, hidden = self.parts[0].features.shape[1:]
+        inputs = keras.Input((layers, hidden * (1 + self.has_heads)))
+        probes = _Probes(self.num_classes, True, 1.0, seed)
+        return keras.Model(inputs, probes(inputs)), probes
+
+    @staticmethod
+    def loss(labels: Tensor, logits: Tensor) -> Tensor:
+        """The sum over probes of the mean cross-entropy of the words with labels."""
+        labels = ops.cast(ops.reshape(labels, (-1, 1)), "int32")
+        counted = ops.cast(labels >= 0, "float32")
+        wanted = ops.one_hot(ops.maximum(labels, 0), logits.shape[-1])
+        losses = ops.categorical_crossentropy(wanted + 0 * logits, logits, from_logits=True)
+        return ops.sum(losses * counted) / ops.maximum(ops.sum(counted), 1.0)
+
+    def training_batches(self, generator: np.random.Generator) -> Iterator[tuple[Any, Any]]:
+        order = generator.permutation(len(self.labels[0]))
+        for inputs, chosen in self._batches(0, order):
+            targets = np.full(_WORDS_IN_BATCH, -1)
+            targets[: len(chosen)] = self.labels[0][chosen]
+            yield inputs, targets
+
+    def _batches(self, part: int, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Features of full batches, the last one filled up with zeros, and their rows."""
+        features, chosen = self.parts[part].features, self.chosen[part]
+        for start in range(0, len(order), _WORDS_IN_BATCH):
+            rows = order[start : start + _WORDS_IN_BATCH]
+            found = features[chosen[rows]]
+            if self.has_heads:
+                found = np.concatenate([found, features[self.heads[part][chosen[rows]]]], axis=-1)
+            if len(rows) < _WORDS_IN_BATCH:
+                missing = _WORDS_IN_BATCH - len(rows)
+                found = np.pad(found, [(0, missing), (0, 0), (0, 0)])
+            yield found, rows
+
+    def scores(self, model: keras.Model) -> dict[str, np.ndarray]:
+        labels = self.labels[1]
+        right = np.zeros(2 * self.parts[1].features.shape[1] - 1)
+        for inputs, rows in self._batches(1, np.arange(len(labels))):
+            best = np.argmax(model.predict_on_batch(inputs)[: len(rows)], axis=-1)
+            right += (best == labels[rows, np.newaxis]).sum(axis=0)
+        return {"accuracy": right / len(labels)}
+
+
+# === Depth and distance in the tree ===
+
+
+class TreeProbes:
+    """Depths or distances of words in trees, with structural probes.
+
+    Args:
+        task: `depth` or `distance`.
+        train, test: The words.
+        generator: Draws depths of word types for the control task; `None` for the trees.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        train: AnnotatedWords,
+        test: AnnotatedWords,
+        generator: np.random.Generator | None,
+    ) -> None:
+        self.task = task
+        self.is_control = generator is not None
+        self.parts = (train, test)
+        measure = depths if task == "depth" else distances
+        if generator is None:
+            self.targets = [
+                [measure(part.heads[part.sentence(index)]) for index in range(len(part))]
+                for part in self.parts
+            ]
+            return
+        known = np.concatenate(
+            [depths(train.heads[train.sentence(index)]) for index in range(len(train))]
+        )
+        types = sorted({*train.words, *test.words})
+        drawn = generator.choice(known, size=len(types))
+        of_type = dict(zip(types, drawn.tolist(), strict=True))
+        self.targets = []
+        for part in self.parts:
+            values = np.array([of_type[word] for word in part.words])
+            rows = [values[part.sentence(index)] for index in range(len(part))]
+            if task == "distance":
+                rows = [np.abs(row[:, np.newaxis] - row) for row in rows]
+            self.targets.append(rows)
+
+    def model(self, seed: int, rank: int) -> tuple[keras.Model, _Probes]:
+        """The model of all probes, and their layer.
+
+        It outputs squared norms `(batch, probes, words)`, or squared distances
+        `(batch, probes, words, words)`.
+        """
+        layers, hidden = self.parts[0].features.shape[1:]
+        inputs = keras.Input((None, layers, hidden))
+        # Squared norms of about 1, as the depths and distances that they are to become
+        probes = _Probes(rank, False, 1 / rank, seed)
+        # (batch, words, probes, rank) -> (batch, probes, words, rank)
+        vectors = ops.transpose(probes(inputs), (0, 2, 1, 3))
+        norms = ops.sum(ops.square(vectors), axis=-1)
+        if self.task == "depth":
+            return keras.Model(inputs, norms), probes
+        products = ops.matmul(vectors, ops.swapaxes(vectors, -1, -2))
+        squares = norms[..., :, None] + norms[..., None, :] - 2 * products
+        return keras.Model(inputs, squares), probes
+
+    @staticmethod
+    def loss(targets: Tensor, outputs: Tensor) -> Tensor:
+        """The sum over probes of the mean absolute difference of each sentence, as in the paper.
+
+        Args:
+            targets: `(batch, 2, ...)`, the values and their weights.
+            outputs: `(batch, probes, ...)`.
+        """
+        differences = ops.abs(outputs - targets[:, :1]) * targets[:, 1:]
+        return ops.sum(differences) / _SENTENCES_IN_BATCH
+
+    def training_batches(self, generator: np.random.Generator) -> Iterator[tuple[Any, Any]]:
+        batches = list(self._batches(0, generator))
+        for number in generator.permutation(len(batches)):
+            rows, length = batches[number]
+            shape = (length,) * (1 if self.task == "depth" else 2)
+            targets = np.zeros((_SENTENCES_IN_BATCH, 2, *shape), "float32")
+            for index, row in enumerate(rows):
+                values = self.targets[0][row]
+                within = (slice(len(values)),) * values.ndim
+                targets[index, 0][within] = values
+                targets[index, 1][within] = 1 / values.size
+            yield self._inputs(0, rows, length), targets
+
+    def _batches(
+        self, part: int, generator: np.random.Generator | None = None
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        """Sentences of similar lengths, and the power of two that these are padded to."""
+        lengths = np.diff(self.parts[part].splits)
+        padded = 1 << np.ceil(np.log2(np.maximum(lengths, 8))).astype(int)
+        for length in np.unique(padded):
+            rows = np.flatnonzero(padded == length)
+            if generator is not None:
+                rows = generator.permutation(rows)
+            for start in range(0, len(rows), _SENTENCES_IN_BATCH):
+                yield rows[start : start + _SENTENCES_IN_BATCH], int(length)
+
+    def _inputs(self, part: int, rows: np.ndarray, length: int) -> np.ndarray:
+        words = self.parts[part]
+        found = np.zeros((_SENTENCES_IN_BATCH, length, *words.features.shape[1:]), "float32")
+        for index, row in enumerate(rows):
+            own = words.features[words.sentence(row)]
+            found[index, : len(own)] = own
+        return found
+
+    def scores(self, model: keras.Model) -> dict[str, np.ndarray]:
+        test = self.parts[1]
+        by_length: dict[int, list[np.ndarray]] = {}
+        probes = model.output_shape[1]
+        right, total = np.zeros(probes), 0
+        for rows, length in self._batches(1):
+            outputs = model.predict_on_batch(self._inputs(1, rows, length))
+            for row, output in zip(rows, outputs, strict=False):
+                words, target = test.sentence(row), self.targets[1][row]
+                count = len(target)
+                found = output[(slice(None), *(slice(count),) * target.ndim)]
+                if _SHORTEST <= count <= _LONGEST:
+                    correlation = _rank_correlation(found, target)
+                    if self.task == "distance":
+                        correlation = correlation.mean(axis=-1)
+                    by_length.setdefault(count, []).append(correlation)
+                if self.is_control:
+                    continue
+                is_word = np.array(test.upos[words]) != "PUNCT"
+                heads = test.heads[words]
+                if self.task == "depth":
+                    guesses = np.where(is_word, found, np.inf).argmin(axis=-1)
+                    right += heads[guesses] == -1
+                    total += 1
+                else:
+                    right += _num_right_edges(found, heads, is_word)
+                    total += int((is_word & (heads >= 0) & is_word[heads]).sum())
+        means = [np.mean(values, axis=0) for values in by_length.values()]
+        spearman = np.mean(means, axis=0) if means else np.full(probes, np.nan)
+        scores = {"spearman": spearman}
+        if not self.is_control:
+            scores[TASKS[self.task][1]] = right / max(total, 1)
+        return scores
+
+
+def _rank_correlation(found: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Spearman's rank correlation over the last axis; 0 where all values are equal."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        # With ties, the mean of their ranks; (..., n) -> (..., n, n) -> (..., n)
+        below = values[..., :, np.newaxis] > values[..., np.newaxis, :]
+        equal = values[..., :, np.newaxis] == values[..., np.newaxis, :]
+        ranked = below.sum(axis=-1) + 0.5 * equal.sum(axis=-1)
+        centered: np.ndarray = ranked - ranked.mean(axis=-1, keepdims=True)
+        return centered
+
+    ours, theirs = ranks(found), ranks(target)
+    norms = np.sqrt((ours**2).sum(axis=-1) * (theirs**2).sum(axis=-1))
+    correlation: np.ndarray = (ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12)
+    return correlation
+
+
+def _num_right_edges(found: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:
+    """How many edges of the minimum spanning trees are in the tree, without punctuation.
+
+    Args:
+        found: Distances `(probes, words, words)`.
+        heads: The index of each word's head, -1 for the root.
+        is_word: Whether each word is one and not punctuation.
+
+    Returns:
+        Integers `(probes,)`.
+    """
+    chosen = np.flatnonzero(is_word)
+    probes, count = len(found), len(chosen)
+    right = np.zeros(probes, "int64")
+    if count < 2:
+        return right
+    costs = found[:, chosen][:, :, chosen]
+    edges = np.zeros((len(heads), len(heads)), bool)
+    below = np.flatnonzero(heads >= 0)
+    edges[below, heads[below]] = edges[heads[below], below] = True
+    edges = edges[chosen][:, chosen]
+    # Prim's algorithm, for all probes at once: the cheapest edge from the tree to each word
+    rows = np.arange(probes)
+    nearest, parents = costs[:, 0].copy(), np.zeros((probes, count), "int64")
+    nearest[:, 0] = np.inf
+    for _ in range(count - 1):
+        word = nearest.argmin(axis=1)
+        right += edges[word, parents[rows, word]]
+        is_nearer = (costs[rows, word] < nearest) & np.isfinite(nearest)
+        nearest = np.where(is_nearer, costs[rows, word], nearest)
+        parents = np.where(is_nearer, word[:, np.newaxis], parents)
+        nearest[rows, word] = np.inf
+    return right

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the layers of a frozen encoder know of grammar: probes, with control tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words
+from keras_bert.insight.probe_models import (
+    TASKS,
+    LabelProbes,
+    TreeProbes,
+    labels_of,
+    train_probes,
+)
+from keras_bert.insight.states import encoder_of
+from keras_bert.models.backbone import Backbone
+from keras_bert.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Student's t, 97.5 %, by degrees of freedom from 1
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeScores:
+    """What probes find in each layer, for several seeds.
+
+    Attributes:
+        task: One of `TASKS`.
+        scores: By the name of the score, float64 `(seeds, layers + 1)` of the probes of single
+            layers, the embeddings first.
+        cumulative: The same of the probes of all layers up to one, mixed by learned weights.
+        control: The first score of the probes of single layers in the control task.
+        cumulative_control: The same of the mixed layers.
+        mixing_weights: The weights of all layers in the mix of all, which sum to 1, float64
+            `(seeds, layers + 1)`.
+        baseline: The share of the most frequent label in the test data; NaN without labels.
+        num_words: How many words there are for training and for testing.
+    """
+
+    task: str
+    scores: dict[str, np.ndarray]
+    cumulative: dict[str, np.ndarray]
+    control: np.ndarray
+    cumulative_control: np.ndarray
+    mixing_weights: np.ndarray
+    baseline: float
+    num_words: tuple[int, int]
+
+    @property
+    def main(self) -> np.ndarray:
+        """The first score of `TASKS` of the probes of single layers, `(seeds, layers + 1)`."""
+        return self.scores[TASKS[self.task][0]]
+
+    @property
+    def selectivity(self) -> np.ndarray:
+        """By how much single layers do better than in the control task, `(seeds, layers + 1)`."""
+        difference: np.ndarray = self.main - self.control
+        return difference
+
+    @property
+    def expected_layer(self) -> np.ndarray:
+        """The center of gravity of the mixing weights, `(seeds,)`: sum of `l * s_l`.
+
+        Reference:
+            [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950),
+            equation 2.
+        """
+        expected: np.ndarray = self.mixing_weights @ np.arange(self.mixing_weights.shape[1])
+        return expected
+
+    @property
+    def expected_layer_of_gains(self) -> np.ndarray:
+        """The mean layer at which mixes gain, `(seeds,)`, by the gain of each; NaN without gains.
+
+        Reference:
+            [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950),
+            equation 4.
+        """
+        gains = np.diff(self.cumulative[TASKS[self.task][0]], axis=1)
+        total = gains.sum(axis=1)
+        weighed = gains @ np.arange(1, gains.shape[1] + 1)
+        return np.divide(weighed, total, out=np.full(len(total), np.nan), where=total != 0)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Dicts of `layer` and of the means over seeds, each with the half-width of its interval.
+
+        The intervals are those of Student's t with 95 % confidence, over seeds; they do not say how
+        the scores would differ with other data. NaN with a single seed.
+        """
+        found = []
+        columns = {
+            **self.scores,
+            "control": self.control,
+            "selectivity": self.selectivity,
+            "cumulative": self.cumulative[TASKS[self.task][0]],
+            "mixing_weight": self.mixing_weights,
+        }
+        for layer in range(self.mixing_weights.shape[1]):
+            row: dict[str, Any] = {"layer": layer}
+            for name, values in columns.items():
+                row[name], row[f"{name}_interval"] = mean_and_interval(values[:, layer])
+            found.append(row)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, which has `None` and no NaN."""
+
+        def plain(value: float) -> float | None:
+            return None if np.isnan(value) else value
+
+        return {
+            "task": self.task,
+            "layers": [
+                {name: value if name == "layer" else plain(value) for name, value in row.items()}
+                for row in self.rows
+            ],
+            "expected_layer": list(map(plain, mean_and_interval(self.expected_layer))),
+            "expected_layer_of_gains": list(
+                map(plain, mean_and_interval(self.expected_layer_of_gains))
+            ),
+            "baseline": plain(self.baseline),
+            "num_words": list(self.num_words),
+            "seeds": len(self.mixing_weights),
+        }
+
+    def _table(self) -> list[list[str]]:
+        names = [*self.scores, "control", "selectivity", "cumulative", "mixing_weight"]
+        lines = [["layer", *names]]
+        for row in self.rows:
+            cells = [f"{row[name]:.3f} ± {row[f'{name}_interval']:.3f}" for name in names]
+            lines.append([str(row["layer"]), *cells])
+        return lines
+
+    def _summary(self) -> str:
+        center, width = mean_and_interval(self.expected_layer)
+        best = int(self.main.mean(axis=0).argmax())
+        return (
+            f"{self.task}: best layer {best}, expected layer {center:.2f} ± {width:.2f}; "
+            f"{len(self.mixing_weights)} seeds, {self.num_words[0]:,} words for training and "
+            f"{self.num_words[1]:,} for testing"
+        )
+
+    def __str__(self) -> str:
+        lines = ["  ".join(cell.rjust(15) for cell in line) for line in self._table()]
+        return "\n".join([self._summary(), *lines])
+
+    def _repr_html_(self) -> str:
+        head, *lines = (
+            "".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._table()
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return (
+            f"<div><p>{html.escape(self._summary())}</p><table><tr>{head}</tr>{body}</table></div>"
+        )
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the scores of single layers, their controls and the mixing weights by layer.
+
+        Args:
+            axes: Where to draw; `None` makes a figure.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        import matplotlib.pyplot as plt
+
+        if axes is None:
+            _, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+        layers = np.arange(self.mixing_weights.shape[1])
+        name = TASKS[self.task][0]
+        axes.bar(layers, self.mixing_weights.mean(axis=0), color="#cfd8dc", label="mixing weight")
+        for label, values, color in (
+            (name, self.main, "#0b5394"),
+            ("control task", self.control, "#d1570c"),
+        ):
+            pairs = [mean_and_interval(column) for column in values.transpose()]
+            means, widths = np.array(pairs).transpose()
+            axes.errorbar(
+                layers,
+                means,
+                yerr=None if np.isnan(widths).any() else widths,
+                marker="o",
+                capsize=3,
+                color=color,
+                label=label,
+            )
+        axes.set_xticks(layers)
+        axes.set_xlabel("layer (0: embeddings)")
+        axes.set_title(self.task)
+        axes.legend()
+        return axes
+
+
+def mean_and_interval(values: np.ndarray) -> tuple[float, float]:
+    """The mean of a score over seeds, and the half-width of its interval of 95 % confidence.
+
+    Args:
+        values: Float `(seeds,)`, at most ten of them.
+
+    Returns:
+        The width is NaN for a single value.
+    """
+    if len(values) < 2:
+        return float(values.mean()), float("nan")
+    deviation = values.std(ddof=1) / np.sqrt(len(values))
+    return float(values.mean()), float(_STUDENT[len(values) - 2] * deviation)
+
+
+def probe(
+    model: Backbone | Task,
+    train_files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    test_files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    tasks: Sequence[str] = tuple(TASKS),
+    *,
+    preprocessor: Any = None,
+    pooling: str = "mean",
+    seeds: int = 3,
+    epochs: int = 10,
+    learning_rate: float = 2e-3,
+    rank: int = 32,
+    max_sentences: int | None = None,
+    verbose: int | str = 0,
+) -> dict[str, ProbeScores]:
+    """Measures what each layer of a frozen encoder knows of grammar.
+
+    The hidden states of all words are computed once and kept in memory: words x (layers + 1) x
+    hidden x 4 bytes. Those of each layer are divided by the root of their mean square. On them,
+    linear probes are trained for every single layer, and for a scalar mix of the layers up to each:
+
+    | task | probe | scores | control task |
+    |---|---|---|---|
+    | `upos` | linear, of a word | accuracy | a random part of speech for each word type |
+    | `relation` | linear, of a word and its head | accuracy | a random relation, likewise |
+    | `depth` | structural | rank correlation, accuracy of the root | a random depth, likewise |
+    | `distance` | structural | rank correlation, UUAS | the difference of two random depths |
+
+    Rank correlations are Spearman's with the depths of words in the tree, or with the distances of
+    each word from the others, as means over sentences of 5 to 50 words by length. UUAS is the share
+    of edges that the minimum spanning tree of the distances has; it and the accuracy of the root do
+    without punctuation.
+
+    Random labels have the distribution of the data. What a probe scores in the control task it has
+    memorized; the difference, selectivity, is what tells about the layer. The paper of control
+    tasks has none for depth and distance: those two are this function's own.
+
+    Args:
+        model: A task with a preprocessor, or a `Backbone`.
+        train_files: CoNLL-U files, a path or several.
+        test_files: The same, held out.
+        tasks: Names of tasks.
+        preprocessor: For a `Backbone`: has its tokenizer and the longest row.
+        pooling: What stands for a word of several tokens: their `mean`, or the `first` of them.
+        seeds: How many times to train, from 1 to 10, with other initial weights, orders of the
+            data and control tasks.
+        epochs: How many times the probes see the training data.
+        learning_rate: Of Adam.
+        rank: The dimension that structural probes project to.
+        max_sentences: How many sentences of each part to use; `None` for all.
+        verbose: 1 shows progress.
+
+    Returns:
+        A dict of `ProbeScores` by task, which print as tables, show in a notebook and draw
+        themselves.
+
+    Raises:
+        ValueError: If an argument is out of range, or a file is malformed.
+
+    Example:
+
+    ```python
+    found = probe(backbone, "en_ewt-ud-dev.conllu", "en_ewt-ud-test.conllu", preprocessor=rows)
+    print(found["upos"])
+    found["relation"].plot()
+    ```
+
+    Reference:
+        [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950);
+        [A structural probe](https://aclanthology.org/N19-1419), sections 2 and 4;
+        [Designing and interpreting probes with control tasks](https://arxiv.org/abs/1909.03368).
+    """
+    unknown = [name for name in tasks if name not in TASKS]
+    if isinstance(tasks, str) or unknown or not tasks:
+        raise ValueError(f"tasks is {tasks!r}; expected a list of {', '.join(TASKS)}.")
+    for name, value, highest in (
+        ("seeds", seeds, 10),
+        ("epochs", epochs, None),
+        ("rank", rank, None),
+    ):
+        if value < 1 or (highest is not None and value > highest):
+            allowed = "at least 1" if highest is None else f"1 to {highest}"
+            raise ValueError(f"{name} is {value}; expected {allowed}.")
+    backbone, preprocessor = encoder_of(model, preprocessor)
+    train, test = (
+        annotated_words(
+            backbone,
+            preprocessor,
+            files,
+            pooling=pooling,
+            max_sentences=max_sentences,
+            verbose=verbose,
+        )
+        for files in (train_files, test_files)
+    )
+    # A layer with larger numbers would learn faster, and need less weight in a mix
+    scale = np.sqrt(np.mean(np.square(train.features), axis=(0, 2), keepdims=True))
+    for part in (train, test):
+        np.divide(part.features, np.maximum(scale, 1e-12), out=part.features)
+    found = {}
+    for name in tasks:
+        make = LabelProbes if name in ("upos", "relation") else TreeProbes
+        runs = []
+        for seed in range(seeds):
+            for control in (False, True):
+                data = make(name, train, test, np.random.default_rng(seed) if control else None)
+                if verbose:
+                    what = f"control task of {name}" if control else name
+                    print(f"{what}, seed {seed + 1} of {seeds}", flush=True)
+                runs.append(train_probes(data, seed, epochs, learning_rate, rank))
+        found[name] = _joined(name, train, test, runs)
+    return found
+
+
+def _joined(
+    task: str, train: AnnotatedWords, test: AnnotatedWords, runs: Sequence[Any]
+) -> ProbeScores:
+    """The result of runs, each a task's followed by its control's."""
+    layers = train.features.shape[1]
+
+    def stacked(runs: Sequence[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+        values = np.stack([scores[name] for scores, _ in runs])
+        # The mix of the first layer alone is this layer
+        return values[:, :layers], np.delete(values, np.s_[1:layers], axis=1)
+
+    parts = {name: stacked(runs[::2], name) for name in TASKS[task]}
+    control, cumulative_control = stacked(runs[1::2], TASKS[task][0])
+    baseline = float("nan")
+    if task in ("upos", "relation"):
+        labels = labels_of(task, test)
+        baseline = max(np.unique(labels, return_counts=True)[1]) / len(labels)
+    return ProbeScores(
+        task=task,
+        scores={name: single for name, (single, _) in parts.items()},
+        cumulative={name: mixed for name, (_, mixed) in parts.items()},
+        control=control,
+        cumulative_control=cumulative_control,
+        mixing_weights=np.stack([weights for _, weights in runs[::2]]),
+        baseline=float(baseline),
+        num_words=(len(train.words), len(test.words)),
+    )

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes of grammar: their features, scores and control tasks, held to plain definitions."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+stats = pytest.importorskip("scipy.stats")
+csgraph = pytest.importorskip("scipy.sparse.csgraph")
+pytest.importorskip("tensorflow")
+
+from keras_bert import Backbone, BertConfig, WordPieceTokenizer, data, insight  # noqa: E402
+from keras_bert.insight import probe_models  # noqa: E402
+from keras_bert.insight.annotated_words import (  # noqa: E402
+    annotated_words,
+    depths,
+    distances,
+)
+
+pytestmark = pytest.mark.needs_tensorflow
+
+WORDS = "the a film plot man we was saw good dull slept . , who"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s", "##ly"]
+UPOS = {
+    "the": "DET", "a": "DET", "films": "NOUN", "plot": "NOUN", "man": "NOUN", "we": "PRON",
+    "was": "AUX", "saw": "VERB", "slept": "VERB", "good": "ADJ", "dullsly": "ADJ", ".": "PUNCT",
+}  # fmt: skip
+# Words with the numbers of their heads
+SENTENCES = [
+    ("the/2/det films/4/nsubj was/4/cop good/0/root ./4/punct"),
+    ("we/2/nsubj saw/0/root the/4/det plot/2/obj ./2/punct"),
+    ("a/2/det man/3/nsubj slept/0/root ./3/punct"),
+    ("the/2/det man/3/nsubj:pass saw/0/root a/6/det dullsly/6/amod films/3/obj ./3/punct"),
+]
+
+
+def conllu(sentences):
+    lines = []
+    for number, sentence in enumerate(sentences):
+        lines += [f"# sent_id = {number}", "1-2\tthefilms" + "\t_" * 8]
+        for index, word in enumerate(sentence.split(), start=1):
+            form, head, relation = word.split("/")
+            fields = [index, form, form, UPOS[form], "_", "_", head, relation, "_", "_"]
+            lines.append("\t".join(map(str, fields)))
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("treebank")
+    (folder / "train.conllu").write_text(conllu(SENTENCES * 8))
+    (folder / "test.conllu").write_text(conllu(SENTENCES))
+    return folder / "train.conllu", folder / "test.conllu"
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(1)
+    config = BertConfig(
+        vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=16,
+        initializer_range=0.3,
+    )  # fmt: skip
+    return Backbone(config), data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+
+
+def test_words_have_the_hidden_states_of_their_tokens(model, files):
+    backbone, preprocessor = model
+    found = annotated_words(backbone, preprocessor, [files[1], files[1]], max_sentences=6)
+    assert len(found) == 6
+    assert found.words[:5] == ("the", "films", "was", "good", ".")
+    assert found.upos[:3] == ("DET", "NOUN", "AUX")
+    last = found.sentence(3)
+    assert found.relations[last][1] == "nsubj"  # without its subtype
+    assert found.heads[last].tolist() == [1, 2, -1, 5, 5, 2, 2]
+    row = ["[CLS]", "the", "man", "saw", "a", "dull", "##s", "##ly", "film", "##s", ".", "[SEP]"]
+    ids = np.array([[TOKENS.index(token) for token in row]])
+    outputs = backbone.with_hidden_states()(ids, training=False)["hidden_states"]
+    states = np.stack([keras.ops.convert_to_numpy(state)[0] for state in outputs], axis=1)
+    positions = [[1], [2], [3], [4], [5, 6, 7], [8, 9], [10]]
+    expected = np.stack([states[own].mean(axis=0) for own in positions])
+    np.testing.assert_allclose(found.features[last], expected, atol=1e-5)
+    first = annotated_words(backbone, preprocessor, files[1], pooling="first")
+    np.testing.assert_allclose(
+        first.features[last], np.stack([states[own[0]] for own in positions]), atol=1e-5
+    )
+    short = data.TextClassifierPreprocessor(preprocessor.tokenizer, 10)
+    shorter = annotated_words(backbone, short, files[1])
+    assert (len(shorter), shorter.num_skipped) == (3, 1)
+
+
+def test_depths_and_distances_are_numbers_of_edges():
+    random = np.random.default_rng(0)
+    for size in (1, 2, 9):
+        # Each word's head among those before it, in a random order
+        order = random.permutation(size)
+        heads = np.full(size, -1)
+        for index in range(1, size):
+            heads[order[index]] = order[random.integers(index)]
+        graph = np.zeros((size, size))
+        for word, head in enumerate(heads):
+            if head >= 0:
+                graph[word, head] = 1
+        expected = csgraph.shortest_path(graph, directed=False)
+        np.testing.assert_array_equal(distances(heads), expected)
+        np.testing.assert_array_equal(depths(heads), expected[order[0]])
+    for heads, message in (
+        ([1, 0, -1], r"the heads \[2, 1, 0\] are no tree"),
+        ([3, -1], "are no tree"),
+        ([-1, -1], "expected one root, found 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            depths(heads)
+
+
+def test_correlations_and_trees_are_those_of_scipy():
+    random = np.random.default_rng(1)
+    found = random.integers(0, 5, (3, 8)).astype("float64")
+    target = random.integers(0, 4, 8)
+    expected = [stats.spearmanr(row, target).statistic for row in found]
+    np.testing.assert_allclose(probe_models._rank_correlation(found, target), expected)
+    assert probe_models._rank_correlation(np.ones((1, 4)), np.arange(4)) == 0
+    heads = np.array([1, 2, -1, 4, 2, 4, 2])
+    is_word = np.array([True, True, True, True, True, True, False])
+    matrices = random.uniform(0.1, 1, (4, 7, 7))
+    matrices = matrices + matrices.transpose(0, 2, 1)
+    # The tree itself has all edges
+    matrices[0] = distances(heads)
+    right = probe_models._num_right_edges(matrices, heads, is_word)
+    edges = {(0, 1), (1, 2), (3, 4), (2, 4), (4, 5)}
+    for probe, matrix in enumerate(matrices):
+        tree = csgraph.minimum_spanning_tree(np.triu(matrix[:6, :6])).toarray()
+        chosen = {tuple(sorted(edge)) for edge in np.argwhere(tree).tolist()}
+        assert right[probe] == len(chosen & edges)
+    assert right[0] == 5
+
+
+def test_each_probe_sees_its_own_layers():
+    layer = probe_models._Probes(4, True, 1.0, seed=0)
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(2, 5, 3, 6)).astype("float32")
+    layer.build(inputs.shape)
+    for variable in layer.weights:
+        variable.assign(random.normal(size=variable.shape))
+    mixing, scale, kernel, bias = map(keras.ops.convert_to_numpy, layer.weights)
+    outputs = keras.ops.convert_to_numpy(layer(inputs))
+    assert outputs.shape == (2, 5, 5, 4)
+    for probe, layers in enumerate(([0], [1], [2], [0, 1], [0, 1, 2])):
+        shares = np.exp(mixing[probe, layers]) / np.exp(mixing[probe, layers]).sum()
+        mixed = scale[probe] * np.tensordot(inputs[..., layers, :], shares, axes=(2, 0))
+        np.testing.assert_allclose(
+            outputs[:, :, probe], mixed @ kernel[probe] + bias[probe], atol=1e-5
+        )
+
+
+def test_losses_are_means_over_words_and_over_sentences():
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(4, 3, 5)).astype("float32")
+    labels = np.array([4, 0, -1, 2])
+    of_words = [
+        -np.log(np.exp(logits[word, probe, label]) / np.exp(logits[word, probe]).sum())
+        for word, label in enumerate(labels)
+        for probe in range(3)
+        if label >= 0
+    ]
+    loss = probe_models.LabelProbes.loss(*map(keras.ops.convert_to_tensor, (labels, logits)))
+    np.testing.assert_allclose(float(loss), sum(of_words) / 3, rtol=1e-5)
+    targets = random.normal(size=(2, 2, 6)).astype("float32")
+    outputs = random.normal(size=(2, 3, 6)).astype("float32")
+    expected = (np.abs(outputs - targets[:, :1]) * targets[:, 1:]).sum() / 32
+    loss = probe_models.TreeProbes.loss(*map(keras.ops.convert_to_tensor, (targets, outputs)))
+    np.testing.assert_allclose(float(loss), expected, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def found(model, files):
+    backbone, preprocessor = model
+    return insight.probe(
+        backbone, *files, preprocessor=preprocessor, seeds=2, epochs=30, learning_rate=0.03, rank=8
+    )
+
+
+def test_probes_learn_what_is_in_the_words(found):
+    assert list(found) == ["upos", "relation", "depth", "distance"]
+    for name, scores in found.items():
+        main = probe_models.TASKS[name][0]
+        for values in (scores.main, scores.control, scores.cumulative[main]):
+            assert values.shape == (2, 3)
+        np.testing.assert_allclose(scores.mixing_weights.sum(axis=1), 1, rtol=1e-5)
+        # Of the first layer alone there is one probe
+        np.testing.assert_array_equal(scores.cumulative[main][:, 0], scores.main[:, 0])
+        np.testing.assert_allclose(scores.selectivity, scores.main - scores.control)
+        layers = np.arange(3)
+        np.testing.assert_allclose(scores.expected_layer, scores.mixing_weights @ layers)
+    # Parts of speech, and the labels of the control task, are in the words themselves
+    assert found["upos"].main[:, 0].min() > 0.95
+    assert found["upos"].control[:, 0].min() > 0.9
+    assert found["relation"].main.max() > 0.95
+    assert found["upos"].baseline == pytest.approx(5 / 21)
+    assert found["upos"].num_words == (8 * 21, 21)
+    # All sentences of the test are in the training data
+    assert found["depth"].scores["root_accuracy"].max() == 1
+    assert found["depth"].main.max() > 0.9
+    assert found["distance"].scores["uuas"].max() == 1
+    assert found["distance"].main.max() > 0.9
+
+
+def test_results_have_intervals_over_seeds(found):
+    scores = found["upos"]
+    for row in scores.rows:
+        values = scores.main[:, row["layer"]]
+        assert row["accuracy"] == pytest.approx(values.mean())
+        low, high = stats.t.interval(0.95, 1, values.mean(), max(stats.sem(values), 1e-12))
+        assert row["accuracy_interval"] == pytest.approx((high - low) / 2, rel=1e-3, abs=1e-4)
+    plain = json.loads(json.dumps(scores.to_dict(), allow_nan=False))
+    assert len(plain["layers"]) == 3
+    assert str(scores).startswith("upos: best layer")
+    assert scores._repr_html_().count("<tr>") == 4
+    pytest.importorskip("matplotlib").use("agg")
+    assert found["distance"].plot().get_title() == "distance"
+
+
+def test_gains_of_layers_have_their_mean():
+    cumulative = np.array([[0.5, 0.7, 0.75]])
+    weights = np.array([[0.2, 0.3, 0.5]])
+    scores = insight.ProbeScores(
+        "upos", {"accuracy": cumulative}, {"accuracy": cumulative}, cumulative, cumulative,
+        weights, 0.1, (5, 5),
+    )  # fmt: skip
+    np.testing.assert_allclose(scores.expected_layer_of_gains, [(0.2 * 1 + 0.05 * 2) / 0.25])
+    np.testing.assert_allclose(scores.expected_layer, [1.3])
+    assert np.isnan(scores.rows[0]["accuracy_interval"])
+
+
+def test_what_cannot_be_probed_is_refused(model, files, tmp_path):
+    backbone, preprocessor = model
+    for changes, message in (
+        ({"tasks": ["xpos"]}, r"tasks is \['xpos'\]; expected a list of upos, relation"),
+        ({"tasks": "upos"}, "expected a list of upos"),
+        ({"seeds": 11}, "seeds is 11; expected 1 to 10"),
+        ({"epochs": 0}, "epochs is 0; expected at least 1"),
+        ({"pooling": "last"}, "pooling is 'last'; expected one of mean, first"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.probe(backbone, *files, **{"preprocessor": preprocessor, **changes})
+    (tmp_path / "loop.conllu").write_text(conllu(["the/2/det films/1/nsubj ./1/punct"]))
+    with pytest.raises(ValueError, match=r"loop\.conllu, sentence 0 \('the films \.'\): the heads"):
+        annotated_words(backbone, preprocessor, tmp_path / "loop.conllu")
+    short = data.TextClassifierPreprocessor(preprocessor.tokenizer, 5)
+    with pytest.raises(ValueError, match="All 4 sentences are longer than 5 tokens"):
+        annotated_words(backbone, short, files[1])
