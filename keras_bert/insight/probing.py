@@ -89,7 +89,10 @@ class ProbeScores:
         gains = np.diff(self.cumulative[TASKS[self.task][0]], axis=1)
         total = gains.sum(axis=1)
         weighed = gains @ np.arange(1, gains.shape[1] + 1)
-        return np.divide(weighed, total, out=np.full(len(total), np.nan), where=total != 0)
+        expected: np.ndarray = np.divide(
+            weighed, total, out=np.full(len(total), np.nan), where=total != 0
+        )
+        return expected
 
     @property
     def rows(self) -> list[dict[str, Any]]:
