@@ -46,7 +46,11 @@ class Measure:
 
 
 def _first_column(means: np.ndarray) -> np.ndarray:
-    return means[..., 0]
+    return np.asarray(means[..., 0])
+
+
+def _percent(means: np.ndarray) -> np.ndarray:
+    return np.asarray(100 * means[..., 0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +62,9 @@ class UnitValues:
         values: Float64 `(units, columns)`.
         statistic: Of the columns' means `(..., columns)` the measure `(...)`; by default the first
             column's mean.
-        is_share: Whether the values are 0 or 1 in one column, and the measure is their mean in
-            percent with a Wilson interval.
+        is_share: Whether the measure is the values' mean in percent, and the values are between 0
+            and 1.
+        wilson: Of a share of flags, whether its interval is Wilson's instead of the bootstrap's.
     """
 
     group: str
@@ -67,22 +72,27 @@ class UnitValues:
     values: np.ndarray
     statistic: Callable[[np.ndarray], np.ndarray] = _first_column
     is_share: bool = False
+    wilson: bool = False
 
     def measure(self, confidence: float, samples: int, seed: int) -> Measure:
-        """The measure, with the interval of the bootstrap or, of a share, Wilson's."""
-        if self.is_share:
-            low, high = wilson_interval(int(self.values.sum()), len(self.values), confidence)
-            value = 100 * float(self.values.mean())
-            return Measure(self.group, self.metric, len(self.values), value, 100 * low, 100 * high)
-        value = float(self.statistic(self.values.mean(axis=0)))
-        low, high = bootstrap_interval(self.values, self.statistic, confidence, samples, seed)
-        return Measure(self.group, self.metric, len(self.values), value, low, high)
+        """The measure with its interval.
+
+        Where all units agree, every draw of the bootstrap does, too: the interval of a share is
+        Wilson's then.
+        """
+        units, value = len(self.values), float(self.statistic(self.values.mean(axis=0)))
+        if self.is_share and (self.wilson or value in (0.0, 100.0)):
+            low, high = wilson_interval(round(float(self.values.sum())), units, confidence)
+            low, high = 100 * low, 100 * high
+        else:
+            low, high = bootstrap_interval(self.values, self.statistic, confidence, samples, seed)
+        return Measure(self.group, self.metric, units, value, low, high)
 
 
 def share(group: str, metric: str, flags: np.ndarray, wilson: bool = False) -> UnitValues:
-    """Of flags `(units,)` the share that is true, in percent."""
+    """The share of flags `(units,)`, or the mean of shares, in percent."""
     values = np.asarray(flags, "float64")[:, np.newaxis]
-    return UnitValues(group, metric, values, lambda means: 100 * means[..., 0], is_share=wilson)
+    return UnitValues(group, metric, values, _percent, is_share=True, wilson=wilson)
 
 
 def mean(group: str, metric: str, values: np.ndarray) -> UnitValues:

@@ -33,6 +33,13 @@ def test_a_statistic_of_several_means_is_drawn_with_them():
     assert measures.bootstrap_interval(values[:1]) == (values[0, 0], values[0, 0])
 
 
+def test_units_that_all_agree_leave_doubt():
+    agreed = insight.PairScores(np.ones(20), np.zeros(20), ("age",) * 20)
+    (of_all, _) = agreed.measures()
+    assert (of_all.value, of_all.high) == (100, 100)
+    np.testing.assert_allclose(of_all.low, 100 * measures.wilson_interval(20, 20)[0])
+
+
 def test_the_same_units_are_drawn_for_two_results():
     """A model that is better on every pair by as much is better for certain."""
     noise = np.random.default_rng(0).normal(size=40)
