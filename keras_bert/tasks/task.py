@@ -287,6 +287,44 @@ class Task(ObjectiveModel):
             )
         return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
 
+    def sequence_lengths(self, x: Any, batch_size: int | None = None) -> np.ndarray[Any, Any]:
+        """Counts the tokens of the sequences that text becomes.
+
+        A row is one sequence, or several: the windows of a long passage or sentence, or one for
+        each choice. Their lengths determine the cost of training on them.
+
+        Args:
+            x: Text in any form that `fit` takes.
+            batch_size: Number of rows to tokenize at a time. Defaults to 32.
+
+        Returns:
+            The number of tokens of each sequence, with special tokens and after truncation, int64
+            `(sequences,)`, in no particular order.
+
+        Raises:
+            ValueError: If `x` is not text.
+
+        Example:
+
+        ```python
+        classifier.sequence_lengths(["a film", "a gripping film"])  # array([4, 5])
+        ```
+        """
+        kind = self._kind_of(x)
+        if kind is None:
+            raise ValueError(
+                f"x must be text, {self._input_forms()}, to have its tokens counted; "
+                f"received {type(x).__name__}."
+            )
+        rows = kind.read(x)
+        batches, _ = rows.numbered_batches(self.preprocessor, self._batching(batch_size))
+        counts = [
+            np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
+            for features, _ in batches.as_numpy_iterator()
+        ]
+        lengths = np.concatenate(counts)
+        return lengths[lengths > 0]  # without the filler of batches
+
     def _predict_rows(
         self, rows: Rows, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:

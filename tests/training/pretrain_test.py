@@ -76,6 +76,7 @@ def corpus(tmp_path_factory):
 
 def config(corpus, folder, **changes):
     return PretrainConfig(
+        measure_energy=False,
         input_files=("train.txt",),
         data_dir=str(corpus),
         output_dir=str(folder),

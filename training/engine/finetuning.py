@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.optimizers import AdamW
 
+from ..costs import run_cost
+from ..costs.energy import Energy, Meter
 from ..plots import curves
 from ..scores import baselines, classifier_scores
 from . import output_folder
@@ -48,6 +50,8 @@ class Run:
         examples_per_second: Training speed, evaluation excluded.
         model_path: Path of the best epoch's model.
         seconds: Duration of each part: building, training, scoring.
+        flops: FLOPs of the matrix products of training; `None` if unknown.
+        energy: The energy of training and scoring; `None` if it was not metered.
     """
 
     seed: int
@@ -59,6 +63,8 @@ class Run:
     examples_per_second: float
     model_path: str
     seconds: dict[str, float]
+    flops: int | None = None
+    energy: Energy | None = None
 
 
 def resolve_precision(name: str) -> str:
@@ -119,13 +125,38 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoc
     return fit_epoch
 
 
-def run(job_class: type[Job], config: SeedsConfig, data: Any) -> dict[str, Any]:
+def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
+    """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`.
+
+    Args:
+        model: The task, whose whole encoder is trained.
+        x: The training data, in a form that the task's `fit` takes.
+    """
+    from keras_bert import MultipleChoice, TextClassifier
+
+    from ..costs import model_flops
+
+    # They read the first token only, unless a BiLSTM reads all.
+    is_of_first = isinstance(model, TextClassifier | MultipleChoice)
+    reads_all = not is_of_first or bool(getattr(model, "bilstm_units", 0))
+
+    def flops() -> int:
+        lengths = model.sequence_lengths(x)
+        return model_flops.fine_tuning_flops(model.config, lengths, reads_all)
+
+    return flops
+
+
+def run(
+    job_class: type[Job], config: SeedsConfig, data: Any, meter: Meter | None = None
+) -> dict[str, Any]:
     """Trains every seed, writes all results, and returns them.
 
     Args:
         job_class: The task.
         config: The settings, an instance of the task's `config_class`.
         data: The data that the task's `read` returned.
+        meter: Returns the energy since its last call; `None` if energy is not metered.
 
     Returns:
         The content of `results.json`: the config, the runs, and for each development set and metric
@@ -136,7 +167,7 @@ def run(job_class: type[Job], config: SeedsConfig, data: Any) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = job.baselines()
     baselines.show(to_beat)
-    runs = train_seeds(job)
+    runs = train_seeds(job, meter)
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
     results = results_of(job.config, runs, best, to_beat)
     atomic.write_json(folder / "results.json", results)
@@ -147,18 +178,35 @@ def run(job_class: type[Job], config: SeedsConfig, data: Any) -> dict[str, Any]:
     if getattr(config, "export", False):
         with watch.part("export"):
             job.export(load(), folder / "export" / "1")
+    results["cost"] = cost_of(runs, results["seconds"], config)
     atomic.write_json(folder / "results.json", results)
     return results
 
 
-def train(job: Job, seed_run: SeedRun) -> Run:
+def cost_of(
+    runs: Sequence[Run], seconds: Mapping[str, float], config: SeedsConfig
+) -> dict[str, Any]:
+    """Returns the cost of all seeds, see `run_cost.cost_record`."""
+    flops = [run.flops for run in runs if run.flops is not None]
+    energies = [Energy(*run.energy) for run in runs if run.energy is not None]
+    return run_cost.cost_record(
+        sum(seconds.values()),
+        sum(flops) if len(flops) == len(runs) else None,
+        functools.reduce(Energy.plus, energies) if len(energies) == len(runs) else None,
+        config.country,
+        config.price_per_hour,
+    )
+
+
+def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
     """Trains with one seed, saves the best epoch's model, and returns the results."""
     keras.utils.set_random_seed(seed_run.seed)
     training = job.build(seed_run.seed)
-    evaluation = DevEvaluation(job, seed_run)
+    evaluation = DevEvaluation(job, seed_run, meter)
     output_folder.check_room(seed_run.folder, _bytes_of(training.model))
     records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation)
-    trained_rows = training.num_rows * len(evaluation.by_epoch)
+    num_epochs = len(evaluation.by_epoch)
+    trained_rows = training.num_rows * num_epochs
     return Run(
         seed=seed_run.seed,
         final=evaluation.by_epoch[-1],
@@ -169,6 +217,8 @@ def train(job: Job, seed_run: SeedRun) -> Run:
         examples_per_second=trained_rows / evaluation.training_seconds,
         model_path=os.fspath(seed_run.model_path),
         seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
+        flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
+        energy=evaluation.metered(),
     )
 
 
@@ -210,6 +260,7 @@ _EVALUATION_STATE = (
     "best_score",
     "training_seconds",
     "scoring_seconds",
+    "energy",
 )
 
 
@@ -219,12 +270,15 @@ class DevEvaluation(keras.callbacks.Callback):
     Args:
         job: The task, which scores the model.
         seed_run: The run, whose `model_path` the best epoch's model is saved to.
+        meter: Returns the energy since its last call; `None` if energy is not metered.
     """
 
-    def __init__(self, job: Job, seed_run: SeedRun) -> None:
+    def __init__(self, job: Job, seed_run: SeedRun, meter: Meter | None = None) -> None:
         super().__init__()
         self.job = job
         self.seed_run = seed_run
+        self.meter = meter
+        self.energy: Energy | None = None if meter is None else Energy()
         self.by_epoch: list[DevScores] = []
         self.best_epoch = 0
         self.best_score = -math.inf
@@ -232,8 +286,15 @@ class DevEvaluation(keras.callbacks.Callback):
         self.scoring_seconds = 0.0
         self._epoch_start: float | None = None
 
+    def metered(self) -> Energy | None:
+        """Returns the energy until now, of the interrupted runs before this one too."""
+        if self.meter is not None and self.energy is not None:
+            self.energy = self.energy.plus(self.meter())
+        return self.energy
+
     def state(self) -> dict[str, Any]:
         """Returns the state that checkpoints save."""
+        self.metered()
         state = {name: getattr(self, name) for name in _EVALUATION_STATE}
         if self._epoch_start is not None:
             state["training_seconds"] += time.perf_counter() - self._epoch_start
@@ -242,7 +303,9 @@ class DevEvaluation(keras.callbacks.Callback):
     def restore(self, state: dict[str, Any]) -> None:
         """Restores the state of a checkpoint."""
         for name in _EVALUATION_STATE:
-            setattr(self, name, state[name])
+            setattr(self, name, state.get(name))
+        # What was not metered from the beginning is not known.
+        self.energy = None if self.energy is None else Energy(*self.energy)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch_start = time.perf_counter()
@@ -286,11 +349,15 @@ def save_model(model: keras.Model, path: Path) -> None:
         raise OSError(f"{path} could not be written: {error}") from error
 
 
-def train_seeds(job: Job) -> list[Run]:
+def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
     """Trains with each of the config's seeds, and plots the curves of each.
 
     Interrupted runs are resumed, and finished ones are not repeated, provided that the settings and
     the data are the same.
+
+    Args:
+        job: The task with its settings and data.
+        meter: Returns the energy since its last call; `None` if energy is not metered.
     """
     runs = []
     config = job.config
@@ -304,7 +371,7 @@ def train_seeds(job: Job) -> list[Run]:
             continue
         logging.info("seed %d", seed)
         start = time.perf_counter()
-        run = train(job, seed_run)
+        run = train(job, seed_run, meter)
         own = time.perf_counter() - start
         building = max(0.0, own - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})

@@ -28,11 +28,13 @@ class Training:
         model: The compiled model.
         fit_epoch: Fits the model for one epoch or the rest of one, as for `SeedRun.fit`.
         num_rows: Number of examples in an epoch, used to report the speed.
+        epoch_flops: Returns the FLOPs of the matrix products of an epoch; `None` if unknown.
     """
 
     model: keras.Model
     fit_epoch: FitEpoch
     num_rows: int
+    epoch_flops: Callable[[], int] | None = None
 
 
 class Job:

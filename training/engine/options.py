@@ -81,6 +81,11 @@ class RunConfig:
         tensorboard: Whether to write logs for TensorBoard to output_dir.
         checkpoint_seconds: Seconds of training between two checkpoints, from which the same command
             resumes an interrupted run; 0 writes a checkpoint after each batch.
+        measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
+            energy).
+        country: ISO code of the country, three letters, for the CO2 of its electricity.
+        price_per_hour: The price of the machine in any currency, for the cost of the run; 0 if it
+            is unknown.
     """
 
     data_dir: str = ""
@@ -96,10 +101,13 @@ class RunConfig:
     output_dir: str = "runs"
     tensorboard: bool = False
     checkpoint_seconds: float = 180.0
+    measure_energy: bool = True
+    country: str = "USA"
+    price_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "epochs", "batch_size")
-        check_at_least(self, 0, "learning_rate", "checkpoint_seconds")
+        check_at_least(self, 0, "learning_rate", "checkpoint_seconds", "price_per_hour")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"--warmup is {self.warmup}, expected a number in [0, 1)")
 

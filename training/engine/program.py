@@ -23,6 +23,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from ..costs import energy
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
 from . import child_programs, config_flags, output_folder, run_report
@@ -245,5 +246,9 @@ def fine_tune(arguments: list[str], job_class: type[Job]) -> None:
     with output_folder.claimed(config.output_dir):
         from . import finetuning
 
-        results = finetuning.run(job_class, config, data)
+        with contextlib.ExitStack() as stack:
+            meter = None
+            if config.measure_energy and energy.is_installed():
+                meter = stack.enter_context(energy.energy_meter(config.country))
+            results = finetuning.run(job_class, config, data, meter)
     print(run_report.report(results, seconds, job_class.example_input))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..costs import run_cost
 from . import child_programs
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -67,7 +68,8 @@ def report(
     if results.get("by_class"):
         blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
     times = {**(seconds or {}), **results["seconds"]}
-    blocks.append(_times(times))
+    cost = run_cost.describe(results.get("cost", {}), _points_over_baselines(results))
+    blocks.append("\n".join(filter(None, (_times(times), cost))))
     files = {
         "model": best / "model.keras",
         "curves": best / "curves.png",
@@ -82,6 +84,15 @@ def report(
         predict = child_programs.typed("predict")
         blocks.append(f"Next: {predict} --model={model} --input={example_input}")
     return "\n" + "\n\n".join(blocks)
+
+
+def _points_over_baselines(results: Mapping[str, Any]) -> float | None:
+    """Returns by how much the best epoch's first score is above the best baseline's."""
+    name = results["kept"]["by"]
+    metric, score = next(iter(results["kept"]["scores"][name].items()))
+    rows = results["baselines"].get(name, {}).values()
+    known = [row[metric] for row in rows if metric in row]
+    return score - max(known) if known else None
 
 
 def table(title: str, rows: Scores) -> str:

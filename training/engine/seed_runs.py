@@ -35,6 +35,9 @@ _NO_INFLUENCE = (
     "export",
     "tensorboard",
     "checkpoint_seconds",
+    "measure_energy",
+    "country",
+    "price_per_hour",
 )
 # Minimum ratio of training time to the time for writing checkpoints
 _LEAST_RATIO = 20.0

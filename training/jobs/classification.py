@@ -176,7 +176,8 @@ class TextClassification(Job):
         train = self.data.train
         classifier = build_classifier(self.config, train, self.preset)
         fit_epoch = finetuning.epochs_of_text(classifier, train.inputs, train.labels, self.config)
-        return Training(classifier, fit_epoch, num_rows=len(train))
+        epoch_flops = finetuning.epoch_flops(classifier, train.inputs)
+        return Training(classifier, fit_epoch, len(train), epoch_flops)
 
     def score(self, model: TextClassifier) -> DevScores:
         return {

@@ -136,7 +136,7 @@ class Choosing(Job):
         )
         task.compile(finetuning.make_optimizer(config, len(train)))
         fit_epoch = finetuning.epochs_of_text(task, train.inputs, train.labels, config)
-        return Training(task, fit_epoch, num_rows=len(train))
+        return Training(task, fit_epoch, len(train), finetuning.epoch_flops(task, train.inputs))
 
     def score(self, model: MultipleChoice) -> DevScores:
         return {name: score_task(model, rows) for name, rows in self.data.scored.items()}

@@ -224,7 +224,7 @@ class QuestionAnswering(Job):
         logging.info("%d questions in %d windows", len(train), num_windows)
         answerer.compile(optimizer=finetuning.make_optimizer(config, num_windows))
         fit_epoch = finetuning.epochs_of_text(answerer, train, None, config)
-        return Training(answerer, fit_epoch, num_rows=num_windows)
+        return Training(answerer, fit_epoch, num_windows, finetuning.epoch_flops(answerer, train))
 
     def score(self, model: QuestionAnswerer) -> DevScores:
         golds = self.golds if self.data.has_unanswerable else None

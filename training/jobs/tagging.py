@@ -135,7 +135,7 @@ class Tagging(TaggingJob):
         num_windows = int(tagger.preprocessor.windows(ragged_words(words)).token_ids.nrows())
         tagger.compile(finetuning.make_optimizer(config, num_windows))
         fit_epoch = finetuning.epochs_of_text(tagger, words, labels, config)
-        return Training(tagger, fit_epoch, num_rows=len(train))
+        return Training(tagger, fit_epoch, len(train), finetuning.epoch_flops(tagger, words))
 
     def predicted_labels(
         self, model: TokenClassifier, name: str, text: TaggedText

@@ -253,8 +253,11 @@ class PretrainConfig(PretrainingDataConfig):
         dev_batches: Number of batches of held-out text to score.
         deterministic: Whether to make TensorFlow and PyTorch deterministic on GPUs too.
         tensorboard: Whether to write logs for TensorBoard.
-        measure_energy: Whether to estimate energy and CO2 with codecarbon (the extra `energy`).
+        measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
+            energy).
         country: ISO code of the country, three letters, for the CO2 of its electricity.
+        price_per_hour: The price of the machine in any currency, for the cost of the run; 0 if it
+            is unknown.
     """
 
     dev_files: tuple[str, ...] = ()
@@ -302,8 +305,9 @@ class PretrainConfig(PretrainingDataConfig):
     dev_batches: int = 50
     deterministic: bool = False
     tensorboard: bool = False
-    measure_energy: bool = False
+    measure_energy: bool = True
     country: str = "USA"
+    price_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,9 +28,10 @@ from keras_bert import (
 from keras_bert.tasks.student_initialization import copy_layers, spread_layers
 from keras_bert.text.tokenizer import Tokenizer
 
+from ..costs import model_flops
+from ..costs.energy import Energy, Meter
 from ..engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
 from ..plots import curves
-from . import model_flops
 from .config import PretrainConfig
 
 LOG_FILE = "log.jsonl"
@@ -293,7 +293,7 @@ class IntervalReport(keras.callbacks.Callback):
         workload: The cost of an update.
         peak: Peak FLOP/s of the machine.
         dev: Held-out batches, or `None`.
-        energy: Returns the energy in kWh and the CO2 in kg since its last call; `None` to omit.
+        meter: Returns the energy since its last call; `None` if energy is not metered.
         checkpoints: The checkpoints to write to.
     """
 
@@ -307,7 +307,7 @@ class IntervalReport(keras.callbacks.Callback):
         workload: Workload,
         peak: float,
         dev: Any,
-        energy: Callable[[], tuple[float, float]] | None,
+        meter: Meter | None,
         checkpoints: RunCheckpoints,
     ) -> None:
         super().__init__()
@@ -318,7 +318,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.workload = workload
         self.peak = peak
         self.dev = dev
-        self.energy = energy
+        self.meter = meter
         self.checkpoints = checkpoints
         self._folder = Path(config.output_dir)
         self._next_picture = 0.0
@@ -363,13 +363,18 @@ class IntervalReport(keras.callbacks.Callback):
             self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
 
     def _energy_record(self) -> Log:
-        if self.energy is None:
+        if self.meter is None:
             return {}
         before = self.state.log[-1] if self.state.log else {}
-        kwh, co2 = self.energy()
+        found = Energy(
+            before.get("energy_kwh", 0.0),
+            before.get("co2_kg", 0.0),
+            bool(before.get("energy_is_measured", False)),
+        ).plus(self.meter())
         return {
-            "energy_kwh": before.get("energy_kwh", 0.0) + kwh,
-            "co2_kg": before.get("co2_kg", 0.0) + co2,
+            "energy_kwh": found.kwh,
+            "co2_kg": found.co2_kg,
+            "energy_is_measured": found.is_measured,
         }
 
 

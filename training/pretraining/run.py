@@ -22,13 +22,13 @@ from keras_bert.data import (
 )
 from keras_bert.text.tokenizer import Tokenizer
 
+from ..costs import energy, model_flops, run_cost
 from ..engine import output_folder
 from ..engine.options import recorded_settings
 from ..engine.progress import Progress
 from ..engine.run_checkpoints import RunCheckpoints, RunState
-from . import model_flops, pretraining_run
+from . import pretraining_run
 from .config import Phase, PretrainConfig
-from .energy import energy_meter
 from .pretraining_run import PretrainingModel
 from .pretraining_text import dev_records, training_records, vocabulary_path
 from .tokenizer_source import content_of, is_lowercased, open_tokenizer
@@ -43,6 +43,7 @@ _NO_INFLUENCE = (
     "tensorboard",
     "measure_energy",
     "country",
+    "price_per_hour",
 )
 _BATCHES_LOOKED_AT = 20
 
@@ -83,11 +84,11 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     state = _begin(config, model, checkpoints, vocabulary)
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
     with contextlib.ExitStack() as stack:
-        energy = (
-            stack.enter_context(energy_meter(config.country)) if config.measure_energy else None
-        )
+        meter = None
+        if config.measure_energy and energy.is_installed():
+            meter = stack.enter_context(energy.energy_meter(config.country))
         for phase, (train, dev) in phases.items():
-            run = _Run(config, model, checkpoints, peak, energy)
+            run = _Run(config, model, checkpoints, peak, meter)
             state = run.train(phase, train, dev, state)
     model.save_to_preset(folder / "preset")
     return _report(config, model, state, folder)
@@ -167,7 +168,7 @@ class _Run:
     model: PretrainingModel
     checkpoints: RunCheckpoints
     peak: float
-    energy: Any
+    meter: energy.Meter | None
 
     def train(
         self,
@@ -218,7 +219,7 @@ class _Run:
             workload=self._workload(train),
             peak=self.peak,
             dev=None if dev is None else self._examples(dev.first_batches(config.dev_batches)),
-            energy=self.energy,
+            meter=self.meter,
             checkpoints=self.checkpoints,
         )
         guard = pretraining_run.StopWhereNotFinite(state.step, config.accumulation, steps)
@@ -273,6 +274,15 @@ def _report(
             "share_of_peak": round(_mean(state.log, "share_of_peak"), 4),
             **{name: last[name] for name in ("energy_kwh", "co2_kg") if name in last},
         },
+        "cost": run_cost.cost_record(
+            state.seconds,
+            _sum(state.log, "flops_per_second"),
+            energy.Energy(last["energy_kwh"], last["co2_kg"], bool(last["energy_is_measured"]))
+            if "energy_kwh" in last
+            else None,
+            config.country,
+            config.price_per_hour,
+        ),
         "log": state.log,
     }
     atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)
@@ -281,9 +291,13 @@ def _report(
 
 def _mean(log: list[pretraining_run.Log], name: str) -> float:
     """Returns the mean over the run, with intervals weighted by their duration."""
+    return _sum(log, name) / float(log[-1]["seconds"])
+
+
+def _sum(log: list[pretraining_run.Log], rate: str) -> float:
+    """Returns the integral over the run of a rate per second."""
     ends = np.array([0.0, *(record["seconds"] for record in log)])
-    seconds = np.diff(ends)
-    return float(np.dot(seconds, [record[name] for record in log]) / seconds.sum())
+    return float(np.dot(np.diff(ends), [record[rate] for record in log]))
 
 
 def _be_deterministic() -> None:

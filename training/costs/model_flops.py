@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import statistics
 import time
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert.config import BertConfig
@@ -58,6 +60,21 @@ def training_flops(
         of_tokens -= num_unread * 2 * hidden * (attended[-1] + 2 * inside)
     of_row = of_tokens + slots * of_slot + of_pair
     return _TRAINING_FACTOR * rows * of_row
+
+
+def fine_tuning_flops(config: BertConfig, lengths: np.ndarray, reads_all: bool) -> int:
+    """Returns the FLOPs of the matrix products of training on sequences once, without padding.
+
+    Args:
+        config: The encoder's architecture.
+        lengths: The number of tokens of each sequence, `(sequences,)`.
+        reads_all: Whether the head reads all tokens, as a tagger's does, or only the first.
+    """
+    counts = collections.Counter(lengths.tolist())
+    return sum(
+        training_flops(config, count, length, 0, next_sentence=not reads_all, reads_all=reads_all)
+        for length, count in counts.items()
+    )
 
 
 @functools.cache

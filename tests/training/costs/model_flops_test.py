@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import keras
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import BertConfig
-from training.pretraining.model_flops import peak_flops, training_flops
+from training.costs.model_flops import fine_tuning_flops, peak_flops, training_flops
 
 
 def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
@@ -59,6 +61,33 @@ def test_narrow_embeddings_are_projected_and_make_the_logits_cheaper():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_peak(monkeypatch, dtype):
-    monkeypatch.setattr("training.pretraining.model_flops._SIZE_ON_CPU", 64)
+    monkeypatch.setattr("training.costs.model_flops._SIZE_ON_CPU", 64)
     assert 1e6 < peak_flops(dtype) < 1e16
     assert np.isfinite(peak_flops(dtype))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch has a profiler of FLOPs")
+@pytest.mark.parametrize("reads_all", [False, True])
+def test_a_step_has_the_flops_that_a_profiler_counts(reads_all):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config = BertConfig(
+        vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=64, intermediate_dim=256
+    )
+    backbone = keras_bert.Backbone(config)
+    make = keras_bert.TokenClassifier if reads_all else keras_bert.TextClassifier
+    task = make(backbone, num_classes=2)
+    length = 24
+    task.compile("sgd")
+
+    def counted(rows):
+        ids = np.ones((rows, length), "int32")
+        x = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids}
+        with FlopCounterMode(display=False) as counter:
+            task.fit(x, 0 * (ids if reads_all else ids[:, 0]), batch_size=4, verbose=0)
+        return counter.get_total_flops()
+
+    # Keras computes shapes before the first step, which the profiler counts too.
+    of_step = counted(8) - counted(4)
+    expected = fine_tuning_flops(config, np.full(4, length), reads_all)
+    assert of_step == pytest.approx(expected, rel=0.02)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pytest
+
+from training.costs.energy import Energy, energy_meter, grams_per_kwh
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_energy_since_the_last_call():
+    with energy_meter("FRA") as since_last_call:
+        sum(number * number for number in range(100_000))
+        found = since_last_call()
+        assert 0 < found.co2_kg < found.kwh < 1
+        assert since_last_call().kwh < 1
+
+
+def test_an_unknown_country():
+    with pytest.raises(ValueError, match="--country is 'Atlantis'"), energy_meter("Atlantis"):
+        pass
+
+
+def test_a_sum_is_measured_only_if_all_of_it_is():
+    measured, estimated = Energy(1.0, 0.5, True), Energy(2.0, 0.25, False)
+    assert Energy().plus(measured) == measured
+    assert measured.plus(estimated) == Energy(3.0, 0.75, False)
+    assert estimated.plus(measured) == Energy(3.0, 0.75, False)
+
+
+def test_emissions_by_country():
+    assert 0 < grams_per_kwh("NOR") < grams_per_kwh("POL") < 1500
+    with pytest.raises(ValueError, match="--country is 'Atlantis'"):
+        grams_per_kwh("Atlantis")

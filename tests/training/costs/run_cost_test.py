@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pytest
+
+from training.costs.energy import Energy
+from training.costs.run_cost import cost_record, describe
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_what_is_unknown_is_left_out():
+    assert cost_record(1800, None, None, "FRA", 0.0) == {"hours": 0.5}
+    assert describe(cost_record(1800, None, None, "FRA", 0.0)) == ""
+    everything = cost_record(7200, 4e18, Energy(0.5, 0.02, True), "FRA", 1.5)
+    assert everything == {
+        "hours": 2.0,
+        "training_flops": 4e18,
+        "energy_kwh": 0.5,
+        "energy_is": "measured",
+        "co2_kg": 0.02,
+        "country": "FRA",
+        "price": 3.0,
+    }
+    assert describe(everything, points=10.0) == (
+        "Cost: 4 EFLOP of training, 0.5 kWh (measured), 20 g of CO2 (FRA), price 3; "
+        "a point over the best baseline: 12 min, 50 Wh, price 0.3"
+    )
+    assert "a point over" not in describe(everything, points=-2.0)

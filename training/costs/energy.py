@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The energy that a run uses, and its CO2 emissions, by `codecarbon`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+_RAPL = "/sys/class/powercap"
+
+
+class Energy(NamedTuple):
+    """Energy and emissions.
+
+    Args:
+        kwh: Energy in kWh, of the whole machine.
+        co2_kg: Emissions in kg of CO2.
+        is_measured: Whether the processor's and the GPUs' energy was read from their counters (RAPL
+            and NVML). Otherwise it is estimated by the load and the nominal power.
+    """
+
+    kwh: float = 0.0
+    co2_kg: float = 0.0
+    is_measured: bool = False
+
+    def plus(self, other: Energy) -> Energy:
+        """Returns the sum, measured only if both are."""
+        return Energy(
+            self.kwh + other.kwh,
+            self.co2_kg + other.co2_kg,
+            (self.is_measured or not self.kwh) and other.is_measured,
+        )
+
+
+Meter = Callable[[], Energy]
+
+
+def is_installed() -> bool:
+    """Returns whether `codecarbon` is installed, the extra `energy`."""
+    return importlib.util.find_spec("codecarbon") is not None
+
+
+@contextmanager
+def energy_meter(country: str) -> Iterator[Meter]:
+    """Measures energy with `codecarbon`, offline.
+
+    Args:
+        country: ISO code of the country, three letters, for the CO2 of its electricity.
+
+    Yields:
+        A function that returns the energy and the emissions since its last call.
+
+    Raises:
+        ImportError: If codecarbon is not installed.
+        ValueError: If the country is unknown.
+    """
+    try:
+        from codecarbon import OfflineEmissionsTracker
+    except ImportError as error:
+        raise ImportError(
+            "--measure_energy requires codecarbon: install the extra `energy`, or codecarbon itself"
+        ) from error
+    # It warns of a second tracker even where several are allowed.
+    logging.getLogger("codecarbon").setLevel(logging.ERROR)
+    tracker = OfflineEmissionsTracker(
+        country_iso_code=country, output_methods=[], log_level="error", allow_multiple_runs=True
+    )
+    _check_country(country)
+    tracker.start_task()
+
+    def since_last_call() -> Energy:
+        found = tracker.stop_task()
+        tracker.start_task()
+        return Energy(found.energy_consumed, found.emissions, _reads_counters())
+
+    try:
+        yield since_last_call
+    finally:
+        tracker.stop()
+
+
+def grams_per_kwh(country: str) -> float:
+    """Returns the CO2 in g that a kWh of a country's electricity causes, by `codecarbon`'s table.
+
+    Args:
+        country: ISO code of the country, three letters.
+
+    Raises:
+        ImportError: If codecarbon is not installed.
+        ValueError: If the country is unknown.
+    """
+    _check_country(country)
+    from codecarbon.core.emissions import Emissions
+    from codecarbon.core.units import Energy as CodeCarbonEnergy
+    from codecarbon.external.geography import GeoMetadata
+    from codecarbon.input import DataSource
+
+    kwh = CodeCarbonEnergy.from_energy(kWh=1)
+    geography = GeoMetadata(country_iso_code=country)
+    return 1000 * float(Emissions(DataSource()).get_country_emissions(kwh, geography))
+
+
+def _check_country(country: str) -> None:
+    from codecarbon.input import DataSource
+
+    if country not in DataSource().get_global_energy_mix_data():
+        raise ValueError(
+            f"--country is {country!r}, expected an ISO code of three letters, such as FRA"
+        )
+
+
+def _reads_counters() -> bool:
+    """Returns whether the processor's energy counters can be read."""
+    for counter in Path(_RAPL).glob("intel-rapl*/energy_uj"):
+        with contextlib.suppress(OSError):
+            counter.read_bytes()
+            return True
+    return False

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of a run: time, operations, energy, emissions and money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .energy import Energy
+
+_SECONDS_PER_HOUR = 3600
+_UNITS = ((1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"))
+
+
+def cost_record(
+    seconds: float,
+    flops: float | None,
+    energy: Energy | None,
+    country: str,
+    price_per_hour: float,
+) -> dict[str, Any]:
+    """Returns the entries of `results.json` about a run's cost.
+
+    Args:
+        seconds: The duration.
+        flops: Floating-point operations of the matrix products of training; `None` if unknown.
+        energy: The energy; `None` if it was not metered.
+        country: ISO code of the country, three letters, by whose electricity CO2 is computed.
+        price_per_hour: The price of the machine, in any currency; 0 if it is unknown.
+    """
+    record: dict[str, Any] = {"hours": seconds / _SECONDS_PER_HOUR}
+    if flops is not None:
+        record["training_flops"] = flops
+    if energy is not None:
+        record |= {
+            "energy_kwh": energy.kwh,
+            "energy_is": "measured" if energy.is_measured else "estimated",
+            "co2_kg": energy.co2_kg,
+            "country": country,
+        }
+    if price_per_hour:
+        record["price"] = price_per_hour * record["hours"]
+    return record
+
+
+def describe(record: Mapping[str, Any], points: float | None = None) -> str:
+    """Describes the cost of a run on one line.
+
+    Args:
+        record: The result of `cost_record`.
+        points: Points by which the run's score is above the best baseline, if that is known.
+
+    Example:
+
+    >>> describe({"hours": 0.5, "training_flops": 3e15, "price": 0.75}, points=10.0)
+    'Cost: 3 PFLOP of training, price 0.75; a point over the best baseline: 3 min, price 0.075'
+    """
+    parts = []
+    if "training_flops" in record:
+        parts.append(f"{operations(record['training_flops'])} of training")
+    if "energy_kwh" in record:
+        parts.append(
+            f"{_energy(record['energy_kwh'])} ({record['energy_is']}), "
+            f"{_mass(record['co2_kg'])} of CO2 ({record['country']})"
+        )
+    if "price" in record:
+        parts.append(f"price {record['price']:.3g}")
+    if not parts:
+        return ""
+    line = f"Cost: {', '.join(parts)}"
+    if points is not None and points > 0:
+        of_point = [f"{60 * record['hours'] / points:.2g} min"]
+        if "energy_kwh" in record:
+            of_point.append(_energy(record["energy_kwh"] / points))
+        if "price" in record:
+            of_point.append(f"price {record['price'] / points:.3g}")
+        line += f"; a point over the best baseline: {', '.join(of_point)}"
+    return line
+
+
+def operations(flops: float) -> str:
+    """Formats a number of floating-point operations.
+
+    Example:
+
+    >>> operations(2.4e15)
+    '2.4 PFLOP'
+    """
+    size, unit = next(((size, unit) for size, unit in _UNITS if flops >= size), _UNITS[-1])
+    return f"{flops / size:.3g} {unit}"
+
+
+def _energy(kwh: float) -> str:
+    return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.3g} Wh"
+
+
+def _mass(kg: float) -> str:
+    return f"{kg:.3g} kg" if kg >= 0.1 else f"{1000 * kg:.3g} g"
