@@ -33,8 +33,13 @@ COMMANDS = {
         "finetune-glue",
         "feature-tagging",
     ),
+<<<<<<< HEAD
     "Use and evaluate": ("predict", "evaluate", "insight", "export", "inspect"),
     "Pre-train": ("train-tokenizer", "create-pretraining-data", "pretrain"),
+=======
+    "Use and evaluate": ("predict", "evaluate", "export", "inspect"),
+    "Pre-train": ("plan", "train-tokenizer", "create-pretraining-data", "pretrain"),
+>>>>>>> 45d9a44 (The command plan: what a pre-training run costs, before it is started)
     "Measure": (
         "benchmark",
         "serving-benchmark",

@@ -60,8 +60,8 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
         parts.append(f"{operations(record['training_flops'])} of training")
     if "energy_kwh" in record:
         parts.append(
-            f"{_energy(record['energy_kwh'])} ({record['energy_is']}), "
-            f"{_mass(record['co2_kg'])} of CO2 ({record['country']})"
+            f"{kilowatt_hours(record['energy_kwh'])} ({record['energy_is']}), "
+            f"{mass(record['co2_kg'])} of CO2 ({record['country']})"
         )
     if "price" in record:
         parts.append(f"price {record['price']:.3g}")
@@ -71,7 +71,7 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
     if points is not None and points > 0:
         of_point = [f"{60 * record['hours'] / points:.2g} min"]
         if "energy_kwh" in record:
-            of_point.append(_energy(record["energy_kwh"] / points))
+            of_point.append(kilowatt_hours(record["energy_kwh"] / points))
         if "price" in record:
             of_point.append(f"price {record['price'] / points:.3g}")
         line += f"; a point over the best baseline: {', '.join(of_point)}"
@@ -90,9 +90,11 @@ def operations(flops: float) -> str:
     return f"{flops / size:.3g} {unit}"
 
 
-def _energy(kwh: float) -> str:
+def kilowatt_hours(kwh: float) -> str:
+    """Formats energy in kWh or Wh."""
     return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.3g} Wh"
 
 
-def _mass(kg: float) -> str:
+def mass(kg: float) -> str:
+    """Formats a mass in kg or g."""
     return f"{kg:.3g} kg" if kg >= 0.1 else f"{1000 * kg:.3g} g"

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import re
+
+import pytest
+
+import keras_bert
+from training.costs.hardware import ACCELERATORS
+from training.plan import PlanConfig, parameters, plan
+
+pytestmark = pytest.mark.on_tensorflow
+
+TINY = keras_bert.BertConfig(
+    vocabulary_size=50,
+    num_layers=1,
+    num_heads=2,
+    hidden_dim=16,
+    intermediate_dim=32,
+    max_sequence_length=32,
+)
+
+
+def lines_of(config):
+    return dict(line.split(None, 1) for line in plan(config).splitlines())
+
+
+def test_parameters_are_those_of_the_model():
+    config = keras_bert.BertConfig.from_name("bert_tiny_uncased")
+    model = keras_bert.MaskedLM(keras_bert.Backbone(config))
+    assert parameters(config) == model.count_params()
+
+
+def test_published_hardware():
+    """BERT-base's 40 epochs: 256 rows of 512 tokens, a million updates."""
+    config = PlanConfig(
+        tokens=256 * 512 * 1e6,
+        sequence_length=512,
+        batch_size=256,
+        next_sentence=True,
+        hardware="a100",
+        devices=8,
+        share_of_peak=0.5,
+        price_per_hour=2.0,
+        measure_energy=False,
+    )
+    lines = lines_of(config)
+    # Six operations for each weight of the encoder and token, and attention's products; without
+    # what the last block does not compute, with the head of the masked tokens
+    weights = 85_054_464
+    attention = 12 * 3 * 4 * 512 * 768
+    per_token = float(re.search(r"([\d.]+) MFLOP a token", lines["operations"])[1])
+    assert per_token == pytest.approx((6 * weights + attention) / 1e6, rel=0.05)
+    rate = 8 * 0.5 * ACCELERATORS["a100"].flops / (1e6 * per_token)
+    hours = 256 * 512 * 1e6 / rate / 3600
+    assert float(lines["price"].replace(",", "")) == pytest.approx(8 * 2.0 * hours, rel=0.01)
+    kwh = float(lines["energy"].split()[0])
+    assert kwh == pytest.approx(8 * 0.4 * hours, rel=0.01)
+    assert "at 50% of the published peak of 8 x a100" in lines["speed"]
+
+
+def test_this_machine(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(TINY.to_json())
+    config = PlanConfig(
+        model=str(path),
+        tokens=1e5,
+        sequence_length=16,
+        batch_size=4,
+        next_sentence=True,
+        precision="float32",
+        measure_energy=False,
+    )
+    lines = lines_of(config)
+    assert "measured on this machine" in lines["speed"]
+    assert "energy" not in lines
+    assert "price" not in lines
+
+
+def test_a_batch_that_does_not_fit_is_told():
+    config = PlanConfig(hardware="t4", batch_size=4096, sequence_length=512, measure_energy=False)
+    assert "t4 has 16 GB: use gradient accumulation" in plan(config)
+
+
+def test_what_is_asked_for():
+    with pytest.raises(ValueError, match="--hardware is 'abacus', expected one of this, t4"):
+        PlanConfig(hardware="abacus")
+    with pytest.raises(ValueError, match="--devices is 2, expected 1 with --hardware=this"):
+        PlanConfig(devices=2)
+    with pytest.raises(ValueError, match=r"--share_of_peak is 40"):
+        PlanConfig(hardware="a100", share_of_peak=40)
