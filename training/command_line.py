@@ -23,7 +23,7 @@ from .engine import child_programs
 
 # The commands by purpose, in the order in which a user needs them
 COMMANDS = {
-    "Begin": ("quickstart",),
+    "Begin": ("quickstart", "inspect"),
     "Fine-tune": (
         "finetune",
         "finetune-squad",
@@ -33,13 +33,8 @@ COMMANDS = {
         "finetune-glue",
         "feature-tagging",
     ),
-<<<<<<< HEAD
-    "Use and evaluate": ("predict", "evaluate", "insight", "export", "inspect"),
-    "Pre-train": ("train-tokenizer", "create-pretraining-data", "pretrain"),
-=======
-    "Use and evaluate": ("predict", "evaluate", "export", "inspect"),
+    "Use and evaluate": ("predict", "evaluate", "insight", "export"),
     "Pre-train": ("plan", "train-tokenizer", "create-pretraining-data", "pretrain"),
->>>>>>> 45d9a44 (The command plan: what a pre-training run costs, before it is started)
     "Measure": (
         "benchmark",
         "serving-benchmark",
