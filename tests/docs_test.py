@@ -20,7 +20,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("griffe")
 
 import keras_bert  # noqa: E402
-from docs.hooks import commands, recipes, reference, speed_tables  # noqa: E402
+from docs.hooks import commands, navigation, recipes, reference, speed_tables  # noqa: E402
 from docs.hooks.docstring_sections import as_markdown  # noqa: E402
 from keras_bert.export import export_task  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
@@ -316,6 +316,19 @@ def test_the_page_of_recipes_says_of_each_what_its_file_says():
             stated = getattr(config, field)
             stated = ",".join(stated) if isinstance(stated, tuple) else stated
             assert value == str(stated) or eval(value) == stated
+
+
+def test_a_folder_in_the_navigation_is_its_pages_as_its_index_lists_them():
+    pages = {
+        "guides/a.md": "",
+        "guides/more/b.md": "",
+        "guides/c.md": "",
+        "guides/index.md": "[C](c.md), [B](more/b.md)",
+        "start.md": "",
+    }
+    nav = [{"Start": "start.md"}, {"Guides": "guides/"}, {"Extend": ["extend/"]}]
+    listed = ["guides/index.md", "guides/c.md", {"More": ["guides/more/b.md"]}, "guides/a.md"]
+    assert navigation.expanded(nav, pages) == [{"Start": "start.md"}, {"Guides": listed}]
 
 
 def test_sections_and_doctests_of_a_docstring_become_markdown():

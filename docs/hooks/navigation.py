@@ -75,8 +75,9 @@ def expanded(nav: Any, pages: dict[str, str]) -> Any:
 
     Args:
         nav: The value of `nav` in mkdocs.yml, or a part of it.
-        pages: The text of each page by its path, in the order in which pages appear; an index comes
-            first. A subfolder becomes a section, titled as its index is.
+        pages: The text of each page by its path. In a folder, the index comes first, then the
+            pages to which it links, in that order, then the others in the order given here. A
+            subfolder becomes a section, titled as its index is.
     """
     if isinstance(nav, list):
         items: list[Any] = []
@@ -90,11 +91,17 @@ def expanded(nav: Any, pages: dict[str, str]) -> Any:
         return nav
     within = [path.removeprefix(nav) for path in pages if path.startswith(nav)]
     names = dict.fromkeys(re.sub("/.*", "/", path) for path in within)
+    index = pages.get(f"{nav}index.md", "")
+
+    def place(name: str) -> int:
+        found = index.find(f"]({name}")
+        return -1 if name == "index.md" else found if found >= 0 else len(index)
+
     return [
         {_title(pages, f"{nav}{name}"): expanded(f"{nav}{name}", pages)}
         if name.endswith("/")
         else f"{nav}{name}"
-        for name in sorted(names, key=lambda name: name != "index.md")
+        for name in sorted(names, key=place)
     ]
 
 

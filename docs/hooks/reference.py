@@ -31,14 +31,18 @@ PAGES = (
     ("keras_bert.layers", "layers", "Layers"),
     ("keras_bert.ops", "ops", "Operations"),
 )
+# Tasks in that order; others follow
+TASKS = (
+    *("TextClassifier", "TokenClassifier", "QuestionAnswerer", "MultipleChoice", "TextEmbedder"),
+    *("MaskedLM", "Pretrainer", "ReplacedTokenDetector", "Distiller"),
+)
 # Modules whose public names are on the page of another
 _SHOWN_WITH = {
     "keras_bert.config": "keras_bert.models",
     "keras_bert.vocabularies": "keras_bert.text",
 }
 _INDEX_INTRO = (
-    "Every public name. The [command line](commands/index.md) and the [recipes](../recipes.md) "
-    "have pages of their own."
+    "Every public name, then the command line. [Recipes](../recipes.md) have their own page."
 )
 _TASKS_INTRO = """\
 # Tasks
@@ -155,6 +159,7 @@ def pages() -> dict[str, str]:
     """Returns the path and the Markdown of each page."""
     names = public_names()
     tasks = [name for name in names if name.home.startswith("keras_bert.tasks.")]
+    tasks.sort(key=lambda name: TASKS.index(name.short) if name.short in TASKS else len(TASKS))
     classes = [name for name in tasks if name.short[0].isupper()]
     by_page: dict[str, list[Name]] = {module: [] for module, _, _ in PAGES}
     for name in names:
@@ -180,6 +185,7 @@ def pages() -> dict[str, str]:
         file, title = titles[module]
         lines += [f"## [{title}]({file}.md)", ""]
         lines += _table(dict.fromkeys(members, f"{file}.md"))
+    lines += ["## [Command line](commands/index.md)", "", "Every command, with its flags."]
     return {"reference/index.md": "\n".join(lines), **texts}
 
 
