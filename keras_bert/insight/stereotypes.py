@@ -105,6 +105,7 @@ _COUNTERPARTS = {
     "him": ("her",),
     "his": ("her",),
     "himself": ("herself",),
+    "hers": ("his",),
     "she": ("he",),
     "her": ("him", "his"),
     "herself": ("himself",),
@@ -232,7 +233,8 @@ def winobias_pronouns(
                 counterparts = _COUNTERPARTS[own.lower()]
                 if aligned:
                     there = other_text[slice(*other_spans[index])].lower()
-                    counterparts = (there,) if there in counterparts else counterparts
+                    if own.lower() in _COUNTERPARTS[there]:
+                        counterparts = (there,)
                 if own[0].isupper():
                     counterparts = tuple(word.capitalize() for word in counterparts)
                 hidden = tuple(span for span in spans if span != (start, end))

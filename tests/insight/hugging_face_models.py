@@ -4,7 +4,12 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+import transformers
+
+from keras_bert import MaskedLM
+from keras_bert.checkpoints import CheckpointWarning
 
 
 def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any) -> Path:
@@ -22,3 +27,20 @@ def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any)
     kind(config).save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
     return folder
+
+
+def save_masked_lm(tokens: list[str], folder: Path) -> Path:
+    """Writes a masked LM whose predictions differ much from token to token; returns the folder."""
+    return save_model(
+        transformers.BertForMaskedLM,
+        tokens,
+        folder,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+    )
+
+
+def load_masked_lm(folder: Path) -> MaskedLM:
+    """Loads what `save_masked_lm` wrote."""
+    with pytest.warns(CheckpointWarning, match="no pooler"):
+        return MaskedLM.from_preset(folder)

@@ -14,8 +14,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, insight  # noqa: E402
-from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
-from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.insight.hugging_face_models import load_masked_lm, save_masked_lm  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -32,19 +31,12 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small random BERT as Hugging Face stores it."""
-    return save_model(
-        transformers.BertForMaskedLM,
-        TOKENS,
-        tmp_path_factory.mktemp("masked_lm"),
-        max_position_embeddings=64,
-        initializer_range=0.5,
-    )
+    return save_masked_lm(TOKENS, tmp_path_factory.mktemp("masked_lm"))
 
 
 @pytest.fixture(scope="module")
 def masked_lm(folder):
-    with pytest.warns(CheckpointWarning, match="no pooler"):
-        return MaskedLM.from_preset(folder)
+    return load_masked_lm(folder)
 
 
 def released_scores(model, rows):
