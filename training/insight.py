@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a page about what a model has learned: reasons for its answers, attention, bias, size.
+"""Writes a page about what a model has learned: reasons for its answers, attention, bias, cost.
 
     python -m training.insight --model=runs/finetune/seed_1/model.keras --data_file=dev.tsv \\
         --text=sentence --report_dir=report
@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import itertools
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from typing import Any
 
 from absl import flags, logging
 
+from .costs import run_cost
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least, check_one_of
@@ -193,6 +195,7 @@ def write_report(config: InsightConfig) -> Path:
             "Bias: it is measured of masked LMs and of classifiers, not of a "
             f"{type(model).__name__}."
         )
+    _cost(report, config.model)
     return report.write()
 
 
@@ -294,6 +297,30 @@ def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> Non
         model=described[_THIS],
         compared_with=described.get(_OTHER),
     )
+
+
+def _cost(report: Any, path: str) -> None:
+    """Adds what training has cost, from the `results.json` of the run that wrote the model."""
+    folders = Path(path).resolve().parents[:2]
+    found = [folder / "results.json" for folder in folders if (folder / "results.json").is_file()]
+    try:
+        record = json.loads(found[0].read_text(encoding="utf-8")).get("cost", {}) if found else {}
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{found[0]} is not the results of a run: {error}") from error
+    if not record:
+        report.leave_out("Cost: there is no results.json with it beside the model.")
+        return
+    hours = record["hours"]
+    rows = [["time", f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"]]
+    if "training_flops" in record:
+        rows.append(["operations of training", run_cost.operations(record["training_flops"])])
+    if "energy_kwh" in record:
+        energy = run_cost.kilowatt_hours(record["energy_kwh"])
+        rows.append([f"energy ({record['energy_is']})", energy])
+        rows.append([f"CO2 ({record['country']})", run_cost.mass(record["co2_kg"])])
+    if "price" in record:
+        rows.append(["price", f"{record['price']:.3g}"])
+    report.add("What it cost to train", [page.table(["", "the whole run"], rows)], cost=record)
 
 
 def _facts(path: str, model: Any) -> dict[str, str]:

@@ -64,6 +64,9 @@ def test_a_classifier_is_reported(tmp_path):
         )
         for seed in (1, 2)
     ]  # fmt: skip
+    cost = {"hours": 0.5, "training_flops": 2e15, "energy_kwh": 0.02, "energy_is": "estimated"}
+    cost |= {"co2_kg": 0.006, "country": "FRA", "price": 0.75}
+    (tmp_path / "results.json").write_text(json.dumps({"cost": cost}))
     page, numbers = report(
         tmp_path / "report",
         model=models[0],
@@ -83,6 +86,9 @@ def test_a_classifier_is_reported(tmp_path):
     assert errors["label good"]["count"] == 2
     assert errors["words of names"]["measures"].keys() == {"this model", "other model"}
     assert numbers["left_out"] == []
+    assert numbers["cost"] == cost
+    for shown in ("30.0 minutes", "2 PFLOP", "energy (estimated)", "20 Wh", "CO2 (FRA)", "6 g"):
+        assert f"<td>{shown}</td>" in page
     pictures = {path.stem for path in (tmp_path / "report").glob("*.png")}
     assert {"attribution_1", "attention_entropy", "attention_by_layer", "error_rates"} <= pictures
 
@@ -113,6 +119,7 @@ def test_a_masked_lm_is_reported(tmp_path):
     assert [reason.partition(":")[0] for reason in numbers["left_out"]] == [
         "StereoSet",
         "Occupations and pronouns",
+        "Cost",
     ]
 
 
