@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands an export to a running TensorFlow Serving as the next version of a model."""
+"""Deployment of an export as the next version of a model in a running TensorFlow Serving."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _WHOLE_EXPORT = ("saved_model.pb", "variables/variables.index")
 
 
 def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) -> Path:
-    """Copies a SavedModel to the next version of a model, which appears whole or not at all.
+    """Deploys a SavedModel as the next version of a model, atomically.
 
-    TensorFlow Serving loads a version as soon as its folder holds `saved_model.pb`, with its
-    weights or without, and retires the one before. Therefore the files are copied to a hidden
-    folder, whose name is no number, and that is renamed.
+    TensorFlow Serving loads a version as soon as its folder contains `saved_model.pb`, even if the
+    weights are still missing, and unloads the previous version. Therefore the files are copied to a
+    hidden folder, which the server ignores, and the folder is renamed.
 
     Args:
-        export: A folder that `export` wrote.
-        base_path: The model's folder, the server's `--model_base_path`, which has a folder for each
-            version, named by its number. It is made if there is none.
+        export: A folder written by `export`.
+        base_path: The folder of the model, the server's `--model_base_path`, which contains a
+            folder for each version, named by its number. It is created if it does not exist.
 
     Returns:
-        The new version's folder.
+        The folder of the new version.
 
     Raises:
-        ValueError: If `export` is not a whole SavedModel.
+        ValueError: If `export` is not a complete SavedModel.
 
     Example:
 
@@ -50,7 +50,7 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
             version = base / str(max(_versions(base), default=0) + 1)
             try:
                 os.rename(copied, version)
-            except OSError as error:  # somebody else has just made it
+            except OSError as error:  # another process has just created it
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
             else:

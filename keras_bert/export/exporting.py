@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`export_task`: the door to every format, for every task and backend."""
+"""`export_task`: exports any task, on any backend, to any format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import keras
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
 
-# What the names of the files end in, the one asked for first; a SavedModel is a folder.
+# Suffixes of the files that a format consists of, that of the given path first; a SavedModel is a
+# folder.
 SUFFIXES = {
     "tf_saved_model": ("",),
     "onnx": (".onnx",),
@@ -29,7 +30,7 @@ _NEEDED_PACKAGES = {"onnx": ("tf2onnx",), "openvino": ("openvino",)}
 _NEEDED_FOR_TEXT = ("openvino_tokenizers", "sentencepiece")
 # With dtype="int8"
 _NEEDED_FOR_INT8 = {"onnx": ("onnxruntime",), "openvino": ("nncf",)}
-# Those that each format is written in
+# The precisions that each format can be exported in
 DTYPES = {
     "tf_saved_model": ("float32", "bfloat16"),
     "onnx": ("float32", "int8"),
@@ -54,56 +55,55 @@ def export_task(
     max_text_bytes: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Writes a task for serving, from every backend.
+    """Exports a task for serving, on any backend.
 
-    `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` where
-    `tensorflow_text` has been imported. Vocabulary and weights are inside; a batch is padded to
-    its longest row. Its signatures are the task's, see `keras_bert.export.signatures`,
-    `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
-    takes token ids. Beside it lie `batching_params.pbtxt` and, with the package
-    `tensorflow-serving-api`, requests to warm up with.
-
-    `onnx`, `openvino`, `litert`: the network without text, in float32 or int8. Inputs `token_ids`,
-    `segment_ids` and `padding_mask`, int32 `(batch, length)` (of multiple choice `(batch, choices,
-    length)`); the outputs are the task's, a single one is called `logits`, or `embedding`.
-
-    `openvino` with `text=True`: a classifier, a regression or an embedder with its tokenizer, text
-    in and answers out, see `keras_bert.export.openvino_text`. It runs with the packages `openvino`
-    and `openvino_tokenizers`, without TensorFlow, or in OpenVINO Model Server.
+    - `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` after
+      `import tensorflow_text`. It includes the vocabulary and the weights, and pads a batch to its
+      longest row. Its signatures depend on the task, see `keras_bert.export.signatures`,
+      `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
+      takes token ids. The folder also contains `batching_params.pbtxt` and, if the package
+      `tensorflow-serving-api` is installed, warm-up requests.
+    - `onnx`, `openvino`, `litert`: the network without the tokenizer, in float32 or int8. Its
+      inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or
+      `(batch, choices, length)` for multiple choice. Its outputs are those of the task; a single
+      output is named `logits`, or `embedding`.
+    - `openvino` with `text=True`: a classifier, a regression or an embedder with its tokenizer, see
+      `keras_bert.export.openvino_text`. It requires the packages `openvino` and
+      `openvino_tokenizers`, or OpenVINO Model Server, but not TensorFlow.
 
     Args:
-        task: A task that can be served: of classes, answers, tags, choices or vectors.
-        filepath: Where to. TensorFlow Serving wants a number as the last folder, the model's
-            version: `export/sst2/1`. The other formats are files, which end in `.onnx`, `.xml`
-            (a `.bin` is written beside it) and `.tflite`.
-        format: One of the above.
-        class_names: Labels in the order of the class ids; `None` takes the task's own, or the
-            ids if it has none. Of classifiers and taggers alone.
-        dtype: `float32`; of a SavedModel also `bfloat16`, for weights and matrix products at half
-            the size, with LayerNorm, the head and the answers still in float32; of the other
-            formats also `int8`, for 8-bit products, written by NNCF (`openvino`), ONNX Runtime
-            (`onnx`: weights ahead, activations as they come) or TensorFlow (`litert`, likewise).
-            The answers of an int8 model differ: look at its score before you serve it.
-        calibration: Texts, or pairs of texts with `pair`, like those that will be served, some 300
-            of them: an OpenVINO model in int8 is fitted to their activations. The other formats
-            need none.
+        task: A classifier, question answerer, tagger, multiple-choice task or embedder.
+        filepath: The path to write to. For TensorFlow Serving, the last folder is the version of
+            the model, a number: `export/sst2/1`. The other formats are files that end in `.onnx`,
+            `.xml` (a `.bin` is written beside it) and `.tflite`.
+        format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
+        class_names: The labels of a classifier or tagger, in the order of the class ids. Defaults
+            to those of the task, or to the ids if it has none.
+        dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
+            and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
+            float32. The other formats may also be `"int8"`, with 8-bit products, quantized by NNCF
+            (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights statically,
+            activations dynamically). An int8 model answers differently: evaluate it before serving.
+        calibration: About 300 texts, or pairs of texts with `pair`, like those that will be served.
+            Required for `openvino` in int8, whose quantization is calibrated with their
+            activations; the other formats take none.
         pair: Whether a classifier takes two texts.
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
-            and LiteRT have no tokenizer.
+            and LiteRT cannot.
         max_batch_size: The largest batch that a server forms of waiting requests.
-        warm_up: Whether to add requests that a server runs before it answers any.
-        sequence_length: The one length that a LiteRT model takes, in tokens; `None` takes the
-            longest possible. The other formats take any.
-        max_text_bytes: The most that a SavedModel reads of each text, in bytes of UTF-8: longer
-            texts are cut at the last character that ends within it. `None` reads texts of any
-            length, in windows where the task has windows.
-        overwrite: Whether to replace what is at `filepath`. It is replaced whole, at the end.
+        warm_up: Whether to add requests that a server runs before it serves others.
+        sequence_length: The only length, in tokens, that a LiteRT model takes. Defaults to the
+            longest possible. The other formats take any length.
+        max_text_bytes: The number of bytes of UTF-8 that a SavedModel reads of each text; longer
+            texts are truncated at the last whole character. By default, texts of any length are
+            read, in windows if the task has windows.
+        overwrite: Whether to replace an existing file or folder, atomically.
 
     Raises:
-        ValueError: If an argument is not one of the above, or the task has no preprocessor.
-        FileExistsError: If there is something at `filepath`, and not `overwrite`.
-        ExportError: If the graph holds what the oldest supported server cannot run, a package
-            is missing, or the child process that exports has failed.
+        ValueError: If an argument is invalid, or the task has no preprocessor.
+        FileExistsError: If `filepath` exists and `overwrite` is `False`.
+        ExportError: If the graph has an operation that the oldest supported server lacks, a
+            package is missing, or the child process that exports fails.
     """
     _check_choice("format", format, tuple(SUFFIXES))
     _check_choice("dtype", dtype, DTYPES[format])
@@ -135,7 +135,7 @@ def export_task(
     )
     with new_destination(paths, overwrite=overwrite) as folder:
         write_job(task, options, folder)
-        # The other converters change TensorFlow's global state: not in a process that goes on.
+        # The other converters change TensorFlow's global state, so they run in a child process.
         if keras.backend.backend() == "tensorflow" and format == "tf_saved_model":
             run_job(folder)
         else:
@@ -149,7 +149,7 @@ def export_task(
 
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The labels that a model with classes returns; `None` of a task without."""
+    """Returns the labels of a task with classes, `None` for other tasks."""
     if not task.weighs_classes or not hasattr(task, "num_classes"):
         if class_names is not None:
             raise ValueError(
@@ -223,7 +223,7 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
 def _calibration_rows(
     task: Any, format: str, dtype: str, calibration: Any
 ) -> tuple[tuple[str, ...], ...]:
-    """The texts of each row to calibrate with; none where they are not used."""
+    """Returns the texts of each calibration row; an empty tuple if they are not used."""
     if format != "openvino" or dtype != "int8":
         if calibration is not None:
             raise ValueError(
@@ -282,17 +282,17 @@ def _can_warm_up() -> bool:
 
 @contextlib.contextmanager
 def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterator[Path]:
-    """A working folder beside `paths`; what its folder `new` holds of their names is put there.
+    """Creates a working folder; files in its folder `new` replace those of `paths` at the end.
 
     Args:
-        paths: The files or folders to make, all in one folder.
-        overwrite: Whether to replace what is there.
+        paths: The files or folders to create, all in the same folder.
+        overwrite: Whether to replace existing ones.
 
     Yields:
-        The working folder, on the same disk, which is removed afterwards.
+        The working folder, on the same disk; it is removed afterwards.
 
     Raises:
-        FileExistsError: If there is something, and not `overwrite`.
+        FileExistsError: If one of the paths exists and `overwrite` is `False`.
     """
     existing = [path for path in paths if os.path.lexists(path)]
     if existing and not overwrite:

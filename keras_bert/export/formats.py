@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of other runtimes than TensorFlow: ONNX, OpenVINO, LiteRT."""
+"""The formats of runtimes other than TensorFlow: ONNX, OpenVINO, LiteRT."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
 
     Args:
         task: A task on the TensorFlow backend, in float32.
-        path: The file.
-        options: Which format.
+        path: The file to write.
+        options: The options of the export.
     """
-    # LiteRT knows no new axis on a tensor whose shape it does not know.
+    # LiteRT cannot insert an axis into a tensor of unknown shape.
     length = options.sequence_length if options.format == "litert" else None
     # (batch, length), or (batch, choices, length)
     outer = [None] * (len(task.input["token_ids"].shape) - 1)
@@ -57,7 +57,7 @@ def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path, dtype: st
         if dtype == "int8":
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
-            # The activations' scales are measured as they come, one for each tensor.
+            # Activations are quantized dynamically, with one scale for each tensor.
             quantize_dynamic(floats, path, per_channel=True, weight_type=QuantType.QInt8)
 
 
@@ -75,11 +75,11 @@ def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOp
 
 
 def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
-    """An `openvino.Model` whose matrix products are of int8."""
+    """Returns an `openvino.Model` with int8 matrix products."""
     import nncf
 
     def features(row: Sequence[str]) -> dict[str, Any]:
-        # A batch of one row: padding would be calibrated with as if it were text.
+        # Batches of one row have no padding, which would distort the calibration.
         packed = task.preprocessor(*(tf.constant([text]) for text in row))
         return {name: tf.cast(packed[name], tf.int32).numpy() for name in INPUT_NAMES}
 
@@ -93,7 +93,7 @@ def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]])
 
 def _write_litert(function: Any, path: Path, dtype: str) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        # By way of a SavedModel, for otherwise its inputs and outputs have no names.
+        # Converting a SavedModel preserves the names of inputs and outputs.
         save_signatures({"logits": function.get_concrete_function()}, Path(folder))
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         if dtype == "int8":

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job of an export: a task and its options in a folder, done where TensorFlow is the backend.
+"""An export as a job: a task and its options in a folder, from which TensorFlow exports it.
 
-On TensorFlow it is done at once, otherwise by a child process: `python -m keras_bert.export.job
-FOLDER`. Either way the task is made anew from its files, in the precision of the export.
+On the TensorFlow backend the job runs in the same process, otherwise in a child process: `python -m
+keras_bert.export.job FOLDER`. In both cases the task is created again from its files, in the
+precision of the export.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import keras
 
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 
-# Of a working folder: what is finished, and why a child process failed
+# In the working folder: the finished export, and the error of the child process
 NEW_FOLDER, ERROR_FILE = "new", "error.txt"
 
 
 def write_job(task: Servable, options: ExportOptions, folder: Path) -> None:
-    """Writes what `run_job` reads: plain JSON and the weights, in their own precision."""
+    """Writes the input of `run_job`: JSON, and the weights in their own precision."""
     config = keras.saving.serialize_keras_object(task)
-    config.pop("compile_config", None)  # Nothing is trained any more
+    config.pop("compile_config", None)  # The export is not trained
     modules = sorted({type(task).__module__, type(task.backbone).__module__})
     stored = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
     (folder / "job.json").write_text(json.dumps(stored))
@@ -35,7 +36,7 @@ def write_job(task: Servable, options: ExportOptions, folder: Path) -> None:
 
 
 def read_job(folder: Path) -> tuple[Any, ExportOptions]:
-    """The task of `write_job`, its encoder in the precision of the export, and the options."""
+    """Returns the task of `write_job`, in the precision of the export, and the options."""
     stored = json.loads((folder / "job.json").read_text())
     names = stored["options"].pop("class_names")
     options = ExportOptions(
@@ -45,7 +46,7 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
         importlib.import_module(module)  # Registers the classes with Keras
     config = stored["task"]
     config["config"]["backbone"]["config"]["dtype"] = (
-        # Quantized afterwards, by the format's own library
+        # Quantized afterwards by the library of the format
         "float32" if options.dtype == "int8" else options.dtype
     )
     task = keras.saving.deserialize_keras_object(config)
@@ -54,10 +55,10 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
 
 
 def run_job(folder: Path) -> None:
-    """Exports the task of `write_job` to the folder `new` within its own; needs TensorFlow.
+    """Exports the task of `write_job` to the folder `new` in its folder; requires TensorFlow.
 
     Raises:
-        ExportError: If a server could not run the model.
+        ExportError: If a server cannot run the model.
     """
     from keras_bert.export.formats import write_model
     from keras_bert.export.saved_model import write_saved_model
@@ -71,10 +72,10 @@ def run_job(folder: Path) -> None:
 
 
 def run_job_in_child_process(folder: Path) -> None:
-    """`run_job` in a process of its own, whose backend is TensorFlow.
+    """Runs `run_job` in a child process, whose backend is TensorFlow.
 
     Raises:
-        ExportError: If it failed; the message is the child's.
+        ExportError: If it fails, with the message of the child process.
     """
     finished = subprocess.run(
         [sys.executable, "-m", "keras_bert.export.job", str(folder)],
@@ -100,17 +101,17 @@ def run_job_in_child_process(folder: Path) -> None:
 def _environment() -> dict[str, str]:
     environment = os.environ | {
         "KERAS_BACKEND": "tensorflow",
-        # The parent's backend may hold the accelerator's memory, and nothing here needs one.
+        # The backend of the parent process may use all memory of the accelerator.
         "CUDA_VISIBLE_DEVICES": "-1",
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
     }
-    # TensorFlow ends the process at flags that only another backend's XLA knows.
+    # TensorFlow aborts at flags that only the XLA of another backend knows.
     environment.pop("XLA_FLAGS", None)
     return environment
 
 
 def main() -> None:
-    """The child process."""
+    """Runs the job of the folder in the first argument."""
     folder = Path(sys.argv[1])
     try:
         run_job(folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is exported: a task that can be served, and how."""
+"""The options of an export, and the interface that it requires of a task."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 
 class ExportError(RuntimeError):
-    """A model could not be exported; the message says why."""
+    """Raised if a model cannot be exported."""
 
 
 class Servable(Protocol):
-    """What an export needs to know of a task."""
+    """The interface of a task that can be exported."""
 
     backbone: Any
     config: Any
@@ -30,20 +30,20 @@ class Servable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
-    """What shall be written.
+    """The options of an export; see `export_task`.
 
     Args:
-        name: The file's or folder's name.
+        name: The name of the file or folder.
         format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
-        class_names: The labels to return; `None` for a regression, and for tasks without.
-        dtype: Of the encoder's weights and products: `float32`, `bfloat16` or `int8`.
+        class_names: The labels; `None` for a regression, and for tasks without classes.
+        dtype: The precision of the encoder's weights and products: `float32`, `bfloat16`, `int8`.
         pair: Whether the signatures take two texts.
         max_batch_size: The largest batch that a server forms.
-        warm_up: Whether to add requests that a server runs before it answers any.
-        sequence_length: The one length that a LiteRT model takes, in tokens.
+        warm_up: Whether to add requests that a server runs before it serves others.
+        sequence_length: The only length, in tokens, that a LiteRT model takes.
         text: Whether an OpenVINO model takes text.
-        max_text_bytes: What is behind this many bytes of a text is not read; `None` for no limit.
-        calibration: The texts, one or two a row, that an OpenVINO model in int8 is fitted to.
+        max_text_bytes: The number of bytes read of each text; `None` for no limit.
+        calibration: The calibration rows, of one or two texts each, of an int8 OpenVINO model.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a served question answerer takes and returns: windows and search are in the graph."""
+"""The signatures of served question answerers: windows and search are in the graph."""
 
 from __future__ import annotations
 
@@ -18,36 +18,35 @@ from keras_bert.export.signatures import (
     windowed_outputs,
 )
 
-# First and last tokens that are looked at in each window, as in `QuestionAnswerer.answer`
+# Number of candidate start and end tokens of each window, as in `QuestionAnswerer.answer`
 N_BEST = 20
-# The score of what cannot be an answer; no infinity, which the maximum of a segment does not keep
+# The score of what cannot be an answer; finite, since segment maxima do not preserve infinity
 NO_SPAN = -1e6
 
 
 class ServableAnswerer(Servable, Protocol):
-    """What the search for spans needs to know besides."""
+    """The interface that the search for spans requires in addition."""
 
     max_answer_length: int
     null_threshold: float | None
 
 
 def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[str, Any]:
-    """The functions of a question answerer's SavedModel.
+    """Returns the functions of the SavedModel of a question answerer.
 
-    - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, each `(batch,)`,
-      `answer`, a part of the context, string; `start` and `end`, the characters (Unicode code
-      points) of the context between which it lies, int32; and `score`, its probability, float32.
-      A context of any length is read in windows inside the graph, 32 at a time. With the task's
-      `null_threshold` an answer may be empty, from 0 to 0. Bytes of a
-      context that are no UTF-8 are left out before characters are counted.
-    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is known by its
-      id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, as many positions
-      as the model has, -1e6 at padding: a server can put together the parts of a large request
-      only if their outputs have one width.
+    - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, `(batch,)` each,
+      `answer`, a span of the context, string; `start` and `end`, its offsets in characters (Unicode
+      code points), int32; and `score`, its probability, float32. Long contexts are processed in
+      windows, 32 at a time. If the task has a `null_threshold`, an answer may be empty, with both
+      offsets 0. Invalid UTF-8 is dropped before characters are counted.
+    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is recognized by
+      its id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, for all
+      positions of the model, -1e6 at padding: a server can split large requests only if the outputs
+      have a fixed width.
 
     Args:
         task: A question answerer with a preprocessor, on the TensorFlow backend.
-        options: The longest text.
+        options: The options of the export.
     """
 
     def serve_questions(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:

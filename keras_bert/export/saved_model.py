@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SavedModel that takes text, of operations that servers know."""
+"""SavedModels that take text, of operations that servers support."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from keras_bert.export.server_files import (
 
 OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
 
-# Operations that TensorFlow 2.12.0 and TensorFlow Text 2.12.1 register, and that a text model may
-# hold: arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control
-# flow, variables and tables; saving and restoring; TensorFlow Text's own.
+# Operations of TensorFlow 2.12.0 and TensorFlow Text 2.12.1 that a text model may contain:
+# arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control flow,
+# variables and tables; saving and restoring; those of TensorFlow Text
 _SERVING_OPS = """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
     BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan
@@ -81,20 +81,20 @@ _SERVING_OPS = """
 """
 SERVING_OPS = frozenset(_SERVING_OPS.split())
 
-# A server built without XLA answers "XLA compilation disabled" to functions so marked.
+# Servers built without XLA reject functions with these attributes ("XLA compilation disabled").
 _COMPILED = ("_XlaMustCompile", "_XlaCompile")
 
 
 def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> None:
-    """Writes signatures, weights and the server's own files.
+    """Writes a SavedModel with its signatures and weights, and the files for the server.
 
     Args:
         task: A task with a preprocessor, on the TensorFlow backend.
-        folder: Where to; must not exist.
-        options: What the SavedModel shall be.
+        folder: The folder to create.
+        options: The options of the export.
 
     Raises:
-        ExportError: If a server could not run the model.
+        ExportError: If a server cannot run the model.
     """
     functions = task.serving_signatures(options)
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
@@ -108,15 +108,15 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
 def save_signatures(
     signatures: dict[str, Any], folder: Path, resources: Sequence[Any] = ()
 ) -> None:
-    """Writes concrete functions, and the variables that they read, as a SavedModel.
+    """Writes concrete functions, and the variables that they use, as a SavedModel.
 
     Args:
-        signatures: The functions by their names.
-        folder: Where to; must not exist.
-        resources: What else they read: a tokenizer's tables.
+        signatures: The functions by name.
+        folder: The folder to create.
+        resources: Other resources that they use: the tables of a tokenizer.
     """
-    # To track the model itself would store each weight a second time, and the states of its
-    # random generators.
+    # Tracking the model itself would store each weight twice, and the states of its random
+    # generators.
     variables = {id(v): v for function in signatures.values() for v in function.variables}
     root = tf.Module()
     root.weights = list(variables.values())
@@ -125,14 +125,13 @@ def save_signatures(
 
 
 def check_serving_ops(folder: Path) -> None:
-    """Reads a SavedModel's graphs as a server will.
+    """Checks that the oldest supported server can run the graphs of a SavedModel.
 
     Args:
-        folder: Of the SavedModel.
+        folder: The folder of the SavedModel.
 
     Raises:
-        ExportError: If an operation is unknown to the oldest supported server, or asks for XLA;
-            the message names it.
+        ExportError: If the server lacks an operation, or one requires XLA; the message names it.
     """
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -143,7 +142,7 @@ def check_serving_ops(folder: Path) -> None:
 
 
 def check_graph(graph_def: Any) -> None:
-    """`check_serving_ops` of one `tf.compat.v1.GraphDef`."""
+    """Applies `check_serving_ops` to a `tf.compat.v1.GraphDef`."""
     functions = {function.signature.name for function in graph_def.library.function}
     nodes = list(_nodes(graph_def))
     unknown = sorted({node.op for node in nodes} - SERVING_OPS - functions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What TensorFlow Serving reads beside a SavedModel: how to batch, and what to warm up with."""
+"""Files that TensorFlow Serving reads beside a SavedModel: batching, and warm-up requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from keras_bert.export.signatures import TEXT_SIGNATURE
 BATCHING_FILE = "batching_params.pbtxt"
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
-# Rows of the largest request that a server is to answer in parts
+# Rows of the largest request that a server splits
 LARGEST_REQUEST = 1024
-# Tokens of the shortest text to warm up with, but for the shortest of all
+# Length in tokens of the second shortest warm-up text
 _SHORTEST = 16
 
 
 def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
-    """Powers of two, and the largest size itself as the last.
+    """Returns the powers of two below the largest size, and the largest size.
 
     Example:
 
@@ -34,13 +34,13 @@ def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
 
 
 def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
-    """Whether all dimensions of the outputs but the first are known, whatever the request.
+    """Returns whether all dimensions of the outputs except the batch are static.
 
-    Then, and only then, a server can put the answer to a large request together from parts: at
-    parts of different widths TensorFlow Serving's process ends.
+    Only then can a server split large requests: TensorFlow Serving crashes if the parts of an
+    answer have different widths.
 
     Args:
-        signatures: Concrete functions by their names.
+        signatures: Concrete functions by name.
     """
     outputs = [out for function in signatures.values() for out in function.outputs]
     return all(out.shape[1:].is_fully_defined() for out in outputs)
@@ -50,14 +50,14 @@ def write_batching_parameters(folder: Path, max_batch_size: int, *, splits: bool
     """Writes the file for the server's `--batching_parameters_file`.
 
     Args:
-        folder: Of the SavedModel.
+        folder: The folder of the SavedModel.
         max_batch_size: The largest batch that the server forms of waiting requests.
-        splits: Whether it answers requests of more rows, up to `LARGEST_REQUEST`, in parts; without
-            it they are refused.
+        splits: Whether the server splits requests of more rows, up to `LARGEST_REQUEST`; otherwise
+            it rejects them.
     """
     if splits:
         largest = max(LARGEST_REQUEST, max_batch_size)
-        # The server refuses allowed_batch_sizes whose last is not max_batch_size.
+        # The server rejects allowed_batch_sizes whose last is not max_batch_size.
         sizes = (
             f"max_batch_size {{ value: {largest} }}\n"
             f"max_execution_batch_size {{ value: {max_batch_size} }}\n"
@@ -71,7 +71,7 @@ def write_batching_parameters(folder: Path, max_batch_size: int, *, splits: bool
         f"{sizes}"
         "batch_timeout_micros { value: 1000 }\n"
         "max_enqueued_batches { value: 1000 }\n"
-        # Lets requests of ids share a batch; those of text have nothing to pad.
+        # Requests of ids can share a batch; those of text need no padding.
         "pad_variable_length_inputs: true\n"
     )
 
@@ -81,14 +81,14 @@ def write_warm_up_requests(
 ) -> None:
     """Writes requests that the server runs before it reports the model as available.
 
-    To every signature a row of each length, up to the longest that the model takes, and a short one
-    in the largest batch; to the text signature in every batch size.
+    For every signature, they are a row of each length, up to the longest that the model takes, and
+    short rows in the largest batch; for the text signature in every batch size.
 
     Args:
-        folder: Of the SavedModel.
-        functions: The signatures by their names.
-        task: Whose tokens and lengths they have.
-        options: The largest batch.
+        folder: The folder of the SavedModel.
+        functions: The signatures by name.
+        task: The task, which determines tokens and lengths.
+        options: The options of the export.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -107,7 +107,7 @@ def write_warm_up_requests(
 
 
 def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[tuple[int, int]]:
-    """The rows and the tokens of each request to a signature."""
+    """Yields the number of rows and of tokens of each request to a signature."""
     sizes = batch_sizes(options.max_batch_size)
     for rows in sizes if signature == TEXT_SIGNATURE else {1, sizes[-1]}:
         yield rows, 3
@@ -120,9 +120,9 @@ def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[
 def _values(
     spec: tf.TensorSpec, rows: int, length: int, task: Servable, options: ExportOptions
 ) -> list[Any]:
-    """An input of a request: every row of about as many tokens."""
+    """Returns an input of a request, whose rows have about `length` tokens."""
     tokenizer = task.preprocessor.tokenizer
-    # No two elements alike in front and at the end, as in rows that a server has filled up
+    # The first and the last element differ, unlike in rows that a server has padded.
     words = ["a", *["text"] * (length - 1)]
     text = " ".join(words)
     if spec.name == "token_ids":
@@ -146,7 +146,7 @@ def _values(
 
 
 def _example(features: Mapping[str, str]) -> bytes:
-    """A serialized `tf.train.Example` of texts."""
+    """Returns a serialized `tf.train.Example` of texts."""
     example = tf.train.Example(
         features=tf.train.Features(
             feature={

@@ -2,13 +2,13 @@
 """The signatures of served classifiers, embedders and multiple-choice tasks.
 
 `serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
-length)`, in which padding is known by its id. Every function is checked and traced with its input
-signature, and returns a dict of tensors.
+length)`, in which padding is recognized by its id. Every function validates its inputs, is traced
+with its input signature, and returns a dict of tensors.
 
-A server that batches requests of unequal lengths repeats the first element of each request's
-tensor, in all of the request's rows, until it is as long as the longest request's. Strings
-`(batch,)` are not padded; of the other inputs, either the filler can be told from what was sent, or
-a signature takes the number of elements of each row, or rows that may hold filler are refused.
+A server that batches requests of different lengths pads the rows of a request, with the first
+element of its tensor, to the length of the longest request. Strings `(batch,)` are not padded. For
+the other inputs, either padding is distinguishable from data, or a signature takes the number of
+elements of each row, or rows that may be padded are rejected.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
 
-# Windows of long texts that the model reads at a time
+# Number of windows of long texts that the model processes at a time
 PART = 32
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
-    """A function with its input signature.
+    """Returns a `tf.function` with an input signature.
 
     Args:
-        function: Of tensors, in the order of the inputs.
-        **inputs: The dtype and the rank of each; no dimension is fixed.
+        function: A function of tensors, in the order of the inputs.
+        **inputs: The dtype and the rank of each input; all dimensions are dynamic.
     """
     specs = [tf.TensorSpec([None] * rank, dtype, name) for name, (dtype, rank) in inputs.items()]
     return tf.function(function, input_signature=specs, autograph=False)
 
 
 def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """The functions of a classifier's or a regression's SavedModel.
+    """Returns the functions of the SavedModel of a classifier or a regression.
 
     - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
-      `(batch, classes)`. A regression returns `score` alone.
+      `(batch, classes)`. A regression returns `score` only.
     - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, and `logits`.
     - `serve_examples`, for the server's `:classify` and `:regress`: `inputs`, string `(batch,)`,
       each a serialized `tf.train.Example` with the bytes feature `text`, and with `pair` also
       `text_pair`. Returns `classes`, string, and `scores`, the probabilities, float32, both
-      `(batch, classes)`; of a regression `outputs`, float32 `(batch,)`.
+      `(batch, classes)`; for a regression `outputs`, float32 `(batch,)`.
 
     Args:
         task: A text classifier with a preprocessor, on the TensorFlow backend.
-        options: Labels, and whether there are two texts.
+        options: The options of the export.
     """
     names = ("text", "text_pair") if options.pair else ("text",)
     id_names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
@@ -104,14 +104,14 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
 
 def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """The functions of an embedder's SavedModel.
+    """Returns the functions of the SavedModel of an embedder.
 
     - `serving_default`: `text`. Returns `embedding`, float32 `(batch, hidden)`.
     - `serve_ids`: `token_ids`. Returns the same.
 
     Args:
         task: An embedder with a preprocessor, on the TensorFlow backend.
-        options: The longest text.
+        options: The options of the export.
     """
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -128,26 +128,25 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
 
 def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """The functions of a multiple-choice SavedModel.
+    """Returns the functions of the SavedModel of a multiple-choice task.
 
     - `serve_counted_choices`: `text`, string `(batch,)`; `choices`, string `(batch, choices)`; and
-      `num_choices`, int32 `(batch,)`: how many of each row's are choices, those in front. Returns
-      `choice`, the position of the best, int32 `(batch,)`; `score`, its probability, float32
-      `(batch,)`; `probabilities`, float32 `(batch, choices)`, in the order of the choices; and,
-      from the best to the worst, `ranking`, their positions, int32, `ranked_choices`, string, and
-      `ranked_scores`, float32, `(batch, choices)`. What is behind a row's last choice has
-      probability 0.
-    - `serving_default`: `text` and `choices` alone, rows with fewer filled up with empty strings.
-      Returns the same. Choices that are empty, or say what the first one of their row says, have
-      probability 0. A batch of several rows in which one may hold what the server has filled
-      another row up with is refused.
-    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is known
-      by its id, and a choice of padding alone has probability 0. Returns the same but for
+      `num_choices`, int32 `(batch,)`, the number of choices of each row; the rest is padding.
+      Returns `choice`, the index of the best choice, int32 `(batch,)`; `score`, its probability,
+      float32 `(batch,)`; `probabilities`, float32 `(batch, choices)`, in the order of the choices;
+      and in descending order of probability `ranking`, the indices, int32, `ranked_choices`,
+      string, and `ranked_scores`, float32, all `(batch, choices)`. Padding has probability 0.
+    - `serving_default`: `text` and `choices` only; shorter rows are padded with empty strings.
+      Returns the same. Choices that are empty, or equal to the first choice of their row, have
+      probability 0. Batches of several rows are rejected if one of them may have been padded by
+      the server.
+    - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is
+      recognized by its id, and a choice without tokens has probability 0. Returns the same except
       `ranked_choices`, and `logits`, float32 `(batch, choices)`.
 
     Args:
         task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
-        options: The longest text.
+        options: The options of the export.
     """
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -170,7 +169,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         return {**answer, "ranked_choices": texts}
 
     def checked(text: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The inputs, checked, and the positions of the choices."""
+        """Returns the validated inputs, and the indices of the choices."""
         text, choices = tf.ensure_shape(text, [None]), tf.ensure_shape(choices, [None, None])
         same = tf.debugging.assert_equal(
             tf.size(text), tf.shape(choices)[0], "text and choices differ in their rows"
@@ -188,7 +187,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     def serve_text(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         text, choices, positions = checked(text, choices)
         is_other = choices != choices[:, :1]
-        # A row that ends in its own first choice is right, filled up by the server or not.
+        # A row that ends in its own first choice is handled alike, padded or not.
         ambiguous = may_hold_filler(choices) & is_other[:, -1]
         refused = refuse_rows(ambiguous, "choices", COUNTED_CHOICES_SIGNATURE, "num_choices")
         with tf.control_dependencies([refused]):
@@ -196,7 +195,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features = features_of_ids({"token_ids": token_ids, "segment_ids": segment_ids}, task)
-        # Where nothing is behind the first token, there is no choice.
+        # A row of one token is not a choice.
         is_choice = tf.reduce_any(features["padding_mask"][:, :, 1:], axis=-1, keepdims=True)
         features["padding_mask"] &= is_choice
         logits = task(features, training=False)
@@ -211,12 +210,12 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
 
 
 def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
-    """Texts without what is behind `max_text_bytes`, cut between two characters."""
+    """Truncates texts to at most `max_text_bytes`, at the end of a character."""
     limit = options.max_text_bytes
     if limit is None:
         return text
     cut = tf.strings.substr(text, 0, limit)
-    # What is left of a character that was cut in two is no UTF-8.
+    # The rest of a character that was split is invalid UTF-8, and dropped.
     whole = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")
     return tf.where(tf.strings.length(text) > limit, whole, text)
 
@@ -224,14 +223,14 @@ def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
 def checked_texts(
     texts: Sequence[tf.Tensor], names: str, options: ExportOptions
 ) -> list[tf.Tensor]:
-    """Strings `(batch,)`, as many of one input as of another, no longer than allowed.
+    """Validates strings `(batch,)`, the same number for each input, and truncates them.
 
     Args:
         texts: The inputs of a signature.
-        names: What they are called, for the message.
-        options: The longest text.
+        names: Their names, for the error message.
+        options: The options of the export.
     """
-    # A server hands scalars through; without this check one of them ended the process.
+    # Servers pass scalars, which would crash the process without this check.
     texts = [limited(tf.ensure_shape(text, [None]), options) for text in texts]
     if len(texts) == 1:
         return texts
@@ -245,7 +244,7 @@ def checked_texts(
 def checked_counts(
     name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
 ) -> tf.Tensor:
-    """How many elements of each row of `values` are meant, int32 `(batch,)`."""
+    """Validates the number of elements of each row of `values`, int32 `(batch,)`."""
     counts = tf.ensure_shape(counts, [None])
     rows, width = tf.unstack(tf.shape(values))
     checks = [
@@ -258,7 +257,7 @@ def checked_counts(
 
 
 def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
-    """A check that rows, if there are any, have elements."""
+    """Returns a check that no row is empty."""
     shape = tf.shape(values)
     has_elements = (shape[0] == 0) | (tf.reduce_prod(shape[1:]) > 0)
     message = f"{name}: a row is empty; each needs one element at least"
@@ -266,14 +265,14 @@ def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
 
 
 def may_hold_filler(values: tf.Tensor) -> tf.Tensor:
-    """Which rows a server may have filled up: boolean `(batch,)`.
+    """Returns which rows a server may have padded, boolean `(batch,)`.
 
-    The filler of a request is its first row's first element. A row may hold it if its last element,
-    and those of the rows before it back to one, are that row's first element. Rows of one element,
-    and a batch of one row, which no other request can have been longer than, are not filled up.
+    A server pads the rows of a request with the first element of its first row. A row may be padded
+    if its last element, and the last elements of all rows from some row up to it, equal the first
+    element of that row. Rows of one element are not padded, nor is a batch of a single row.
 
     Args:
-        values: `(batch, several)`, or of a higher rank.
+        values: `(batch, elements)`, or of a higher rank.
     """
     values = _flat_rows(values)
     first, last = values[:, :1], values[:, -1:]
@@ -290,13 +289,13 @@ def may_hold_filler(values: tf.Tensor) -> tf.Tensor:
 
 
 def _flat_rows(values: tf.Tensor) -> tf.Tensor:
-    """`(batch, …)` to `(batch, elements)`, which may be none."""
+    """Reshapes `(batch, …)` to `(batch, elements)`; there may be no elements."""
     shape = tf.shape(values)
     return tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])])
 
 
 def refuse_rows(ambiguous: tf.Tensor, name: str, signature: str, counts: str) -> tf.Operation:
-    """A check that no row may hold what a server filled it up with."""
+    """Returns a check that no row may have been padded by a server."""
     return tf.debugging.assert_equal(
         ambiguous,
         False,
@@ -307,18 +306,18 @@ def refuse_rows(ambiguous: tf.Tensor, name: str, signature: str, counts: str) ->
 
 
 def windowed_outputs(task: Servable, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The outputs for windows, some at a time: a book must not take a server's memory.
+    """Computes the outputs for windows, a limited number at a time, which bounds memory.
 
     Args:
-        task: A task that reads long texts in windows.
-        features: Of any number of windows, `(windows, length)` each.
+        task: A task that processes long texts in windows.
+        features: The features of any number of windows, `(windows, length)` each.
 
     Returns:
-        The task's outputs by name, float32 `(windows, length, …)`.
+        The outputs of the task by name, float32 `(windows, length, …)`.
     """
     outputs = _by_name(task, task.output)
     names = sorted(outputs)
-    # One part where there is no window: outputs have their shape from the model.
+    # At least one part, from which the outputs get their shape if there are no windows.
     num_parts = tf.maximum(1, -(-tf.shape(features["token_ids"])[0] // PART))
 
     def part(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
@@ -350,13 +349,13 @@ def _by_name(task: Servable, outputs: Any) -> dict[str, Any]:
 
 
 def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]:
-    """Checked ids, and the mask that they imply.
+    """Validates ids, and returns the features with the padding mask that they imply.
 
     Args:
-        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or `(batch,
-            choices, length)` as the task takes them.
-        task: Whose vocabulary, segments and positions they must keep to. Segment ids of an encoder
-            without segments are not looked at.
+        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
+            choice `(batch, choices, length)`.
+        task: The task, which determines the ranges of the ids and the maximum length. Segment ids
+            are ignored if the encoder has no segments.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
@@ -383,8 +382,7 @@ def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]
                 tf.debugging.assert_non_negative(value, message),
                 tf.debugging.assert_less(value, limits[name], message),
             ]
-    # A server that pads requests to a common length repeats their first element, so that [CLS]
-    # behind column 0 is padding too.
+    # A server pads with the first element, so that [CLS] after the first column is padding too.
     is_first = tf.range(tf.shape(token_ids)[-1]) == 0
     is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
     ends_in_token = tf.reduce_any(_flat_rows(~is_padding)[:, -1:], axis=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a served tagger takes and returns: text is split into words and windows in the graph."""
+"""The signatures of served taggers: text is split into words and windows in the graph."""
 
 from __future__ import annotations
 
@@ -28,28 +28,27 @@ TAGS_SIGNATURE = "serve_tags"
 
 
 def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """The functions of a tagger's SavedModel.
+    """Returns the functions of the SavedModel of a tagger.
 
-    - `serving_default`: `text`, string `(batch,)`. Returns `num_words`, int32 `(batch,)`: how
-      many words each text has; and, each `(batch, words)` with the words of the text that has
-      most, `words`, string, in UTF-8; `labels`, string; `scores`, the labels' probabilities,
-      float32; `starts` and `ends`, the characters (Unicode code points) between which a word
-      lies, int32. What is behind a text's last word is empty or 0. Texts are split into words
-      as in `TokenClassifier.tag`; those of any length are read in windows inside the graph, 32 at a
-      time. Bytes that are no UTF-8 are left out before characters are counted.
-    - `serve_tags`: `text`. Returns `tags`, string `(batch,)`: of each text a JSON array of its own
-      words' `label`, `score`, `start` and `end`, and of no other's.
-    - `serve_counted_words`: `words`, string `(batch, words)`, and `num_words`, int32 `(batch,)`:
-      how many of each row's are words, those in front. For text that is split into words already.
+    - `serving_default`: `text`, string `(batch,)`. Returns `num_words`, int32 `(batch,)`, the
+      number of words of each text; and, padded to the longest text, `(batch, words)` each:
+      `words`, string, in UTF-8; `labels`, string; `scores`, the probabilities of the labels, float32;
+      `starts` and `ends`, the offsets of each word in characters (Unicode code points), int32.
+      Padding is empty or 0. Texts are split into words as in `TokenClassifier.tag`; long texts are
+      processed in windows, 32 at a time. Invalid UTF-8 is dropped before characters are counted.
+    - `serve_tags`: `text`. Returns `tags`, string `(batch,)`: for each text a JSON array with the
+      `label`, `score`, `start` and `end` of its words, without padding.
+    - `serve_counted_words`: `words`, string `(batch, words)`, and `num_words`, int32 `(batch,)`,
+      the number of words of each row; the rest is padding. For text that is already split.
       Returns `labels` and `scores`, of the shape of `words`.
-    - `serve_words`: `words` alone, shorter rows filled up with empty strings. Returns the same. A
-      batch of several rows in which one may hold what a server has filled it up with is refused.
-    - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is known by its id. Returns
+    - `serve_words`: `words` only; shorter rows are padded with empty strings. Returns the same.
+      Batches of several rows are rejected if one of them may have been padded by the server.
+    - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is recognized by its id. Returns
       `labels`, `scores` and `logits` of every token.
 
     Args:
         task: A token classifier with a preprocessor, on the TensorFlow backend.
-        options: Labels, and the longest text.
+        options: The options of the export.
     """
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
@@ -96,10 +95,10 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
             may_hold_filler(words) & ends_in_word, "words", COUNTED_WORDS_SIGNATURE, "num_words"
         )
         with tf.control_dependencies([refused]):
-            # A row ends behind its last word that is not empty.
+            # A row ends with its last word that is not empty.
             numbers = tf.range(1, tf.shape(words, tf.int64)[1] + 1)
         lengths = tf.reduce_max(tf.where(words == "", tf.zeros([], tf.int64), numbers), axis=1)
-        # The maximum of no columns is the lowest number there is.
+        # The maximum over no columns is the lowest integer.
         return tags_of(words, tf.maximum(lengths, 0))
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -123,10 +122,10 @@ def _tags(
     options: ExportOptions,
     class_names: Sequence[str] | None = None,
 ) -> dict[str, tf.RaggedTensor]:
-    """The label and the score of each word, ragged `(batch, None)`.
+    """Returns the label and the score of each word, ragged `(batch, None)`.
 
     Args:
-        class_names: What to call the labels; `None` takes those of the options.
+        class_names: The names of the labels. Defaults to those of the options.
     """
     preprocessor = task.preprocessor
     windows = preprocessor.windows(words)
