@@ -3,11 +3,14 @@
 
     python -m training.export --model=runs/finetune/seed_1/model.keras --output=export/sst2/1
     python -m training.export --model=runs/finetune/seed_1/model.keras --deploy_to=models/sst2
+    python -m training.export --model=runs/finetune/seed_1/model.keras --output=sst2_hf \\
+        --export_format=hugging_face
     python -m training.export --model=runs/finetune/seed_1/model.keras --output=sst2.xml \\
         --takes_text --dtype=int8 --calibration_file=reviews.csv --text=review
 
 `--deploy_to` adds a version to a folder that a running TensorFlow Serving watches: the new version
-has the next number, and appears whole.
+has the next number, and appears whole. A folder in the Hugging Face format includes a model card,
+written from the results.json of the training.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import dataclasses
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -24,7 +28,7 @@ from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least, check_one_of
 from .readers.labelled_text import read_labelled_text
 
-_FORMATS = ("tf_saved_model", "onnx", "openvino", "litert")
+_FORMATS = ("tf_saved_model", "onnx", "openvino", "litert", "hugging_face")
 _DTYPES = ("float32", "bfloat16", "int8")
 
 
@@ -34,11 +38,17 @@ class ExportConfig:
 
     Args:
         model: The .keras file of a task.
-        output: The path to write: a folder whose name is a version number for a SavedModel, or a
-            file that ends in .onnx, .xml (openvino) or .tflite (litert).
+        output: The path to write: a folder whose name is a version number for a SavedModel, a file
+            that ends in .onnx, .xml (openvino) or .tflite (litert), or a folder (hugging_face).
         deploy_to: The folder of a model on a server, to which the SavedModel is added as the next
             version; instead of, or besides, --output.
-        export_format: tf_saved_model, onnx, openvino or litert; auto infers it from --output.
+        push_to: The model on the Hugging Face Hub, organization/model, that a folder in the format
+            hugging_face is uploaded to; instead of --output.
+        results: For hugging_face, the results.json that the model card is written from; by default
+            that of the run that the model belongs to.
+        license: For hugging_face, the license of the weights, such as apache-2.0.
+        export_format: tf_saved_model, onnx, openvino, litert or hugging_face; auto infers it from
+            --output.
         dtype: float32; for a SavedModel also bfloat16, for the other formats also int8.
         pair: Whether a classifier takes two texts.
         takes_text: Whether an OpenVINO model takes text instead of token ids; a SavedModel does.
@@ -56,6 +66,9 @@ class ExportConfig:
     model: str = ""
     output: str = ""
     deploy_to: str = ""
+    push_to: str = ""
+    results: str = ""
+    license: str = ""
     export_format: str = "auto"
     dtype: str = "float32"
     pair: bool = False
@@ -99,6 +112,8 @@ def export(config: ExportConfig) -> str:
 
     start = time.perf_counter()
     task = keras_bert.load_model(config.model, compile=False)
+    if format == "hugging_face":
+        return _hugging_face(task, config)
     options = {
         "class_names": config.class_names or None,
         "dtype": config.dtype,
@@ -126,13 +141,28 @@ def export(config: ExportConfig) -> str:
     return "\n".join(lines)
 
 
+def _hugging_face(task: Any, config: ExportConfig) -> str:
+    """Writes or uploads a folder in the Hugging Face format."""
+    results = Path(config.results or Path(config.model).parent.parent / "results.json")
+    if config.results and not results.is_file():
+        raise FileNotFoundError(f"--results={config.results} does not exist")
+    card = {"results": results if results.is_file() else None, "license": config.license or None}
+    if config.push_to:
+        return f"uploaded {task.push_to_hub(config.push_to, **card)}"
+    folder = Path(config.output)
+    if folder.exists() and not config.overwrite:
+        raise FileExistsError(f"{folder} exists; --overwrite replaces it")
+    task.save_hugging_face(folder, **card)
+    return f"export   {folder}\ncard     {folder / 'README.md'}"
+
+
 def _check(config: ExportConfig) -> str:
     """Checks the flags against one another, and returns the format."""
     if not Path(config.model).is_file():
         raise FileNotFoundError(f"--model={config.model} does not exist, expected a .keras file")
-    if not (config.output or config.deploy_to):
-        raise ValueError("expected --output, --deploy_to, or both")
-    format = config.export_format
+    if not (config.output or config.deploy_to or config.push_to):
+        raise ValueError("expected --output, --deploy_to or --push_to")
+    format = "hugging_face" if config.push_to else config.export_format
     if format == "auto":
         format = _SUFFIXES.get(Path(config.output).suffix, "tf_saved_model")
     if config.deploy_to and format != "tf_saved_model":

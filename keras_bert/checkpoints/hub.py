@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads from the Hugging Face Hub, by addresses `hf://organization/model`."""
+"""Downloads from and uploads to the Hugging Face Hub, by addresses `hf://organization/model`."""
 
 from __future__ import annotations
 
@@ -50,3 +50,37 @@ def download(address: str, *, weights: bool = True) -> Path:
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise CheckpointError(f"{address} could not be downloaded: {error}") from error
     return Path(folder)
+
+
+def upload(
+    folder: Path, address: str, *, private: bool = False, message: str = "Upload a model"
+) -> str:
+    """Uploads the files of a folder to a model on the Hub, which is created if it does not exist.
+
+    The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
+
+    Args:
+        folder: The folder.
+        address: `hf://organization/model`, or `organization/model`.
+        private: Whether a new model is private.
+        message: The message of the commit.
+
+    Returns:
+        The web address of the commit.
+
+    Raises:
+        CheckpointError: If the files cannot be uploaded.
+    """
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError
+
+    model = address.removeprefix(SCHEME)
+    try:
+        huggingface_hub.create_repo(model, private=private, exist_ok=True)
+        commit = huggingface_hub.upload_folder(
+            repo_id=model, folder_path=folder, commit_message=message
+        )
+    # OSError: no connection. ValueError: a malformed name, or no account.
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise CheckpointError(f"{folder} could not be uploaded to {model}: {error}") from error
+    return str(commit)

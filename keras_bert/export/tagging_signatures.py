@@ -31,11 +31,12 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     """Returns the functions of the SavedModel of a tagger.
 
     - `serving_default`: `text`, string `(batch,)`. Returns `num_words`, int32 `(batch,)`, the
-      number of words of each text; and, padded to the longest text, `(batch, words)` each:
-      `words`, string, in UTF-8; `labels`, string; `scores`, the probabilities of the labels, float32;
-      `starts` and `ends`, the offsets of each word in characters (Unicode code points), int32.
-      Padding is empty or 0. Texts are split into words as in `TokenClassifier.tag`; long texts are
-      processed in windows, 32 at a time. Invalid UTF-8 is dropped before characters are counted.
+      number of words of each text; and, padded to the longest text, each `(batch, words)`:
+      `words`, string, in UTF-8; `labels`, string; `scores`, the probabilities of the labels,
+      float32; `starts` and `ends`, the offsets of each word in characters (Unicode code points),
+      int32. Padding is empty or 0. Texts are split into words as in `TokenClassifier.tag`; long
+      texts are processed in windows, 32 at a time. Invalid UTF-8 is dropped before characters are
+      counted.
     - `serve_tags`: `text`. Returns `tags`, string `(batch,)`: for each text a JSON array with the
       `label`, `score`, `start` and `end` of its words, without padding.
     - `serve_counted_words`: `words`, string `(batch, words)`, and `num_words`, int32 `(batch,)`,

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
@@ -585,6 +588,78 @@ class Task(ObjectiveModel):
             ValueError: If the task has no preprocessor.
         """
         self._save_encoder(self.backbone, self.heads, folder, self.preset_options)
+
+    def save_hugging_face(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        title: str | None = None,
+        license: str | None = None,
+    ) -> None:
+        """Saves the task in the Hugging Face format, with a model card.
+
+        Args:
+            folder: Path of the folder; existing files of a model are replaced.
+            results: The content, or the path, of the `results.json` of a fine-tuning program, from
+                which the card takes data, scores, baselines and cost.
+            title: The heading of the card. Defaults to the name of the folder.
+            license: The license of the weights, by its identifier on the Hub.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
+        """
+        from keras_bert import checkpoints
+        from keras_bert.atomic import write_text
+        from keras_bert.checkpoints import model_card
+
+        if isinstance(results, str | os.PathLike):
+            results = json.loads(Path(results).read_text(encoding="utf-8"))
+        checkpoints.save_hugging_face(self, folder)
+        card = model_card.model_card(
+            title or Path(folder).resolve().name,
+            head=next(iter(self.heads), ""),
+            family=json.loads((Path(folder) / "config.json").read_text("utf-8"))["model_type"],
+            parameters=self.count_params(),
+            class_names=getattr(self, "class_names", None),
+            results=results,
+            license=license,
+        )
+        write_text(Path(folder) / model_card.CARD_FILE, card)
+
+    def push_to_hub(
+        self,
+        address: str,
+        *,
+        results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        license: str | None = None,
+        private: bool = False,
+        message: str = "Upload a model",
+    ) -> str:
+        """Uploads the task with a model card to the Hugging Face Hub.
+
+        The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
+
+        Args:
+            address: `organization/model`; it is created if it does not exist.
+            results: See `save_hugging_face`.
+            license: See `save_hugging_face`.
+            private: Whether a new model is private.
+            message: The message of the commit.
+
+        Returns:
+            The web address of the commit.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If the format cannot represent the task, or the
+                upload fails.
+        """
+        from keras_bert.checkpoints import hub
+
+        with tempfile.TemporaryDirectory() as folder:
+            title = address.removeprefix(hub.SCHEME).rpartition("/")[2]
+            self.save_hugging_face(folder, results=results, title=title, license=license)
+            return hub.upload(Path(folder), address, private=private, message=message)
 
     def _save_encoder(
         self,

@@ -56,10 +56,28 @@ def test_calibration_reads_the_column_that_is_named(tmp_path):
     assert calibration_texts(ExportConfig()) is None
 
 
+def test_a_folder_for_the_hub_has_a_card(config, tmp_path):
+    pytest.importorskip("huggingface_hub")
+    (tmp_path / "results.json").write_text('{"config": {"train_file": "reviews.csv"}}')
+    asked = dataclasses.replace(
+        config,
+        output=str(tmp_path / "folder"),
+        export_format="hugging_face",
+        results=str(tmp_path / "results.json"),
+    )
+    assert "card     " in export(asked)
+    assert "| train file | reviews.csv |" in (tmp_path / "folder" / "README.md").read_text()
+    with pytest.raises(FileExistsError, match="--overwrite replaces it"):
+        export(asked)
+    export(dataclasses.replace(asked, overwrite=True))
+    with pytest.raises(FileNotFoundError, match=r"--results=none\.json does not exist"):
+        export(dataclasses.replace(asked, results="none.json", overwrite=True))
+
+
 def test_what_is_asked_for(config, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--model=none\.keras does not exist"):
         export(ExportConfig(model="none.keras", output="x"))
-    with pytest.raises(ValueError, match="expected --output, --deploy_to, or both"):
+    with pytest.raises(ValueError, match="expected --output, --deploy_to or --push_to"):
         export(config)
     with pytest.raises(ValueError, match=r"--deploy_to takes a tf_saved_model, .* is onnx"):
         export(dataclasses.replace(config, output="x.onnx", deploy_to=str(tmp_path)))

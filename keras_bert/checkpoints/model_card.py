@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model cards: what a model is, how good it is, what it cost, and where its limits are.
+
+Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, name what belongs on a card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+CARD_FILE = "README.md"
+
+# Name of the head in checkpoints -> the Hub's name of the task, and the use
+_TASKS = {
+    "classifier": ("text-classification", "classifies texts"),
+    "token_classifier": ("token-classification", "labels the words of texts"),
+    "question_answerer": ("question-answering", "answers questions by a span of a passage"),
+    "multiple_choice": ("multiple-choice", "chooses the best of several texts"),
+    "masked_lm": ("fill-mask", "predicts masked tokens"),
+}
+_SETTINGS = (
+    *("epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "sequence_length"),
+    *("precision", "seed", "num_seeds"),
+)
+_FILES = ("train_file", "dev_file", "test_file")
+
+
+def model_card(
+    title: str,
+    *,
+    head: str,
+    family: str,
+    parameters: int,
+    class_names: Sequence[str] | None = None,
+    results: Mapping[str, Any] | None = None,
+    license: str | None = None,
+) -> str:
+    """Returns a model card in Markdown, with the metadata that the Hugging Face Hub reads.
+
+    What is not known is left out, and said to be unknown where a reader needs it.
+
+    Args:
+        title: The heading.
+        head: The name of the head in checkpoints, such as `classifier`.
+        family: The name of the encoder's family, such as `bert`.
+        parameters: The number of parameters.
+        class_names: The labels of a classifier or tagger.
+        results: The content of `results.json`, which the fine-tuning programs write: the settings,
+            the scores beside those of baselines, and the cost. Only names of files are taken from
+            paths.
+        license: The license of the weights, by its identifier on the Hub.
+    """
+    from huggingface_hub import ModelCardData
+
+    results = results or {}
+    config = results.get("config", {})
+    tag, use = _TASKS.get(head, ("feature-extraction", "encodes texts"))
+    data = ModelCardData(
+        library_name="keras",
+        pipeline_tag=tag,
+        license=license,
+        base_model=_base_model(config),
+        model_name=title,
+        eval_results=_eval_results(tag, results) or None,
+        tags=["keras", family],
+    )
+    blocks = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {title}",
+        f"A {family} encoder with {parameters / 1e6:.1f} million parameters that {use}."
+        + (f" Its labels are {', '.join(class_names)}." if class_names else ""),
+        _scores(results),
+        _training(config, results),
+        _cost(results.get("cost", {})),
+        _limits(results),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _base_model(config: Mapping[str, Any]) -> str | None:
+    preset = str(config.get("preset", ""))
+    return preset.removeprefix("hf://") if preset.startswith("hf://") else None
+
+
+def _eval_results(tag: str, results: Mapping[str, Any]) -> list[Any]:
+    from huggingface_hub import EvalResult
+
+    kept = results.get("kept", {}).get("scores", {})
+    dataset = _file_name(results.get("config", {}).get("train_file")) or "custom"
+    return [
+        EvalResult(
+            task_type=tag,
+            dataset_type=dataset,
+            dataset_name=dataset,
+            dataset_split=part,
+            metric_type=metric,
+            metric_value=round(float(value), 2),
+        )
+        for part, scores in kept.items()
+        for metric, value in scores.items()
+    ]
+
+
+def _file_name(path: object) -> str:
+    return Path(str(path)).name if path else ""
+
+
+def _scores(results: Mapping[str, Any]) -> str:
+    kept = results.get("kept")
+    if not kept:
+        return "## Scores\n\nThis model has not been scored."
+    lines = [
+        f"## Scores\n\nOf epoch {kept['epoch']} of {kept['epochs']}, which was selected by its "
+        f"scores on {kept['by']}; on {kept['by']} they are therefore slightly too high."
+    ]
+    for part, scores in kept["scores"].items():
+        rows = {"this model": scores, **results.get("baselines", {}).get(part, {})}
+        lines.append(_table(part, rows))
+    if results.get("by_class"):
+        lines.append(_table(f"{kept['by']}, by class", results["by_class"]))
+    return "\n\n".join(lines)
+
+
+def _table(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [f"| {' | '.join([title, *columns])} |", "|---" * (len(columns) + 1) + "|"]
+    for name, row in rows.items():
+        cells = [_cell(row.get(column)) for column in columns]
+        lines.append(f"| {' | '.join([_escaped(name.replace('_', ' ')), *cells])} |")
+    return "\n".join(lines)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    if not config:
+        return "## Training\n\nThe data and the settings of the training are unknown."
+    rows = {name: _file_name(config.get(name)) for name in _FILES}
+    rows |= {"checkpoint": str(config.get("preset") or "MiniLM")}
+    if Path(rows["checkpoint"]).is_absolute():
+        rows["checkpoint"] = Path(rows["checkpoint"]).name
+    rows |= {name: str(config[name]) for name in _SETTINGS if config.get(name) is not None}
+    rows |= {"backend": str(results.get("backend", ""))}
+    lines = [
+        f"| {name.replace('_', ' ')} | {_escaped(value)} |" for name, value in rows.items() if value
+    ]
+    return "\n".join(["## Training\n\n| | |\n|---|---|", *lines])
+
+
+def _cost(cost: Mapping[str, Any]) -> str:
+    if not cost:
+        return ""
+    parts = [f"{cost['hours']:.2f} hours"]
+    if "training_flops" in cost:
+        parts.append(f"{cost['training_flops']:.3g} floating-point operations")
+    if "energy_kwh" in cost:
+        parts.append(
+            f"{cost['energy_kwh']:.3g} kWh ({cost['energy_is']}), {cost['co2_kg']:.3g} kg of CO2 "
+            f"({cost['country']})"
+        )
+    return f"## Cost of training\n\n{', '.join(parts)}."
+
+
+def _limits(results: Mapping[str, Any]) -> str:
+    lines = [
+        "## Intended use and limits",
+        "The scores hold for text like that of the data above. On text of another source, time or "
+        "language they are lower, by an amount that only labeled examples of it can tell.",
+        "The encoder was pre-trained on text that contains stereotypes, and fine-tuning does not "
+        "remove them. Before decisions about people depend on the model, measure its errors by "
+        "group.",
+    ]
+    baselines = results.get("baselines", {}).get(results.get("kept", {}).get("by"), {})
+    scores = results.get("kept", {}).get("scores", {}).get(results.get("kept", {}).get("by"), {})
+    if scores and baselines:
+        metric, value = next(iter(scores.items()))
+        best = max(row.get(metric, float("-inf")) for row in baselines.values())
+        if value <= best:
+            lines.append(
+                f"**Its {metric} is not above that of the best baseline ({best:.2f}):** there is "
+                "no reason to prefer it to that baseline."
+            )
+    return "\n\n".join(lines)

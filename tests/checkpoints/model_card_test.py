@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders in the Hugging Face format with a model card, and their upload."""
+
+import json
+
+import pytest
+
+import keras_bert
+from keras_bert.checkpoints import CheckpointError, hub
+from keras_bert.checkpoints.model_card import model_card
+
+pytestmark = pytest.mark.on_tensorflow
+
+RESULTS = {
+    "config": {
+        "train_file": "/home/somebody/reviews.csv",
+        "preset": "hf://google-bert/bert-base-uncased",
+        "epochs": 3,
+        "learning_rate": 2e-5,
+    },
+    "backend": "jax",
+    "kept": {"epoch": 2, "epochs": 3, "by": "dev", "scores": {"dev": {"accuracy": 91.25}}},
+    "baselines": {"dev": {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 80.0}}},
+    "by_class": {"good|fine": {"f1": 90.0, "rows": 12}},
+    "cost": {
+        "hours": 0.5,
+        "training_flops": 2e15,
+        "energy_kwh": 0.125,
+        "energy_is": "estimated",
+        "co2_kg": 0.05,
+        "country": "DEU",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    config = keras_bert.BertConfig(
+        vocabulary_size=8,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=16,
+    )
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc"]
+    tokenizer = {"kind": "wordpiece", "vocabulary": vocabulary, "lowercase": True}
+    return keras_bert.TextClassifier(
+        keras_bert.Backbone(config),
+        class_names=["bad", "good"],
+        preprocessor={"tokenizer": tokenizer, "sequence_length": 16},
+    )
+
+
+def test_a_folder_with_a_card_is_read_by_both_libraries(classifier, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    (tmp_path / "results.json").write_text(json.dumps(RESULTS))
+    folder = tmp_path / "reviews"
+    classifier.save_hugging_face(folder, results=tmp_path / "results.json", license="apache-2.0")
+    card = huggingface_hub.ModelCard.load(folder / "README.md")
+    assert card.data.pipeline_tag == "text-classification"
+    assert card.data.base_model == "google-bert/bert-base-uncased"
+    assert card.data.license == "apache-2.0"
+    (result,) = card.data.eval_results
+    assert (result.metric_type, result.metric_value) == ("accuracy", 91.25)
+    assert "# reviews" in card.text
+    assert "Its labels are bad, good." in card.text
+    assert "| bag of words | 80.00 |" in card.text
+    assert "| good\\|fine | 90.00 | 12 |" in card.text
+    assert "| train file | reviews.csv |" in card.text
+    assert "somebody" not in card.text
+    assert "0.125 kWh (estimated), 0.05 kg of CO2 (DEU)" in card.text
+    assert "no reason to prefer" not in card.text
+    loaded = transformers.BertForSequenceClassification.from_pretrained(folder)
+    assert loaded.config.id2label == {0: "bad", 1: "good"}
+    again = keras_bert.TextClassifier.from_preset(str(folder))
+    assert again.class_names == ("bad", "good")
+
+
+def test_a_card_says_what_is_unknown_and_what_is_not_better():
+    card = model_card("m", head="masked_lm", family="bert", parameters=10**6)
+    assert "pipeline_tag: fill-mask" in card
+    assert "This model has not been scored." in card
+    assert "the settings of the training are unknown" in card
+    assert "Cost" not in card
+    baselines = {"dev": {"bag_of_words": {"accuracy": 91.25}}}
+    card = model_card(
+        "m",
+        head="classifier",
+        family="bert",
+        parameters=10**6,
+        results={**RESULTS, "baselines": baselines},
+    )
+    assert "**Its accuracy is not above that of the best baseline (91.25):**" in card
+
+
+def test_an_upload_that_fails_says_why(classifier, monkeypatch):
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(CheckpointError, match="could not be uploaded to organization/model"):
+        classifier.push_to_hub("hf://organization/model")
+    with pytest.raises(CheckpointError, match="could not be uploaded to a/b/c"):
+        hub.upload(".", "a/b/c")
