@@ -6,9 +6,13 @@ Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, name what belongs on a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from keras_bert.checkpoints.folders import read_json, replaced_files
+from keras_bert.checkpoints.formats.hugging_face import CONFIG_FILE
 
 CARD_FILE = "README.md"
 
@@ -25,6 +29,31 @@ _SETTINGS = (
     *("precision", "seed", "num_seeds"),
 )
 _FILES = ("train_file", "dev_file", "test_file")
+
+
+def save_model_card(
+    folder: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> None:
+    """Writes the card of a folder in the Hugging Face format.
+
+    Args:
+        folder: The folder.
+        title: See `model_card`. Defaults to the name of the folder.
+        results: The content of `results.json`, or its path.
+        **options: The other arguments of `model_card`.
+    """
+    folder = Path(folder)
+    if isinstance(results, str | os.PathLike):
+        results = read_json(Path(results))
+    family = read_json(folder / CONFIG_FILE)["model_type"]
+    title = title or folder.resolve().name
+    card = model_card(title, family=family, results=results, **options)
+    with replaced_files(folder, owned=(CARD_FILE,)) as temporary:
+        (temporary / CARD_FILE).write_text(card, encoding="utf-8")
 
 
 def model_card(

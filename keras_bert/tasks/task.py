@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -610,22 +609,17 @@ class Task(ObjectiveModel):
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
         """
         from keras_bert import checkpoints
-        from keras_bert.atomic import write_text
-        from keras_bert.checkpoints import model_card
 
-        if isinstance(results, str | os.PathLike):
-            results = json.loads(Path(results).read_text(encoding="utf-8"))
         checkpoints.save_hugging_face(self, folder)
-        card = model_card.model_card(
-            title or Path(folder).resolve().name,
+        checkpoints.save_model_card(
+            folder,
+            title=title,
             head=next(iter(self.heads), ""),
-            family=json.loads((Path(folder) / "config.json").read_text("utf-8"))["model_type"],
             parameters=self.count_params(),
             class_names=getattr(self, "class_names", None),
             results=results,
             license=license,
         )
-        write_text(Path(folder) / model_card.CARD_FILE, card)
 
     def push_to_hub(
         self,
