@@ -384,12 +384,13 @@ def _explain(
         return {}
     blocks = [
         page.text(
-            "Words are green where they raise the number, a logit, and orange where they lower it."
+            "Words are green where they raise the logit of the answer (of a masked word: that of "
+            "the word), and orange where they lower it."
         )
     ]
     for number, (index, why, answer) in enumerate(found, start=1):
         label = f"label: {rows.labels[index]}; " if rows.labels else ""
-        logit = f"logit of {why.target}: {why.output:.3f}"
+        logit = f"logit {why.output:.3f}"
         blocks.append(
             page.Html(
                 f"<h3>{number}. {html.escape(label + answer)} "
