@@ -40,6 +40,7 @@ COMMANDS = {
         "serving-benchmark",
         "defaults-sweep",
         "pretraining-ablation",
+        "size-ablation",
         "ngram-baselines",
     ),
 }

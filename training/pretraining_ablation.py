@@ -14,7 +14,6 @@ Files written to `output_dir`: each pre-training run, each fine-tuning run, and 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,36 +23,24 @@ from keras_bert import atomic
 
 from .engine import child_programs, output_folder, program
 from .engine.config_flags import define_flags, read_flags
+from .pretraining.ablations import (
+    AblationOptions,
+    cell,
+    finetuned_scores,
+    finetuning_command,
+    pretraining_command,
+    tasks,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class AblationConfig:
+class AblationConfig(AblationOptions):
     """The data and the size of the ablation.
 
     Args:
-        data_dir: Folder of WikiText-2's token files.
-        glue_dir: Folder of the GLUE download.
-        squad_dir: Folder of the files of the recipe minilm_squad_v1; empty leaves SQuAD out.
-        output_dir: Folder for all runs and the table.
-        num_steps: Training steps of each pre-training run.
-        sst2_rows: Number of rows of SST-2 to fine-tune on; 0 for all.
-        squad_questions: Number of SQuAD questions to fine-tune on; 0 for all.
-        num_seeds: Number of fine-tuning runs for each cell of the table.
-        epochs: Epochs of each fine-tuning run.
-        learning_rate: Peak learning rate of fine-tuning.
         bilstm_units: Units of each direction of the BiLSTM.
     """
 
-    data_dir: str = "wikitext-2"
-    glue_dir: str = "glue"
-    squad_dir: str = ""
-    output_dir: str = "runs/ablation"
-    num_steps: int = 2500
-    sst2_rows: int = 8000
-    squad_questions: int = 3000
-    num_seeds: int = 3
-    epochs: int = 3
-    learning_rate: float = 5e-4
     bilstm_units: int = 128
 
 
@@ -72,21 +59,6 @@ class Variant:
     paper: Mapping[str, float]
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A column of the table.
-
-    Args:
-        program: The fine-tuning program.
-        flags: Its flags.
-        metric: The metric to report.
-    """
-
-    program: str
-    flags: tuple[str, ...]
-    metric: str
-
-
 # The pre-training runs: the flags of each that change the recipe wikitext2_cpu.
 PRETRAINING: Mapping[str, tuple[str, ...]] = {
     "bert": ("--kind=next_sentence",),
@@ -94,23 +66,6 @@ PRETRAINING: Mapping[str, tuple[str, ...]] = {
     "ltr": ("--causal",),
 }
 EMPTY_SCORES: Mapping[str, float] = {}
-
-
-def tasks(config: AblationConfig) -> dict[str, Task]:
-    """Returns the columns of the table."""
-    # The recipe pre-trains without dropout, and on rows of at most 64 tokens.
-    glue = (f"--data_dir={config.glue_dir}", "--dropout=0.1", "--sequence_length=64")
-    rows = f"--train_rows={config.sst2_rows}"
-    columns = {
-        "sst2": Task("training.finetune", ("--task=sst2", rows, *glue), "accuracy"),
-        "mrpc": Task("training.finetune", ("--task=mrpc", *glue), "accuracy"),
-    }
-    if config.squad_dir:
-        windows = ("--sequence_length=64", "--doc_stride=24", "--max_query_length=24")
-        questions = f"--max_questions={config.squad_questions}"
-        recipe = ("--recipe=minilm_squad_v1", f"--data_dir={config.squad_dir}")
-        columns["squad"] = Task("training.finetune_squad", (*recipe, questions, *windows), "f1")
-    return columns
 
 
 def variants(config: AblationConfig) -> dict[str, Variant]:
@@ -148,53 +103,33 @@ def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
     for name, command in pretraining_parts(config).items():
         child_programs.run_once(folder / name, command)
     for (name, task_name), command in finetuning_parts(config).items():
-        preset = os.fspath(folder / variants(config)[name].run / "preset")
-        results = child_programs.run_once(folder / f"{task_name} {name}", command, preset)
-        (dev_scores,) = results["summary"].values()
-        table[name][task_name] = dev_scores[tasks(config)[task_name].metric]["seeds"]
+        task, run = tasks(config)[task_name], variants(config)[name].run
+        table[name][task_name] = finetuned_scores(
+            config, folder / f"{task_name} {name}", task, run, command
+        )
     atomic.write_json(folder / "ablation.json", table)
     return table
 
 
 def pretraining_parts(config: AblationConfig) -> dict[str, list[str]]:
     """Returns the commands of the pre-training runs, by folder."""
-    flags = _pretraining_flags(config)
-    return {name: ["training.pretrain", *flags, *own] for name, own in PRETRAINING.items()}
+    return {
+        name: pretraining_command(config, config.num_steps, *own)
+        for name, own in PRETRAINING.items()
+    }
 
 
 def finetuning_parts(config: AblationConfig) -> dict[tuple[str, str], list[str]]:
     """Returns the commands of the fine-tuning runs, by row and column of the table."""
     return {
-        (name, task_name): [task.program, *task.flags, *_finetuning_flags(config, variant)]
+        (name, task_name): finetuning_command(config, task, variant.run, variant.finetune_flags)
         for name, variant in variants(config).items()
         for task_name, task in tasks(config).items()
     }
 
 
-def _pretraining_flags(config: AblationConfig) -> list[str]:
-    return [
-        "--recipe=wikitext2_cpu",
-        f"--data_dir={config.data_dir}",
-        f"--num_steps={config.num_steps}",
-        f"--warmup_steps={config.num_steps // 10}",
-    ]
-
-
-def _finetuning_flags(config: AblationConfig, variant: Variant) -> list[str]:
-    return [
-        f"--preset={Path(config.output_dir) / variant.run / 'preset'}",
-        f"--num_seeds={config.num_seeds}",
-        f"--epochs={config.epochs}",
-        f"--learning_rate={config.learning_rate}",
-        "--noexport",
-        *variant.finetune_flags,
-    ]
-
-
 def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
     """Formats the scores as a Markdown table: mean, 95 % interval, and the paper's scores."""
-    from .scores import classifier_scores
-
     rows = variants(config)
     columns = tasks(config)
     lines = ["| | " + " | ".join(f"{task} | paper's" for task in columns) + " |"]
@@ -202,9 +137,8 @@ def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[f
     for name, by_task in table.items():
         cells = [name]
         for task, values in by_task.items():
-            mean, half_width = classifier_scores.summarise(values)
             paper = rows[name].paper.get(task)
-            cells += [f"{mean:.1f} ± {half_width:.1f}", "" if paper is None else f"{paper}"]
+            cells += [cell(values), "" if paper is None else f"{paper}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
