@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data import MaskedLMMasker
-from keras_bert.data.pretraining.masking import UNITS
+from keras_bert.data.pretraining.static_masking import UNITS
 
 BATCH_SIZE = 256
 VOCABULARY_SIZE = 30522

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from keras_bert.config import BertConfig
 from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
-from keras_bert.data.pretraining.static_masking import default_max_predictions
+from keras_bert.data.pretraining.static_masking import UNITS, default_max_predictions
 
 from ..engine.options import check_at_least, check_one_of, optional
 
@@ -311,8 +311,6 @@ class PretrainConfig(PretrainingDataConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from keras_bert.data.pretraining.masking import UNITS
-
         check_one_of(self, masking_unit=UNITS, optimizer=OPTIMIZERS, jit=JIT)
         check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES)
         check_at_least(self, 0, "dropout")

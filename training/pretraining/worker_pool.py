@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import connection
 from typing import Any, TypeVar
+
+from ..engine import program
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -59,12 +62,16 @@ def process_pool(
         num_workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_initialize,
-        initargs=(initializer, arguments),
+        # As bytes, so that a worker imports the module of the initializer, and with it TensorFlow,
+        # only after it has begun to hide what TensorFlow prints.
+        initargs=(pickle.dumps((initializer, arguments)),),
     )
 
 
-def _initialize(initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _initialize(pickled: bytes) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    program.import_quietly()
+    initializer, arguments = pickle.loads(pickled)  # from the parent process, never from a file
     initializer(*arguments)
 
 
