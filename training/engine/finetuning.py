@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import os
 import time
@@ -319,7 +318,10 @@ class DevEvaluation(keras.callbacks.Callback):
         first = next(iter(dev_scores.values()))
         if logs is not None:
             logs.update({f"dev_{name}": value for name, value in first.items()})
-        logging.info("epoch %d: %s", epoch + 1, json.dumps(dev_scores))
+        # The progress line has those of the first development set.
+        for name, scores in list(dev_scores.items())[1:]:
+            shown = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
+            logging.info("epoch %d, %s: %s", epoch + 1, name, shown)
         score, patience = self.job.selection_score(first), self.job.config.patience
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1

@@ -56,12 +56,23 @@ def run(main: Callable[[list[str]], Any]) -> None:
     # TensorFlow tells each step of an export, by its own logger and by absl's, which is ours too
     standard_logging.getLogger("tensorflow").setLevel(standard_logging.WARNING)
     standard_logging.getLogger("absl").addFilter(_is_no_detail_of_tensorflow)
+    logging.get_absl_handler().setFormatter(_PlainFormatter())
     watch = _InterruptWatch()
     try:
         with plain_errors():
             app.run(main)
     except KeyboardInterrupt as error:
         watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
+
+
+class _PlainFormatter(standard_logging.Formatter):
+    """Formats messages without time, process and line; warnings and errors name their level."""
+
+    def format(self, record: standard_logging.LogRecord) -> str:
+        message = super().format(record)
+        if record.levelno < standard_logging.WARNING:
+            return message
+        return f"{record.levelname.lower()}: {message}"
 
 
 def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
