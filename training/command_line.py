@@ -41,6 +41,7 @@ COMMANDS = {
         "defaults-sweep",
         "pretraining-ablation",
         "size-ablation",
+        "compare-models",
         "ngram-baselines",
     ),
 }
