@@ -260,11 +260,11 @@ class BertConfig:
         Raises:
             ConfigError: See `from_json`; the message names the file.
         """
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
         try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
             return cls.from_json(text)
-        except ConfigError as error:
+        except (ConfigError, UnicodeDecodeError) as error:
             raise ConfigError(f"{os.fspath(path)}: {error}") from error
 
     @classmethod

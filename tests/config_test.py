@@ -183,6 +183,13 @@ def test_json_that_is_no_config_says_why(text, message, tmp_path):
         BertConfig.from_json_file(path)
 
 
+def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_bytes(b'{"num_layers": "\xff"}')
+    with pytest.raises(ConfigError, match=r"config\.json: 'utf-8' codec can't decode byte 0xff"):
+        BertConfig.from_json_file(path)
+
+
 def test_json_file_round_trip(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(BertConfig(num_heads=6).to_json(), encoding="utf-8")

@@ -74,8 +74,6 @@ class RerankConfig(EncoderConfig):
         check_at_least(self, 2, "test_every")
         if not 0 <= self.bm25_share <= 1:
             raise ValueError(f"--bm25_share is {self.bm25_share}, expected 0 to 1")
-        if self.test_every < 2:
-            raise ValueError(f"--test_every is {self.test_every}, expected at least 2")
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
