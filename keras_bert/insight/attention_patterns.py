@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_bert.insight.drawing import draw_heads
 from keras_bert.insight.states import encoder_of, text_states, texts_of
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
@@ -166,27 +167,9 @@ class AttentionPatterns:
         """
         if measure not in MEASURES:
             raise ValueError(f"measure is {measure!r}; expected one of {', '.join(MEASURES)}.")
-        import matplotlib.pyplot as plt
-
         values = (self.measures if separators else self.without_separators)[measure]
-        layers, heads = values.shape
-        if axes is None:
-            size = (0.35 * heads + 2, 0.35 * layers + 1)
-            _, axes = plt.subplots(figsize=size, layout="constrained")
-        image = axes.imshow(
-            values,
-            origin="lower",
-            cmap="viridis",
-            vmin=0,
-            vmax=1 if measure in _SHARES else None,
-        )
-        axes.figure.colorbar(image, ax=axes)
-        axes.set_xticks(range(heads))
-        axes.set_yticks(range(layers))
-        axes.set_xlabel("head")
-        axes.set_ylabel("layer")
-        axes.set_title(MEASURES[measure] + ("" if separators else ", without separators"))
-        return axes
+        title = MEASURES[measure] + ("" if separators else ", without separators")
+        return draw_heads(values, title, axes, highest=1 if measure in _SHARES else None)
 
     def plot_heads(
         self, text: int = 0, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
+from keras_bert.insight.drawing import draw_heads
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
@@ -138,20 +139,7 @@ class HeadImportance:
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-
-        layers, heads = self.scores.shape
-        if axes is None:
-            size = (0.35 * heads + 2, 0.35 * layers + 1)
-            _, axes = plt.subplots(figsize=size, layout="constrained")
-        image = axes.imshow(self.scores, origin="lower", cmap="viridis", vmin=0)
-        axes.figure.colorbar(image, ax=axes)
-        axes.set_xticks(range(heads))
-        axes.set_yticks(range(layers))
-        axes.set_xlabel("head")
-        axes.set_ylabel("layer")
-        axes.set_title(f"importance, {self.rows} rows")
-        return axes
+        return draw_heads(self.scores, f"importance, {self.rows} rows", axes)
 
 
 def head_importance(
