@@ -177,8 +177,7 @@ def write_page(name: str, *, prose_only: bool) -> None:
     """Runs a script, and writes its page and notebook.
 
     Raises:
-        RuntimeError: If the script fails; or, with `prose_only`, if there is no page whose code is
-            that of the script.
+        RuntimeError: If the script fails; or, with `prose_only`, if the page lacks a cell of code.
     """
     page = DOCS / f"{name}.md"
     if prose_only:
@@ -201,11 +200,11 @@ def _outputs_of(page: Path, name: str) -> tuple[dict[int, str], str]:
     pattern = r"```python\n((?:(?!```).*\n)*)```(?:\n\n```text\n((?:(?!```).*\n)*)```)?"
     written = re.findall(pattern, text)
     shown = {index: cell for index, cell in enumerate(cells_of(name)) if cell.cell_type == "code"}
-    if [code.rstrip("\n") for code, _ in written] != [cell.source for cell in shown.values()]:
-        raise RuntimeError(f"the code of {page} is not that of its script: run the script")
-    outputs = {
-        index: output.rstrip("\n") for index, (_, output) in zip(shown, written, strict=True)
-    }
+    of_code = {code.rstrip("\n"): output.rstrip("\n") for code, output in written}
+    missing = [cell.source for cell in shown.values() if cell.source not in of_code]
+    if missing:
+        raise RuntimeError(f"{page} lacks this code, so run the script:\n{missing[0]}")
+    outputs = {index: of_code[cell.source] for index, cell in shown.items()}
     return outputs, text.strip().splitlines()[-1]
 
 

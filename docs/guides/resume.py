@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# %% [markdown]
+# # Resume exactly
+#
+# A run that was interrupted should end as if nothing had happened: with the same weights, bit for bit, and the same scores. The programs
+# do that on a CPU, and on a GPU where the backend is deterministic. The same command is all it takes; this guide kills a run to see it.
+#
+# ```bash
+# pip install "keras3-bert[training,vocabulary]"
+# ```
+#
+# The data: names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is a small
+# one with random weights and a vocabulary of its own.
+
+# %%
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+from matplotlib.colors import XKCD_COLORS, to_rgb
+
+import keras_bert
+
+names = np.random.default_rng(1).permutation(sorted(XKCD_COLORS))
+lightness = np.array([np.dot(to_rgb(name), (0.299, 0.587, 0.114)) for name in names])
+texts = [name.removeprefix("xkcd:") for name in names]
+labels = np.where(lightness > np.median(lightness), "light", "dark")
+with open("colors.csv", "w", newline="", encoding="utf-8") as file:
+    csv.writer(file).writerows([("text", "label"), *zip(texts, labels, strict=True)])
+
+keras.utils.set_random_seed(1)
+tokenizer = keras_bert.WordPieceTokenizer(keras_bert.text.train_vocabulary(texts, 500))
+config = keras_bert.BertConfig(
+    vocabulary_size=tokenizer.vocabulary_size,
+    num_layers=2,
+    num_heads=2,
+    hidden_dim=64,
+    intermediate_dim=256,
+)
+preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
+keras_bert.MaskedLM(keras_bert.Backbone(config), preprocessor).save_to_preset("encoder")
+
+# %% [markdown]
+# ## A run that is killed
+#
+# This starts the program and kills it (`SIGKILL`, as when the power fails) after its first batches.
+
+# %%
+COMMAND = """finetune --train_file=colors.csv --preset=encoder --sequence_length=16
+    --learning_rate=1e-3 --epochs=3 --checkpoint_seconds=0 --noexport"""
+
+
+def batches_of(output_dir):
+    """The names of the checkpoints of a run."""
+    return sorted(path.name for path in Path(output_dir, "seed_1").glob("checkpoints/[!.]*"))
+
+
+def finetune(output_dir, kill=False):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "keras_bert", *COMMAND.split(), f"--output_dir={output_dir}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    if kill:
+        while process.poll() is None and not batches_of(output_dir):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    return process.wait()
+
+
+print("exit status", finetune("runs/killed", kill=True))
+print("checkpoints", *batches_of("runs/killed"))
+
+# %% [markdown]
+# The names of the checkpoints tell the update. `--checkpoint_seconds=0` writes one after every batch; by default it is one every three
+# minutes.
+#
+# ## The same command again
+
+# %%
+print("exit status", finetune("runs/killed"))
+
+# %% [markdown]
+# And once more without an interruption, in another folder, to compare:
+
+# %%
+print("exit status", finetune("runs/whole"))
+killed, whole = (
+    keras_bert.load_model(f"runs/{name}/seed_1/model.keras") for name in ("killed", "whole")
+)
+equal = [
+    np.array_equal(one, other)
+    for one, other in zip(killed.get_weights(), whole.get_weights(), strict=True)
+]
+print(f"{sum(equal)} of {len(equal)} weights are equal, bit for bit")
+
+# %%
+for name in ("killed", "whole"):
+    results = json.loads(Path(f"runs/{name}/results.json").read_text())
+    scores = {**results["baselines"]["dev"], "this run": results["runs"][0]["best"]["dev"]}
+    print(
+        f"{name:8}",
+        *(f"{key} {score['accuracy']:.1f} %" for key, score in scores.items()),
+        sep="  ",
+    )
+
+# %% [markdown]
+# ## How
+#
+# The order of the rows depends on the seed and the epoch alone, and dropout on the seed and the step. All other state is in the checkpoint:
+# weights, optimizer, metrics, the best epoch so far. Checkpoints are written under another name and then renamed, with a checksum, so that
+# one that was cut off is never used. The tests kill `finetune` and `pretrain` at random moments and compare in the same way.
+#
+# Seeds that are finished are not trained again, so a run with `--num_seeds=5` goes on where it stopped, too. If a flag that matters has been
+# changed, the program says so and does not mix two runs.

