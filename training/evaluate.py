@@ -224,32 +224,40 @@ def _squad(config: EvaluateConfig) -> Evaluation:
     from keras_bert.data.squad import read_squad
 
     golds, is_version_2 = squad_scores.read_gold(config.data_file)
-    examples = read_squad(config.data_file).examples
     if config.answers:
         scores = squad_scores.score_files(
             config.data_file, config.answers, config.null_odds, config.null_threshold
         )
         texts = squad_scores.read_predictions(config.answers)
-        answered = [_as_answered(one, texts.get(one.id, "")) for one in examples]
     else:
+        examples = read_squad(config.data_file).examples
         found = _load(config.model).answer(
             [example.question for example in examples], [example.context for example in examples]
         )
         texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
         score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
         scores = score(golds, texts)
-        answered = [
-            _as_answered(example, one["answer"], one["start"], one["score"])
-            for example, one in zip(examples, found, strict=True)
+
+    def answered() -> list[AnsweredQuestion]:
+        if not config.answers:
+            return [
+                _as_answered(example, one["answer"], one["start"], one["score"])
+                for example, one in zip(examples, found, strict=True)
+            ]
+        # Scores of predictions require no passages, but the report does.
+        return [
+            _as_answered(example, texts.get(example.id, ""))
+            for example in read_squad(config.data_file).examples
         ]
+
     if config.plots_dir:
         folder = Path(config.plots_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        write_span_view(folder / "spans.html", answered)
+        write_span_view(folder / "spans.html", answered())
 
     def sections() -> list[page.Html]:
         f1 = squad_scores.f1_scores(golds, [texts.get(gold.id, "") for gold in golds])
-        return error_report.of_questions(answered, f1, scores)
+        return error_report.of_questions(answered(), f1, scores)
 
     return Evaluation(scores, sections)
 
