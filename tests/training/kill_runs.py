@@ -33,6 +33,7 @@ WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", 
 # Measurements and paths, which differ between runs
 _NOT_COMPARED = frozenset(
     {"seconds", "examples_per_second", "tokens_per_second", "flops_per_second", "share_of_peak"}
+    | {"cost", "energy", "energy_kwh", "co2_kg", "energy_is_measured"}
     | {"config", "model_path", "model", "total"}
 )
 _PRETRAINING = (
