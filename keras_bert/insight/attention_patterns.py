@@ -31,6 +31,8 @@ MEASURES = {
 }
 _SHARES = ("first", "separators", "itself", "previous", "next")
 _COLOR = "11, 83, 148"
+# SciPy's maximum flow takes integers of 32 bits: capacities are multiples of 2 ** -30
+_CAPACITY_BITS = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +76,87 @@ class AttentionPatterns:
         """
         mixed = np.eye(len(self.tokens[text]))
         layers = []
-        for layer in self.scores[text]:
-            mean = layer.astype("float64").mean(axis=0) + np.eye(len(mixed))
-            mixed = (mean / mean.sum(axis=-1, keepdims=True)) @ mixed
+        for layer in self._residual_attention(text):
+            mixed = layer @ mixed
             layers.append(mixed)
         return np.stack(layers)
+
+    def flow(
+        self,
+        text: int = 0,
+        positions: Sequence[int] = (0,),
+        layer: int = -1,
+        max_tokens: int | None = 256,
+    ) -> np.ndarray:
+        """How much could flow from each input token to tokens of a layer, by attention alone.
+
+        The tokens of all layers are the nodes of a network. An edge leads from each token to each
+        one of the layer below, and its capacity is the heads' mean plus the identity, divided by
+        the row sum, as in `rollout`. Where rollout multiplies along each path, a path carries as
+        much as its narrowest edge, so that flow depends less on the number of layers. Each number
+        is a maximum flow by itself: those of a row do not add up to 1. The authors' program
+        divides them by their sum.
+
+        It costs a maximum flow in a network of layers x tokens x tokens edges for each position
+        and input token, by `scipy.sparse.csgraph.maximum_flow`. For one position and all inputs
+        of a text, in 6 layers on a busy core, that was 0.5 s for 128 tokens, 9 s for 256 and 72 s
+        for 512; in 12 layers twice that.
+
+        Args:
+            text: Which row.
+            positions: The tokens to which it flows, by default the first ([CLS]).
+            layer: Their layer, from 0; negative ones count from the last.
+            max_tokens: The longest row that is computed; `None` for any.
+
+        Returns:
+            Float64 `(len(positions), tokens)`, in `[0, 1]`. Capacities are rounded down to
+            multiples of 2^-30, so that a number is too small by at most 1e-9 for each edge of the
+            minimum cut.
+
+        Raises:
+            ImportError: If SciPy is not installed.
+            ValueError: If the row is longer than `max_tokens`.
+            IndexError: If there is no such row, layer or position.
+
+        Reference:
+            [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
+            section 3, attention flow.
+        """
+        from scipy import sparse
+        from scipy.sparse.csgraph import maximum_flow
+
+        width = len(self.tokens[text])
+        if max_tokens is not None and width > max_tokens:
+            raise ValueError(
+                f"Text {text} has {width} tokens, which takes long; pass a larger max_tokens than "
+                f"{max_tokens} to compute it."
+            )
+        top = range(len(self.scores[text]))[layer] + 1
+        capacities = sparse.block_diag(self._residual_attention(text)[:top], format="coo")
+        nodes = (top + 1) * width
+        # Node `depth * width + index` is the token `index` of layer `depth`, or of the input for 0
+        network = sparse.csr_array(
+            (
+                np.floor(capacities.data * 2**_CAPACITY_BITS).astype("int32"),
+                (capacities.row + width, capacities.col),
+            ),
+            shape=(nodes, nodes),
+        )
+        sources = [top * width + range(width)[position] for position in positions]
+        flows = [
+            [maximum_flow(network, source, sink).flow_value for sink in range(width)]
+            for source in sources
+        ]
+        return np.array(flows, "float64").reshape(-1, width) / 2**_CAPACITY_BITS
+
+    def _residual_attention(self, text: int) -> list[np.ndarray]:
+        """Of each layer the heads' mean with the residual connection, `(tokens, tokens)`."""
+        mixed = []
+        for layer in self.scores[text]:
+            mean = layer.astype("float64").mean(axis=0)
+            mean += np.eye(len(mean))
+            mixed.append(mean / mean.sum(axis=-1, keepdims=True))
+        return mixed
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -244,6 +322,7 @@ def attention(
     patterns.plot("separators")
     patterns.plot_heads(text=0, layers=[2])
     patterns.rollout(0)[-1, 0]       # what reaches [CLS] of the first text
+    patterns.flow(0)[0]              # what could reach it at most
     ```
 
     Reference:

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+scipy_optimize = pytest.importorskip("scipy.optimize")
 
 from keras_bert import Backbone, BertConfig, TextClassifier, WordPieceTokenizer, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
@@ -101,6 +102,68 @@ def test_rollout_is_the_product_of_the_layers(found_and_expected):
             product = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(len(product))) @ product
             np.testing.assert_allclose(rolled, product, atol=1e-5)
         np.testing.assert_allclose(rolled.sum(axis=-1), 1, atol=1e-6)
+
+
+def flow_by_linear_program(layers, source, sink):
+    """The maximum flow from a token of the last layer to one of the input, over its edges.
+
+    Args:
+        layers: Of each layer the capacities `(tokens, tokens)`, from upper to lower tokens.
+    """
+    width = len(layers[0])
+    edges = [
+        ((depth + 1, query), (depth, key), layer[query, key])
+        for depth, layer in enumerate(layers)
+        for query, key in np.ndindex(layer.shape)
+    ]
+    first, last = (len(layers), source), (0, sink)
+    nodes = [node for node in np.ndindex(len(layers) + 1, width) if node not in (first, last)]
+    balance = np.zeros((len(nodes), len(edges)))
+    for number, (upper, lower, _) in enumerate(edges):
+        for node, sign in ((upper, 1), (lower, -1)):
+            if node in nodes:
+                balance[nodes.index(node), number] = sign
+    into_sink = np.array([float(lower == last) for _, lower, _ in edges])
+    found = scipy_optimize.linprog(
+        -into_sink,
+        A_eq=balance,
+        b_eq=np.zeros(len(nodes)),
+        bounds=[(0, capacity) for _, _, capacity in edges],
+    )
+    assert found.success
+    return -found.fun
+
+
+def test_flow_is_that_of_a_linear_program(found_and_expected):
+    found, expected = found_and_expected
+    for number, layers in enumerate(expected):
+        width = len(found.tokens[number])
+        residual = [0.5 * layer.mean(axis=0) + 0.5 * np.eye(width) for layer in layers]
+        last = len(residual) - 1
+        for layer, positions in ((-1, (0, width - 1)), (0, (1,))):
+            flows = found.flow(number, positions, layer)
+            below = residual if layer == -1 else residual[:1]
+            for row, position in zip(flows, positions, strict=True):
+                by_program = [flow_by_linear_program(below, position, key) for key in range(width)]
+                np.testing.assert_allclose(row, by_program, atol=1e-5)
+        np.testing.assert_array_equal(found.flow(number, layer=last), found.flow(number))
+
+
+def test_flow_of_one_layer_is_its_attention(patterns):
+    width = len(patterns.tokens[1])
+    residual = (patterns.scores[1][0].mean(axis=0) + np.eye(width)) / 2
+    flows = patterns.flow(1, range(width), layer=0)
+    np.testing.assert_allclose(flows, residual, atol=1e-6)
+
+
+def test_flow_of_a_long_text_is_computed_if_asked_for(patterns):
+    assert patterns.flow(0, [], max_tokens=None).shape == (0, len(patterns.tokens[0]))
+    with pytest.raises(ValueError, match="Text 0 has 8 tokens, which takes long; pass a larger"):
+        patterns.flow(0, max_tokens=7)
+    assert patterns.flow(0, max_tokens=8).shape == (1, 8)
+    for wrong in ({"layer": 2}, {"positions": [8]}, {"text": 3}):
+        with pytest.raises(IndexError):
+            patterns.flow(**wrong)
 
 
 @pytest.fixture(scope="module")
