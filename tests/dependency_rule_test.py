@@ -56,7 +56,7 @@ LIBRARIES = {
         "tensorflow_serving", "tf2onnx",
     },
     "tasks": {"keras", "numpy", "pandas", "tensorflow"},  # pandas for answers in its frames
-    "insight": {"keras", "matplotlib", "numpy"},
+    "insight": {"keras", "matplotlib", "numpy", "scipy"},  # SciPy for maximum flows alone
 }  # fmt: skip
 
 # Importing these must not import TensorFlow: there, it stands inside the function that needs it.

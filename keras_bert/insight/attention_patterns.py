@@ -92,10 +92,9 @@ class AttentionPatterns:
 
         The tokens of all layers are the nodes of a network. An edge leads from each token to each
         one of the layer below, and its capacity is the heads' mean plus the identity, divided by
-        the row sum, as in `rollout`. Where rollout multiplies along each path, a path carries as
-        much as its narrowest edge, so that flow depends less on the number of layers. Each number
-        is a maximum flow by itself: those of a row do not add up to 1. The authors' program
-        divides them by their sum.
+        the row sum, as in `rollout`. Where rollout multiplies along a path, here the path carries
+        as much as its narrowest edge. Each number is a maximum flow by itself: those of a row do
+        not add up to 1. The authors' program divides them by their sum.
 
         It costs a maximum flow in a network of layers x tokens x tokens edges for each position
         and input token, by `scipy.sparse.csgraph.maximum_flow`. For one position and all inputs
