@@ -146,7 +146,7 @@ class AttentionPatterns:
             [maximum_flow(network, source, sink).flow_value for sink in range(width)]
             for source in sources
         ]
-        return np.array(flows, "float64").reshape(-1, width) / 2**_CAPACITY_BITS
+        return np.asarray(np.array(flows, "float64").reshape(-1, width) / 2**_CAPACITY_BITS)
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
         """Of each layer the heads' mean with the residual connection, `(tokens, tokens)`."""

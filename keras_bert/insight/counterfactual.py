@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,22 @@ def default_swaps() -> dict[str, list[tuple[str, ...]]]:
         "names": counterparts("names"),
         "groups": counterparts("groups"),
     }
+
+
+class Replacement(NamedTuple):
+    """A word of a text that is replaced in a changed text.
+
+    Attributes:
+        word: The word, as the list has it.
+        other: The one that replaces it.
+        column: Which word of its line it is, 0 or more.
+        line_length: The number of words of the line.
+    """
+
+    word: str
+    other: str
+    column: int
+    line_length: int
 
 
 class _Swapper:
@@ -69,15 +85,28 @@ class _Swapper:
         """The text with each word replaced by the one that is `step` further in its line."""
         return self._pattern.sub(functools.partial(self._replace, step), text)
 
-    def _replace(self, step: int, match: re.Match[str]) -> str:
-        article, space, found = match.groups()
+    def replaced(self, text: str, step: int) -> list[Replacement]:
+        """What `swapped` replaces, in the order of the text."""
+        matches = self._pattern.finditer(text)
+        return [found for match in matches if (found := self._replacement(step, match))]
+
+    def _replacement(self, step: int, match: re.Match[str]) -> Replacement | None:
+        found = match[3]
         lines = self._lines_of[found.lower()]
         line = lines[0] if len(lines) == 1 else _line_of_her(lines, match.string[match.end() :])
         index = [word.lower() for word in line].index(found.lower())
         # A name in lower case is another word, unless the whole text has no capitals
         if line[index] != line[index].lower() and found.islower() and not match.string.islower():
+            return None
+        other = (index + 1 + (step - 1) % (len(line) - 1)) % len(line)
+        return Replacement(line[index], line[other], index, len(line))
+
+    def _replace(self, step: int, match: re.Match[str]) -> str:
+        article, space, found = match.groups()
+        replacement = self._replacement(step, match)
+        if replacement is None:
             return match[0]
-        other = line[(index + 1 + (step - 1) % (len(line) - 1)) % len(line)]
+        other = replacement.other
         if found.islower():
             other = other.lower()
         elif found.isupper() and len(found) > 1:
@@ -117,6 +146,7 @@ class Counterfactuals(Result):
         after: Those of the changed text.
         class_names: The names of the classes; empty for a regression.
         without: Kinds of which no text has a word.
+        replaced: Of each changed text the words that were replaced, and by which.
     """
 
     title = "Change of the predictions where words for people are swapped"
@@ -132,6 +162,7 @@ class Counterfactuals(Result):
     after: np.ndarray
     class_names: tuple[str, ...]
     without: tuple[str, ...]
+    replaced: tuple[tuple[Replacement, ...], ...]
 
     @property
     def units(self) -> tuple[Any, ...]:
@@ -166,20 +197,69 @@ class Counterfactuals(Result):
         groups |= {kind: kinds == kind for kind in dict.fromkeys(self.kinds)}
         name = "change of probability" if self.class_names else "change of score"
         values = [
-            mean(group, name, self._by_text(self.changes, members))
+            mean(group, name, _by_text(self.changes, self.numbers, members))
             for group, members in groups.items()
         ]
         if self.class_names:
             values += [
-                share(group, "other class, %", self._by_text(self.flips, members))
+                share(group, "other class, %", _by_text(self.flips, self.numbers, members))
                 for group, members in groups.items()
             ]
         return values
 
-    def _by_text(self, values: np.ndarray, members: np.ndarray) -> np.ndarray:
-        """The mean of each text, which is what is drawn for an interval."""
-        _, index = np.unique(self.numbers[members], return_inverse=True)
-        return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
+    def directions(self, least: int = 10) -> SwapDirections:
+        """Which way predictions change, by the direction of the swap: `he` to `she`, or back.
+
+        Args:
+            least: The number of texts from which on a pair of words has a row of its own.
+
+        Raises:
+            ValueError: If no direction has enough texts.
+        """
+        firsts, seconds = (
+            np.array(
+                [
+                    all(each.line_length == 2 and each.column == column for each in replaced)
+                    for replaced in self.replaced
+                ],
+                bool,
+            )
+            for column in (0, 1)
+        )
+        has_both = np.array(
+            [
+                {each.column for each in replaced if each.line_length == 2} == {0, 1}
+                for replaced in self.replaced
+            ],
+            bool,
+        )
+        kinds, members = np.array(self.kinds), {}
+        for kind in dict.fromkeys(self.kinds):
+            of_kind = kinds == kind
+            members[f"{kind}: first to second"] = of_kind & firsts
+            members[f"{kind}: second to first"] = of_kind & seconds
+            of_pair: dict[str, np.ndarray] = {}
+            for change in np.flatnonzero(of_kind & ~has_both):
+                for each in self.replaced[change]:
+                    group = f"{kind}: {each.word} to {each.other}"
+                    of_pair.setdefault(group, np.zeros(len(kinds), bool))[change] = True
+            members |= {
+                group: chosen
+                for group, chosen in of_pair.items()
+                if len(set(self.numbers[chosen])) >= least
+            }
+        members = {group: chosen for group, chosen in members.items() if chosen.any()}
+        if not members:
+            raise ValueError(f"No pair of words is replaced in at least {least} texts.")
+        return SwapDirections(
+            members,
+            self.numbers,
+            self.texts,
+            self.swapped,
+            self.after - self.before,
+            self.class_names,
+            len(set(self.numbers[has_both])),
+        )
 
     def largest(self, count: int = 10) -> list[dict[str, Any]]:
         """The changed texts whose predictions change most.
@@ -202,6 +282,75 @@ class Counterfactuals(Result):
             row |= {"text": self.texts[index], "swapped": self.swapped[index]}
             rows.append(row)
         return rows
+
+
+def _by_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """The mean of each text's changes, which is what is drawn for an interval."""
+    _, index = np.unique(numbers[members], return_inverse=True)
+    return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
+
+
+@dataclasses.dataclass(frozen=True)
+class SwapDirections(Result):
+    """Which way predictions change, by the direction of the swap.
+
+    Attributes:
+        directions: By direction, whether each changed text is of it, bool `(changes,)`.
+        numbers: Which of the given texts each was made of, int `(changes,)`.
+        texts: That text.
+        swapped: The changed text.
+        differences: By how much the probability of each class is higher than before, float64
+            `(changes, classes)`; of a regression, the score `(changes, 1)`.
+        class_names: The names of the classes; empty for a regression.
+        num_mixed: The number of texts that are left out, since words of them go both ways.
+    """
+
+    title = "Direction of the change where words for people are swapped"
+    group_name = "swap"
+    unit_name = "texts"
+
+    directions: Mapping[str, np.ndarray]
+    numbers: np.ndarray
+    texts: tuple[Text, ...]
+    swapped: tuple[Text, ...]
+    differences: np.ndarray
+    class_names: tuple[str, ...]
+    num_mixed: int
+
+    @property
+    def units(self) -> tuple[Any, ...]:
+        return self.texts, self.swapped, tuple(self.directions)
+
+    @property
+    def notes(self) -> str:
+        mixed = (
+            f" Texts that are left out, since their words go both ways: {self.num_mixed}."
+            if self.num_mixed
+            else ""
+        )
+        return (
+            "Positive: the changed text has the higher one. First and second are the words of a "
+            "line of two; the default lists have those for men first. A text counts for each pair "
+            f"of words that is replaced in it.{mixed}"
+        )
+
+    def neutral_value(self, metric: str) -> float | None:
+        return 0.0
+
+    def unit_values(self) -> list[UnitValues]:
+        # With two classes, the change of one is that of the other with the opposite sign
+        shown = range(len(self.class_names) == 2, self.differences.shape[1])
+        return [
+            mean(
+                group,
+                f"change of P({self.class_names[index]})"
+                if self.class_names
+                else "change of score",
+                _by_text(self.differences[:, index], self.numbers, members),
+            )
+            for index in shown
+            for group, members in self.directions.items()
+        ]
 
 
 def counterfactuals(
@@ -234,6 +383,7 @@ def counterfactuals(
     ```python
     changes = counterfactuals(classifier, texts, {"gender": [("he", "she"), ("actor", "actress")]})
     print(changes)
+    print(changes.directions())      # by how much P(class) rises from he to she, and back
     changes.largest(5)
     ```
 
@@ -242,19 +392,23 @@ def counterfactuals(
         section 3.
     """
     given = _listed(texts)
-    kinds, numbers, changed, without = [], [], [], []
+    kinds, numbers, changed, replaced, without = [], [], [], [], []
     for kind, lines in (default_swaps() if swaps is None else swaps).items():
         swapper = _Swapper(kind, lines)
         for number, text in enumerate(given):
-            found = [
-                other
-                for step in range(1, swapper.most + 1)
-                if (other := _swapped(swapper, text, step)) != text
-            ]
-            for other in dict.fromkeys(found):
+            found: dict[Text, tuple[Replacement, ...]] = {}
+            for step in range(1, swapper.most + 1):
+                other = _swapped(swapper, text, step)
+                if other != text and other not in found:
+                    parts = [text] if isinstance(text, str) else text
+                    found[other] = tuple(
+                        each for part in parts for each in swapper.replaced(part, step)
+                    )
+            for other, replacements in found.items():
                 kinds.append(kind)
                 numbers.append(number)
                 changed.append(other)
+                replaced.append(replacements)
         if kind not in kinds:
             without.append(kind)
     if not kinds:
@@ -272,6 +426,7 @@ def counterfactuals(
         scores[len(used) :],
         _class_names(classifier),
         tuple(without),
+        tuple(replaced),
     )
 
 

@@ -87,6 +87,48 @@ def test_changes_are_those_of_transformers(classifier, probabilities):
     assert largest["swapped"] == found.swapped[int(changes.argmax())]
 
 
+def test_directions_are_signed_changes(classifier, probabilities):
+    texts = ["He was good.", "his idea, he saw", "She was good.", "he saw, she saw", "a Hindu idea"]
+    changes = insight.counterfactuals(classifier, texts, SWAPS)
+    found = changes.directions(least=1)
+    assert found.num_mixed == 1
+    assert "left out, since their words go both ways: 1." in str(found)
+    measures = {(each.group, each.metric): each for each in found.measures()}
+    swapped = {
+        "gender: first to second": {0: ["She was good."], 1: ["her idea, she saw"]},
+        "gender: second to first": {2: ["He was good."]},
+        "gender: he to she": {0: ["She was good."], 1: ["her idea, she saw"]},
+        "gender: his to her": {1: ["her idea, she saw"]},
+        "gender: she to he": {2: ["He was good."]},
+        "groups: Hindu to Christian": {4: ["a Christian idea"]},
+        "groups: Hindu to Muslim": {4: ["a Muslim idea"]},
+    }
+    assert {group for group, _ in measures} == swapped.keys()
+    for group, of_texts in swapped.items():
+        expected = [
+            np.mean([probabilities(other) for other in others], axis=0) - probabilities(texts[text])
+            for text, others in of_texts.items()
+        ]
+        for index, name in enumerate(classifier.class_names or "012"):
+            measure = measures[group, f"change of P({name})"]
+            assert measure.count == len(of_texts)
+            np.testing.assert_allclose(measure.value, np.mean(expected, axis=0)[index], atol=1e-5)
+            assert measure.low - 1e-9 <= measure.value <= measure.high + 1e-9
+
+
+def test_directions_need_enough_texts(classifier):
+    changes = insight.counterfactuals(classifier, ["He saw Mary.", "a Hindu idea"], SWAPS)
+    assert list(changes.directions(least=2).directions) == [
+        "gender: first to second",
+        "names: second to first",
+    ]
+    only_groups = insight.counterfactuals(classifier, ["a Hindu idea"], {"x": SWAPS["groups"]})
+    with pytest.raises(ValueError, match="No pair of words is replaced in at least 10 texts"):
+        only_groups.directions()
+    pytest.importorskip("matplotlib").use("agg")
+    assert changes.directions().plot().get_xlabel().startswith("change of P(")
+
+
 def test_words_are_swapped_as_they_are_written():
     default = {kind: _Swapper(kind, lines) for kind, lines in insight.default_swaps().items()}
     for kind, text, expected in (
@@ -115,6 +157,10 @@ def test_pairs_and_regressions_are_swapped_too():
     np.testing.assert_allclose(found.changes, np.abs(scores[2:] - scores[:2]), atol=1e-5)
     assert {each.metric for each in found.measures()} == {"change of score"}
     assert "swapped_score" in found.largest(1)[0]
+    there, back = found.directions().measures()
+    assert [there.group, back.group] == ["gender: first to second", "gender: second to first"]
+    np.testing.assert_allclose([there.value, back.value], scores[2:] - scores[:2], atol=1e-5)
+    assert there.metric == "change of score"
     errors = insight.error_rates(regressor, list(found.texts), [0.5, 1.0], {"first": [True, False]})
     np.testing.assert_allclose(errors.errors, np.abs(scores[:2] - [0.5, 1.0]), atol=1e-5)
     assert errors.measures()[1].metric == "absolute error"

@@ -82,6 +82,10 @@ def test_a_classifier_is_reported(tmp_path):
     measured = {(row["metric"], row["group"]): row for row in numbers["counterfactuals"]["rows"]}
     assert measured["change of probability", "gender"]["count"] == 2
     assert measured["change of probability", "names"]["count"] == 2
+    ways = {(row["metric"], row["group"]): row for row in numbers["swap_directions"]["rows"]}
+    assert ways["change of P(good)", "names: first to second"]["differences"].keys() == {
+        "other model"
+    }
     errors = {row["group"]: row for row in numbers["error_rates"]["rows"]}
     assert errors["label good"]["count"] == 2
     assert errors["words of names"]["measures"].keys() == {"this model", "other model"}

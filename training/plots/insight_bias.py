@@ -54,11 +54,21 @@ class ClassifierBias:
             report.add(
                 "Whether it answers otherwise about other people", blocks, counterfactuals=numbers
             )
+            self._add_directions(report)
         if not self.rates:
             report.leave_out("Errors by slice: the data file has no labels.")
         else:
             blocks, numbers = _measured(report, "error_rates", self.rates)
             report.add("Where it errs", blocks, error_rates=numbers)
+
+    def _add_directions(self, report: Report) -> None:
+        try:
+            directions = {name: changes.directions() for name, changes in self.changes.items()}
+        except ValueError as error:
+            report.leave_out(f"The direction of changes: {error}")
+            return
+        blocks, numbers = _measured(report, "swap_directions", directions)
+        report.add("Which way its answers change", blocks, swap_directions=numbers)
 
     def errors_first(self, order: Sequence[int], examples: int) -> list[int]:
         """The rows with errors in the first half of the examples, so that both kinds are shown."""
