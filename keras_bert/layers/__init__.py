@@ -19,6 +19,7 @@ from keras_bert.layers.heads import (
     VocabularyBias,
 )
 from keras_bert.layers.replacement import PlacedTokens, SampledTokens, spread_slots
+from keras_bert.layers.top_layers import bidirectional_lstm
 
 __all__ = [
     "BiasActivation",
@@ -38,5 +39,6 @@ __all__ = [
     "TokensAt",
     "TransformerBlock",
     "VocabularyBias",
+    "bidirectional_lstm",
     "spread_slots",
 ]

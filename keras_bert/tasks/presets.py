@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.config import BertConfig
-from keras_bert.models.recurrent import bilstm_options
+from keras_bert.layers.top_layers import bilstm_of_options, bilstm_options
 
 if TYPE_CHECKING:
     import keras
@@ -138,10 +138,10 @@ def _choose_head(
     names = make_task.options
     has_head = load_weights and make_task.head_name in checkpoint.heads
     stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}
-    layers = stored
-    if "bilstm_units" in given:
-        layers = bilstm_options(given["bilstm_units"], given.get("bilstm_layers", 2))
-    options = dict(layers) if "bilstm_units" in names else {}
+    layers = bilstm_options(given["top_layers"]) if "top_layers" in given else stored
+    options: dict[str, Any] = {}
+    if "top_layers" in names and "top_layers" not in given:
+        options["top_layers"] = bilstm_of_options(stored, make_task.answers_whole_texts)
     differs = has_head and layers != stored
     if "num_classes" not in names:
         mismatch = f"has a head{_in_brackets(stored)}, but expected one{_in_brackets(layers)}"
@@ -229,7 +229,9 @@ def with_dropout(config: BertConfig, rate: float | None) -> BertConfig:
     return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 
-def _in_brackets(options: Mapping[str, Any]) -> str:
+def _in_brackets(options: Mapping[str, Any] | None) -> str:
+    if options is None:
+        return " (other top_layers)"
     return f" ({', '.join(f'{name}={value}' for name, value in options.items())})" * bool(options)
 
 

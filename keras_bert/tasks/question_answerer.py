@@ -12,9 +12,9 @@ import numpy as np
 from keras import ops
 
 from keras_bert.layers import ClassificationHead
+from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
-from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
@@ -131,9 +131,9 @@ class QuestionAnswerer(Task):
         max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this
             threshold, `answer` returns an empty answer. `None` always returns a span.
-        bilstm_units: Number of units of each direction of a BiLSTM between the encoder and the
-            head. Defaults to 0, no BiLSTM.
-        bilstm_layers: Number of BiLSTM layers.
+        top_layers: Keras layers that are applied one after another to the sequence output `(batch,
+            length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
+            `keras_bert.layers.bidirectional_lstm`. Defaults to none.
         name: The name of the model.
 
     Call arguments:
@@ -156,7 +156,7 @@ class QuestionAnswerer(Task):
     """
 
     input_kinds = (QuestionsOnPassages,)
-    options = ("dropout", "max_answer_length", "null_threshold", "bilstm_units", "bilstm_layers")
+    options = ("dropout", "max_answer_length", "null_threshold", "top_layers")
     preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
     preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
     # The length of rows for SQuAD in the released code
@@ -173,8 +173,7 @@ class QuestionAnswerer(Task):
         dropout: float | None = None,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
-        bilstm_units: int = 0,
-        bilstm_layers: int = 2,
+        top_layers: Sequence[keras.layers.Layer] | None = None,
         name: str = "question_answerer",
         **kwargs: Any,
     ) -> None:
@@ -188,14 +187,13 @@ class QuestionAnswerer(Task):
 
         # === Functional graph ===
         inputs = token_inputs()
-        hidden = backbone(inputs)["sequence_output"]
-        if bilstm_options(bilstm_units, bilstm_layers):
-            hidden = bidirectional_lstm(
-                hidden,
-                inputs["padding_mask"],
-                num_layers=bilstm_layers,
-                units=bilstm_units,
-                return_sequences=True,
+        top_layers = as_layers(top_layers)
+        hidden = apply_layers(
+            top_layers, backbone(inputs)["sequence_output"], inputs["padding_mask"]
+        )
+        if len(hidden.shape) != 3:
+            raise ValueError(
+                f"top_layers return the shape {hidden.shape}; expected (batch, length, features)."
             )
         logits = head(hidden)
         super().__init__(
@@ -211,22 +209,16 @@ class QuestionAnswerer(Task):
         self.head = head
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
-        self.bilstm_units = bilstm_units
-        self.bilstm_layers = bilstm_layers
+        self.top_layers = top_layers
 
     @property
     def heads(self) -> dict[str, Any]:
-        return {"question_answerer": self.head, **bilstm_heads(self)}
+        return {"question_answerer": self.head, **self._named_top_layers()}
 
     @property
     def dropout(self) -> float:
         """The dropout rate on the sequence output."""
         return self.head.dropout
-
-    @property
-    def head_options(self) -> dict[str, int]:
-        """The options of the BiLSTM, which are saved with presets."""
-        return bilstm_options(self.bilstm_units, self.bilstm_layers)
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
+from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import check_ids
 from keras_bert.models.layer_states import layer_states, restore_layer_states
@@ -67,6 +68,9 @@ class Task(ObjectiveModel):
     needs_vocabulary: ClassVar[bool] = True
     # Whether to warn if a checkpoint lacks the encoder's pooler, even if the task does not use it
     warns_of_fresh_pooler: ClassVar[bool] = False
+    # The layers between encoder and head, of tasks that have such an argument. Its name comes after
+    # `heads` in the alphabet: `.keras` files name weights by the first attribute that has them.
+    top_layers: Sequence[keras.layers.Layer] = ()
 
     def __init__(
         self, *args: Any, backbone: Backbone, preprocessor: Any = None, **kwargs: Any
@@ -90,6 +94,25 @@ class Task(ObjectiveModel):
     def heads(self) -> dict[str, Any]:
         """The heads of the task, layers or tuples of layers, by their names in checkpoints."""
         return {}
+
+    def _named_top_layers(self) -> dict[str, keras.layers.Layer]:
+        # No property, whose value Keras would save before that of `heads`
+        return {layer.name: layer for layer in self.top_layers}
+
+    @property
+    def head_options(self) -> dict[str, int]:
+        """The numbers that describe the `top_layers` in presets.
+
+        Raises:
+            ValueError: If the layers are not those of `keras_bert.layers.bidirectional_lstm`.
+        """
+        options = bilstm_options(self.top_layers)
+        if options is None:
+            raise ValueError(
+                f"The top_layers are {', '.join(map(str, self.top_layers))}; presets have only "
+                "those of keras_bert.layers.bidirectional_lstm. Save the task with `save`."
+            )
+        return options
 
     @staticmethod
     def preprocessor_from_config(config: dict[str, Any]) -> Any:
@@ -738,6 +761,10 @@ class Task(ObjectiveModel):
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = config.pop("layer_states", {})
+        # Older files have numbers for `top_layers`.
+        bilstm = {name: config.pop(name) for name in BILSTM_OPTIONS if name in config}
+        if bilstm:
+            config["top_layers"] = bilstm_of_options(bilstm, cls.answers_whole_texts)
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )
@@ -765,7 +792,9 @@ def _plain(value: Any) -> Any:
     """Converts a value of a config to one that JSON can represent."""
     if isinstance(value, BertConfig):
         return value.to_dict()
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, keras.layers.Layer):
+        return keras.saving.serialize_keras_object(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from keras_bert.layers import ClassificationHead
+from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
-from keras_bert.models.recurrent import bidirectional_lstm, bilstm_heads, bilstm_options
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_num_classes,
@@ -47,10 +47,9 @@ class TextClassifier(Task):
         class_names: The names of the classes in the order of their ids. With them, labels may be
             names, and the labels of `classify` are names.
         dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
-        bilstm_units: Number of units of each direction of a BiLSTM on the sequence output, whose
-            last forward and backward states are classified instead of the pooled output. Defaults
-            to 0, no BiLSTM.
-        bilstm_layers: Number of BiLSTM layers.
+        top_layers: Keras layers that are applied one after another to the sequence output `(batch,
+            length, hidden)`; the output of the last one, `(batch, features)`, is classified instead
+            of the pooled output. See `keras_bert.layers.bidirectional_lstm`. Defaults to none.
         name: The name of the model.
 
     Call arguments:
@@ -74,7 +73,7 @@ class TextClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" of section 5.1.
     """
 
-    options = ("num_classes", "class_names", "dropout", "bilstm_units", "bilstm_layers")
+    options = ("num_classes", "class_names", "dropout", "top_layers")
     preset_options = ("dropout", "head_options")
     head_name = "classifier"
     serves_pairs = True
@@ -88,13 +87,12 @@ class TextClassifier(Task):
         *,
         class_names: Sequence[str] | None = None,
         dropout: float | None = None,
-        bilstm_units: int = 0,
-        bilstm_layers: int = 2,
+        top_layers: Sequence[keras.layers.Layer] | None = None,
         name: str = "text_classifier",
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
-        bilstm_options(bilstm_units, bilstm_layers)  # checks them
+        top_layers = as_layers(top_layers)
         config = backbone.config
 
         # === Layers ===
@@ -107,16 +105,16 @@ class TextClassifier(Task):
 
         # === Functional graph ===
         inputs = token_inputs()
-        pooler = None if bilstm_units else task_pooler(backbone)
-        if not bilstm_units:
-            pooled = backbone.pool(inputs, pooler)
+        pooler = None if top_layers else task_pooler(backbone)
+        if top_layers:
+            sequence_output = backbone(inputs)["sequence_output"]
+            pooled = apply_layers(top_layers, sequence_output, inputs["padding_mask"])
+            if len(pooled.shape) != 2:
+                raise ValueError(
+                    f"top_layers return the shape {pooled.shape}; expected (batch, features)."
+                )
         else:
-            pooled = bidirectional_lstm(
-                backbone(inputs)["sequence_output"],
-                inputs["padding_mask"],
-                num_layers=bilstm_layers,
-                units=bilstm_units,
-            )
+            pooled = backbone.pool(inputs, pooler)
         logits = head(pooled)
         super().__init__(
             inputs=inputs,
@@ -131,24 +129,18 @@ class TextClassifier(Task):
         self.pooler = pooler
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
-        self.bilstm_units = bilstm_units
-        self.bilstm_layers = bilstm_layers
-        self.uses_pooler = not bilstm_units
+        self.top_layers = top_layers
+        self.uses_pooler = not top_layers
         self.weighs_classes = not self.is_regression
 
     @property
     def heads(self) -> dict[str, Any]:
-        return {"classifier": self.head, **pooler_head(self.pooler), **bilstm_heads(self)}
+        return {"classifier": self.head, **pooler_head(self.pooler), **self._named_top_layers()}
 
     @property
     def dropout(self) -> float:
         """The dropout rate on the pooled output."""
         return self.head.dropout
-
-    @property
-    def head_options(self) -> dict[str, int]:
-        """The options of the BiLSTM, which are saved with presets."""
-        return bilstm_options(self.bilstm_units, self.bilstm_layers)
 
     @property
     def is_regression(self) -> bool:

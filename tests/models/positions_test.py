@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.layers import bidirectional_lstm
 from keras_bert.models import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks import (
@@ -93,7 +94,7 @@ def test_weights_are_the_encoders_own():
 CASES = {
     "classifier": (lambda b: TextClassifier(b, num_classes=2), features(), 3),
     "classifier on a BiLSTM": (
-        lambda b: TextClassifier(b, num_classes=2, bilstm_units=4),
+        lambda b: TextClassifier(b, num_classes=2, top_layers=bidirectional_lstm(4)),
         features(),
         3 * 7,
     ),

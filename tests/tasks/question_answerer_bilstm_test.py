@@ -7,6 +7,7 @@ import pytest
 
 from keras_bert import Backbone, BertConfig, QuestionAnswerer
 from keras_bert.checkpoints import CheckpointWarning
+from keras_bert.layers import bidirectional_lstm
 from keras_bert.optimizers import AdamW
 
 CONFIG = BertConfig(
@@ -22,8 +23,12 @@ IDS = np.array([[2, 7, 3, 9, 8, 3], [2, 7, 3, 5, 3, 0]])
 FEATURES = {"token_ids": IDS, "padding_mask": IDS != 0}
 
 
+def bilstm(*numbers):
+    return bidirectional_lstm(*numbers, return_sequences=True)
+
+
 def make_answerer(**arguments):
-    return QuestionAnswerer(Backbone(CONFIG), **{"bilstm_units": 6, **arguments})
+    return QuestionAnswerer(Backbone(CONFIG), **{"top_layers": bilstm(6), **arguments})
 
 
 def logits(answerer, rows=slice(None), length=None):
@@ -50,7 +55,7 @@ def test_what_follows_is_seen_in_spite_of_a_causal_encoder(answerer):
 
 
 def test_every_weight_trains(answerer):
-    model = make_answerer(bilstm_layers=1)
+    model = make_answerer(top_layers=bilstm(6, 1))
     before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_variables]
     model.compile(AdamW(0.01, weight_decay=0.0))
     targets = {"start_logits": np.array([3, 0]), "end_logits": np.array([4, 0])}
@@ -69,18 +74,20 @@ def test_it_comes_back_from_files(tmp_path):
         keras.saving.load_model(tmp_path / "answerer.keras"),
         QuestionAnswerer.from_preset(tmp_path / "preset"),
     ):
-        assert (same.bilstm_units, same.bilstm_layers) == (6, 2)
+        assert same.head_options == {"bilstm_units": 6, "bilstm_layers": 2}
         np.testing.assert_allclose(logits(same), logits(answerer), atol=1e-6)
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("options", [{"bilstm_units": 0}, {"bilstm_units": 4}])
-def test_another_bilstm_starts_fresh_and_says_so(options, tmp_path):
+@pytest.mark.parametrize("numbers", [(), (4, 2)])
+def test_another_bilstm_starts_fresh_and_says_so(numbers, tmp_path):
     pytest.importorskip("tensorflow")
     with_preprocessor().save_to_preset(tmp_path)
     with pytest.warns(CheckpointWarning, match=r"has a head \(bilstm_units=6.*but expected one"):
-        other = QuestionAnswerer.from_preset(tmp_path, **options)
-    assert other.bilstm_units == options["bilstm_units"]
+        other = QuestionAnswerer.from_preset(
+            tmp_path, top_layers=bilstm(*numbers) if numbers else []
+        )
+    assert tuple(other.head_options.values()) == numbers
 
 
 def with_preprocessor():
@@ -92,6 +99,6 @@ def with_preprocessor():
     return make_answerer(preprocessor=QuestionAnswererPreprocessor(tokenizer, 16, 5, 4))
 
 
-def test_wrong_options_are_refused():
-    with pytest.raises(ValueError, match="expected at least 0"):
-        make_answerer(bilstm_units=-1)
+def test_a_top_without_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"top_layers return the shape .*\(batch, length, feat"):
+        make_answerer(top_layers=bidirectional_lstm(6))

@@ -12,6 +12,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.layers import bidirectional_lstm  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 
@@ -30,7 +31,7 @@ def make_classifier(causal=False, **arguments):
         causal=causal,
     )
     preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
-    arguments = {"bilstm_units": 6, **arguments}
+    arguments = {"top_layers": bidirectional_lstm(6), **arguments}
     return TextClassifier(Backbone(config), 2, preprocessor, **arguments)
 
 
@@ -64,7 +65,7 @@ def test_the_pooler_is_left_alone(classifier):
 
 @pytest.mark.on_each_backend
 def test_every_weight_of_a_causal_encoder_with_a_bilstm_trains():
-    model = make_classifier(causal=True, bilstm_layers=1)
+    model = make_classifier(causal=True, top_layers=bidirectional_lstm(6, 1))
     before = [variable.numpy() for variable in model.trainable_variables]
     model.compile(AdamW(0.01, weight_decay=0.0))
     model.fit(TEXTS, [1, 0, 0, 1, 1], batch_size=5, verbose=0)
@@ -81,29 +82,28 @@ def test_it_comes_back_from_files(classifier, tmp_path):
         keras.saving.load_model(tmp_path / "classifier.keras"),
         TextClassifier.from_preset(tmp_path / "preset"),
     ):
-        assert (same.bilstm_units, same.bilstm_layers) == (6, 2)
+        assert same.head_options == {"bilstm_units": 6, "bilstm_layers": 2}
         np.testing.assert_allclose(keras.ops.convert_to_numpy(same(features)), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "options", [{"bilstm_units": 0}, {"bilstm_units": 4}, {"bilstm_units": 6, "bilstm_layers": 1}]
-)
-def test_another_bilstm_starts_fresh_and_says_so(classifier, options, tmp_path):
+@pytest.mark.parametrize("numbers", [(), (4, 2), (6, 1)])
+def test_another_bilstm_starts_fresh_and_says_so(classifier, numbers, tmp_path):
     classifier.save_to_preset(tmp_path / "preset")
+    top_layers = bidirectional_lstm(*numbers) if numbers else []
     with pytest.warns(
         CheckpointWarning,
         match=r"for 2 classes \(bilstm_units=6, bilstm_layers=2\), but expected 2",
     ):
-        other = TextClassifier.from_preset(tmp_path / "preset", **options)
-    assert other.bilstm_units == options.get("bilstm_units", 6)
+        other = TextClassifier.from_preset(tmp_path / "preset", top_layers=top_layers)
+    assert tuple(other.head_options.values()) == numbers
 
 
 def test_a_preset_without_one_takes_a_fresh_one(tmp_path):
-    make_classifier(bilstm_units=0).save_to_preset(tmp_path / "preset")
+    make_classifier(top_layers=None).save_to_preset(tmp_path / "preset")
     with pytest.warns(
         CheckpointWarning, match=r"but expected 2 \(bilstm_units=4, bilstm_layers=2\); the"
     ):
-        other = TextClassifier.from_preset(tmp_path / "preset", bilstm_units=4)
+        other = TextClassifier.from_preset(tmp_path / "preset", top_layers=bidirectional_lstm(4))
     assert other.get_layer("bilstm_1").forward_layer.units == 4
 
 
@@ -117,7 +117,41 @@ def test_it_is_exported(classifier, tmp_path):
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"bilstm_units": -1}, {"bilstm_layers": 0}])
-def test_wrong_options_are_refused(options):
-    with pytest.raises(ValueError, match="expected at least 0"):
-        make_classifier(**options)
+def pooling_layers():
+    return [
+        keras.layers.Dense(4, name="reduction"),
+        keras.layers.GlobalAveragePooling1D(name="mean"),
+    ]
+
+
+@pytest.mark.on_each_backend
+def test_any_layers_may_stand_on_top(tmp_path):
+    model = make_classifier(top_layers=pooling_layers())
+    features = {k: v.numpy() for k, v in model.preprocessor(TEXTS).items()}
+    sequence_output, mask = model.backbone(features)["sequence_output"], features["padding_mask"]
+    reduced = keras.ops.convert_to_numpy(model.top_layers[0](sequence_output))
+    means = (reduced * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
+    expected = keras.ops.convert_to_numpy(model.head(means))
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(model(features)), expected, atol=1e-5)
+    model.save(tmp_path / "classifier.keras")
+    same = keras.saving.load_model(tmp_path / "classifier.keras")
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(same(features)), expected, atol=1e-5)
+    with pytest.raises(ValueError, match=r"presets have only those of .*bidirectional_lstm"):
+        model.save_to_preset(tmp_path / "preset")
+    make_classifier().save_to_preset(tmp_path / "preset")
+    with pytest.warns(CheckpointWarning, match=r"but expected 2 \(other top_layers\)"):
+        TextClassifier.from_preset(tmp_path / "preset", top_layers=pooling_layers())
+
+
+def test_a_top_that_leaves_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"top_layers return the shape .*\(batch, features\)"):
+        make_classifier(top_layers=bidirectional_lstm(6, return_sequences=True))
+
+
+def test_configs_with_numbers_of_older_files_are_read(classifier):
+    config = classifier.get_config()
+    del config["top_layers"]
+    same = TextClassifier.from_config({**config, "bilstm_units": 6, "bilstm_layers": 2})
+    assert same.head_options == classifier.head_options
+    none = TextClassifier.from_config({**config, "bilstm_units": 0, "bilstm_layers": 2})
+    assert none.top_layers == []

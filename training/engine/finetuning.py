@@ -124,6 +124,23 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoc
     return fit_epoch
 
 
+def bilstm(
+    units: int | None, num_layers: int = 2, *, return_sequences: bool = False
+) -> list[Any] | None:
+    """Returns the `top_layers` of a task for the flags of a BiLSTM.
+
+    Args:
+        units: Number of units of each direction; 0 for no BiLSTM, `None` for the checkpoint's.
+        num_layers: Number of layers.
+        return_sequences: Whether the head reads all tokens.
+    """
+    from keras_bert.layers import bidirectional_lstm
+
+    if not units:
+        return None if units is None else []
+    return bidirectional_lstm(units, num_layers, return_sequences=return_sequences)
+
+
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
     """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`.
 
@@ -135,9 +152,9 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
 
     from ..costs import model_flops
 
-    # They read the first token only, unless a BiLSTM reads all.
+    # They read the first token only, unless layers on top read all.
     is_of_first = isinstance(model, TextClassifier | MultipleChoice)
-    reads_all = not is_of_first or bool(getattr(model, "bilstm_units", 0))
+    reads_all = not is_of_first or bool(model.top_layers)
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)

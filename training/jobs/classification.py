@@ -220,8 +220,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         sequence_length=config.sequence_length,
         dropout=config.dropout,
         encoder_dropout=config.encoder_dropout,
-        bilstm_units=config.bilstm_units,
-        bilstm_layers=config.bilstm_layers,
+        top_layers=finetuning.bilstm(config.bilstm_units, config.bilstm_layers),
         load_weights=config.pretrained,
         dtype=finetuning.resolve_precision(config.precision),
     )

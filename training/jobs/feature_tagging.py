@@ -200,7 +200,7 @@ def feature_tagger(
 
     from keras_bert.layers import ClassificationHead
     from keras_bert.layers.scalar_mix import ScalarMix
-    from keras_bert.models.recurrent import bidirectional_lstm
+    from keras_bert.layers.top_layers import apply_layers, bidirectional_lstm
 
     features = keras.Input((None, num_features, hidden_dim), name="features")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
@@ -210,9 +210,7 @@ def feature_tagger(
         # (batch, words, features, hidden) -> (batch, words, features * hidden)
         x = keras.layers.Reshape((-1, num_features * hidden_dim), name="side_by_side")(features)
     x = keras.layers.Dropout(dropout, name="dropout")(x)
-    x = bidirectional_lstm(
-        x, padding_mask, num_layers=num_layers, units=units, return_sequences=True
-    )
+    x = apply_layers(bidirectional_lstm(units, num_layers, return_sequences=True), x, padding_mask)
     logits = ClassificationHead(num_classes, dropout=dropout, name="classifier")(x)
     return keras.Model(
         {"features": features, "padding_mask": padding_mask}, logits, name="feature_tagger"

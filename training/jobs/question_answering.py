@@ -215,7 +215,7 @@ class QuestionAnswering(Job):
             sequence_length=config.sequence_length,
             doc_stride=config.doc_stride,
             max_query_length=config.max_query_length,
-            bilstm_units=config.bilstm_units,
+            top_layers=finetuning.bilstm(config.bilstm_units, return_sequences=True),
             load_weights=config.pretrained,
             dtype=finetuning.resolve_precision(config.precision),
         )

@@ -182,10 +182,14 @@ def _task(path: Path) -> dict[str, Any]:
                 f"{path}: {setting} is {fields[setting]!r}; it must be an integer above 0."
             )
     options = fields.get("head_options", {})
-    if not isinstance(options, dict) or set(options) - set(HEAD_OPTIONS):
+    if (
+        not isinstance(options, dict)
+        or set(options) - set(HEAD_OPTIONS)
+        or not all(map(_is_positive_int, options.values()))
+    ):
         raise CheckpointError(
             f"{path}: head_options is {options!r}; it must be an object of "
-            f"{' and '.join(HEAD_OPTIONS)}."
+            f"{' and '.join(HEAD_OPTIONS)}, integers above 0."
         )
     return fields
 

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.models.recurrent import bidirectional_lstm
+from keras_bert.layers.top_layers import apply_layers, bidirectional_lstm, bilstm_options
 from tests.models.small_backbone import random_weights, to_numpy
 
 LENGTHS = [5, 3, 1]
@@ -16,7 +16,7 @@ MASK = np.arange(5) < np.array(LENGTHS)[:, None]
 def make_model(**options):
     x = keras.Input((None, 4), name="x")
     mask = keras.Input((None,), dtype="bool", name="mask", optional=True)
-    outputs = bidirectional_lstm(x, mask, units=3, **options)
+    outputs = apply_layers(bidirectional_lstm(units=3, **options), x, mask)
     model = keras.Model({"x": x, "mask": mask}, outputs)
     random_weights(model)
     return model
@@ -67,3 +67,20 @@ def test_sequences_agree_with_numpy():
     for row, length in enumerate(LENGTHS):
         _, sequence = expected(model, X[row, :length], 2)
         np.testing.assert_allclose(outputs[row, :length], sequence, atol=1e-5)
+
+
+@pytest.mark.parametrize("arguments", [(0, 2), (3, 0), (-1, 1)])
+def test_numbers_below_one_are_refused(arguments):
+    with pytest.raises(ValueError, match="both must be at least 1"):
+        bidirectional_lstm(*arguments)
+
+
+def test_layers_are_described_only_if_they_are_those():
+    assert bilstm_options([]) == {}
+    for whole in (False, True):
+        layers = bidirectional_lstm(3, 2, return_sequences=whole)
+        assert bilstm_options(layers) == {"bilstm_units": 3, "bilstm_layers": 2}
+    assert bilstm_options([keras.layers.Dense(3)]) is None
+    assert bilstm_options([*bidirectional_lstm(3, 1), keras.layers.Dense(3)]) is None
+    other = keras.layers.Bidirectional(keras.layers.LSTM(3, recurrent_dropout=0.5), name="bilstm_0")
+    assert bilstm_options([other]) is None

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers between an encoder and the head of a task, such as a BiLSTM."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_bert.ops.annotations import Tensor
+
+BILSTM_OPTIONS = ("bilstm_units", "bilstm_layers")
+"""The numbers that describe a stack of `bidirectional_lstm` in presets."""
+
+
+def bidirectional_lstm(
+    units: int = 768, num_layers: int = 2, *, return_sequences: bool = False
+) -> list[keras.layers.Layer]:
+    """Creates a stack of bidirectional LSTM layers, such as for the `top_layers` of a task.
+
+    They are computed in float32 under any dtype policy, since rounding errors accumulate over
+    steps. The layers are named `bilstm_0`, `bilstm_1`, …
+
+    Args:
+        units: Number of units of each direction.
+        num_layers: Number of layers.
+        return_sequences: Whether the last layer returns the states at all tokens, `(batch, length,
+            2 * units)`, as a question answerer needs them. Otherwise it returns `(batch, 2 *
+            units)`: the forward state after the last token, concatenated with the backward state
+            after the first one, as a text classifier needs it.
+
+    Returns:
+        The list of the layers.
+
+    Raises:
+        ValueError: If an argument is below 1.
+
+    Example:
+
+    >>> import keras_bert
+    >>> config = keras_bert.BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> classifier = keras_bert.TextClassifier(
+    ...     keras_bert.Backbone(config),
+    ...     num_classes=2,
+    ...     top_layers=keras_bert.layers.bidirectional_lstm(units=4),
+    ... )
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "+ BiLSTM", and section 5.3.
+    """
+    if units < 1 or num_layers < 1:
+        raise ValueError(f"units is {units} and num_layers {num_layers}; both must be at least 1.")
+    return [
+        keras.layers.Bidirectional(
+            keras.layers.LSTM(
+                units, return_sequences=return_sequences or index < num_layers - 1, dtype="float32"
+            ),
+            dtype="float32",
+            name=f"bilstm_{index}",
+        )
+        for index in range(num_layers)
+    ]
+
+
+def as_layers(top_layers: Sequence[Any] | None) -> list[keras.layers.Layer]:
+    """Converts layers or their serialized configs, or `None` for no layers, to a list of layers."""
+    return [
+        keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
+        for layer in top_layers or ()
+    ]
+
+
+def apply_layers(
+    layers: Sequence[keras.layers.Layer], x: Tensor, padding_mask: Tensor | None = None
+) -> Tensor:
+    """Applies layers one after another.
+
+    Args:
+        layers: The layers. Those whose `call` has an argument `mask` receive the padding mask.
+        x: Symbolic float tensor `(batch, length, hidden)`.
+        padding_mask: Symbolic bool tensor `(batch, length)`, False at padding; `None` without
+            padding. An optional input that is not passed is no mask.
+
+    Returns:
+        The outputs of the last layer.
+    """
+    for layer in layers:
+        takes_mask = "mask" in inspect.signature(layer.call).parameters
+        x = layer(x, mask=padding_mask) if takes_mask else layer(x)
+    return x
+
+
+def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | None:
+    """Returns the numbers that describe a stack of `bidirectional_lstm` in presets.
+
+    Args:
+        layers: The layers.
+
+    Returns:
+        A dict of `bilstm_units` and `bilstm_layers`; an empty dict without layers, and `None` if
+        the layers are not those of `bidirectional_lstm`.
+    """
+    if not layers:
+        return {}
+    first = getattr(layers[0], "forward_layer", None)
+    if not isinstance(first, keras.layers.LSTM):
+        return None
+    last_returns_sequences = getattr(layers[-1], "return_sequences", False)
+    same = bidirectional_lstm(first.units, len(layers), return_sequences=last_returns_sequences)
+    if list(map(_config_without_names, layers)) != list(map(_config_without_names, same)):
+        return None
+    return {"bilstm_units": first.units, "bilstm_layers": len(layers)}
+
+
+def _config_without_names(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Returns a config without those of Keras' automatic names for layers inside."""
+    config = layer.get_config()
+    for part in ("layer", "backward_layer"):
+        if part in config:
+            config[part] = {**config[part]["config"], "name": None}
+    return config
+
+
+def bilstm_of_options(
+    options: Mapping[str, int], answers_whole_texts: bool
+) -> list[keras.layers.Layer]:
+    """Creates the layers that `bilstm_options` describes.
+
+    Args:
+        options: A dict of `bilstm_units` and, unless it is 2, `bilstm_layers`; or an empty dict.
+        answers_whole_texts: Whether the head reads one vector for a text, and not one for a token.
+    """
+    if not options.get("bilstm_units"):
+        return []
+    return bidirectional_lstm(
+        options["bilstm_units"],
+        options.get("bilstm_layers", 2),
+        return_sequences=not answers_whole_texts,
+    )
