@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert.insight.drawing import axes_or_new
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import value_and_gradient
 from keras_bert.tasks import (
@@ -141,11 +142,8 @@ class Attribution:
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-
         words = self.words[::-1]
-        if axes is None:
-            _, axes = plt.subplots(figsize=(6, 0.25 * len(words) + 1), layout="constrained")
+        axes = axes_or_new(axes, 6, 0.25 * len(words) + 1)
         scores = [word["score"] for word in words]
         colors = ["#2a7d4f" if score >= 0 else "#d1570c" for score in scores]
         axes.barh(range(len(words)), scores, color=colors)
@@ -465,7 +463,7 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
 def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     if not isinstance(x, str):
         raise ValueError(f"x is {x!r}; expected a text.")
-    (ids,), (positions,), _ = task._masked_rows([x])
+    (ids,), (positions,), _ = task.masked_rows([x])
     tokenizer = task.preprocessor.tokenizer
     if len(positions) != 1:
         raise ValueError(f"x has {len(positions)} {tokenizer.mask_token}; expected one.")

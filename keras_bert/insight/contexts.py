@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
@@ -61,11 +62,7 @@ class Neighbours:
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-
-        if axes is None:
-            size = (5, 0.25 * len(self.tokens) + 1)
-            _, axes = plt.subplots(figsize=size, layout="constrained")
+        axes = axes_or_new(axes, 5, 0.25 * len(self.tokens) + 1)
         axes.barh(range(len(self.tokens)), self.similarities[::-1], color="#0b5394")
         axes.set_yticks(range(len(self.tokens)), self.tokens[::-1])
         axes.set_xlabel(f"cosine with {self.token}")
@@ -190,10 +187,7 @@ class WordContexts:
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-
-        if axes is None:
-            _, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+        axes = axes_or_new(axes, 6, 4)
         numbers = range(len(self.baseline))
         axes.plot(numbers, self.self_similarity, marker="o", color="#0b5394", label=self.word)
         axes.plot(

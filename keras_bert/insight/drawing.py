@@ -11,6 +11,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
+    """Returns the axes to draw on: those that were passed, or those of a new figure.
+
+    Args:
+        axes: Where to draw; `None` makes a figure.
+        width, height: The size of that figure in inches.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    import matplotlib.pyplot as plt
+
+    return axes or plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
 def draw_heads(
     values: np.ndarray, title: str, axes: Axes | None = None, highest: float | None = None
 ) -> Axes:
@@ -25,12 +40,8 @@ def draw_heads(
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    import matplotlib.pyplot as plt
-
     layers, heads = values.shape
-    if axes is None:
-        size = (0.35 * heads + 2, 0.35 * layers + 1)
-        _, axes = plt.subplots(figsize=size, layout="constrained")
+    axes = axes_or_new(axes, 0.35 * heads + 2, 0.35 * layers + 1)
     image = axes.imshow(values, origin="lower", cmap="viridis", vmin=0, vmax=highest)
     axes.figure.colorbar(image, ax=axes)
     axes.set_xticks(range(heads))

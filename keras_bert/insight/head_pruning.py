@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import html
-import itertools
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -204,10 +203,11 @@ def head_importance(
         return total
 
     gradient = gradient_function(loss)
-    batches = _batches(task, x, y, batch_size)
+    batches = task.evaluation_batches(x, y, batch_size=batch_size)
     progress = keras.utils.Progbar(None, verbose=int(verbose != 0))
     totals, rows = np.zeros(sum(counts)), 0
-    for features, labels, sample_weights in batches:
+    for features, labels, *rest in batches.as_numpy_iterator():
+        sample_weights = rest[0] if rest else None
         number = len(features["token_ids"])
         counted = np.ones(number, bool)
         if sample_weights is not None:
@@ -237,19 +237,6 @@ def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
             of_layer = [part for part, own in zip(weights, owners, strict=True) if own == owner]
             stack.enter_context(backbone.blocks[owner].attention.weighing_heads(of_layer))
         yield
-
-
-def _batches(task: Task, x: Any, y: Any, batch_size: int) -> Iterator[tuple[Any, Any, Any]]:
-    """The batches that `evaluate` reads: features, labels and sample weights or `None`."""
-    batching = task._batching(batch_size)
-    rows = task._read(x, y, None, batching)
-    if rows is None:
-        raise ValueError(
-            f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
-        )
-    for batch in task._batches(rows, batching).as_numpy_iterator():
-        features, labels, *weights = batch
-        yield features, labels, weights[0] if weights else None
 
 
 def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
@@ -406,9 +393,8 @@ def compare_pruned(
     for each in tasks:
         if not each.compiled:
             raise ValueError(f"A {type(each).__name__} is not compiled; call `compile` before.")
-    timed = [
-        features for features, _, _ in itertools.islice(_batches(task, x, y, batch_size), batches)
-    ]
+    all_batches = task.evaluation_batches(x, y, batch_size=batch_size)
+    timed = [features for features, *_ in all_batches.take(batches).as_numpy_iterator()]
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(_TIMED_PASSES + 1):
         for each, times in zip(tasks, seconds, strict=True):

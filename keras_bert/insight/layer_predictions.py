@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, text_states
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
@@ -104,12 +105,8 @@ class LayerPredictions:
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-
         layers, tokens = self.ranks.shape
-        if axes is None:
-            size = (0.8 * tokens + 1.5, 0.35 * layers + 1)
-            _, axes = plt.subplots(figsize=size, layout="constrained")
+        axes = axes_or_new(axes, 0.8 * tokens + 1.5, 0.35 * layers + 1)
         scores = self.probabilities[:, :, 0]
         image = axes.imshow(scores, origin="lower", cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axes.figure.colorbar(image, ax=axes, label="probability")

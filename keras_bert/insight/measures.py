@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from keras_bert.insight.drawing import axes_or_new
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -284,12 +286,9 @@ def _draw(
     axes: Axes | None, by_name: Mapping[str, Sequence[Measure]], neutral: float | None
 ) -> Axes:
     """Draws the measures of one metric, a color for each name."""
-    import matplotlib.pyplot as plt
-
     first = next(iter(by_name.values()))
-    if axes is None:
-        rows = len(first) * (1 if len(by_name) == 1 else 0.4 + 0.3 * len(by_name))
-        _, axes = plt.subplots(figsize=(7, 0.3 * rows + 1.2), layout="constrained")
+    rows = len(first) * (1 if len(by_name) == 1 else 0.4 + 0.3 * len(by_name))
+    axes = axes_or_new(axes, 7, 0.3 * rows + 1.2)
     if neutral is not None:
         axes.axvline(neutral, color="#777777", linestyle="--", linewidth=1)
     for number, (name, measures) in enumerate(by_name.items()):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words
+from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.probe_models import (
     TASKS,
     LabelProbes,
@@ -176,10 +177,7 @@ class ProbeScores:
         Raises:
             ImportError: If matplotlib is not installed.
         """
-        import matplotlib.pyplot as plt
-
-        if axes is None:
-            _, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+        axes = axes_or_new(axes, 6, 4)
         layers = np.arange(self.mixing_weights.shape[1])
         name = TASKS[self.task][0]
         axes.bar(layers, self.mixing_weights.mean(axis=0), color="#cfd8dc", label="mixing weight")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -29,6 +29,21 @@ if TYPE_CHECKING:
 
 # Maximum number of slots in a batch of `fill`, each of which has a logit for every token.
 _MOST_SLOTS = 512
+
+
+class MaskedRows(NamedTuple):
+    """Texts with masks, as a masked LM reads them.
+
+    Attributes:
+        token_ids: The ids of each text, with special tokens.
+        positions: For each text the positions of the outputs that predict its masks: those of the
+            masks, or, in a causal model, of the tokens before.
+        spans: For each text the start and the end of each mask, in characters.
+    """
+
+    token_ids: list[list[int]]
+    positions: list[list[int]]
+    spans: list[list[tuple[int, int]]]
 
 
 class MaskedTokenTask(Task):
@@ -176,7 +191,7 @@ class MaskedLM(MaskedTokenTask):
             return []
         from keras_bert.data import text_batches
 
-        rows, positions, spans = self._masked_rows(texts)
+        rows, positions, spans = self.masked_rows(texts)
         # Logits of a batch are (rows, slots, vocabulary).
         most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
         batching = self._batching(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
@@ -218,10 +233,18 @@ class MaskedLM(MaskedTokenTask):
             raise ValueError("`predict` of a masked LM takes ids; for text, use `fill`.")
         return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
-    def _masked_rows(
-        self, texts: list[str]
-    ) -> tuple[list[list[int]], list[list[int]], list[list[tuple[int, int]]]]:
-        """Returns rows of ids, the positions to predict in each, and the span of each mask."""
+    def masked_rows(self, texts: list[str]) -> MaskedRows:
+        """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to ids and the positions to predict.
+
+        Args:
+            texts: The texts; what does not fit into `sequence_length` is cut off.
+
+        Returns:
+            A `MaskedRows`, a tuple of `token_ids`, `positions` and `spans`.
+
+        Raises:
+            ValueError: If a text has no mask within `sequence_length`.
+        """
         own = self.preprocessor.tokenizer
         room = self.preprocessor.sequence_length - 2
         parts = own.reading_special_tokens.tokenize_with_offsets(texts)
@@ -240,7 +263,7 @@ class MaskedLM(MaskedTokenTask):
             # After [CLS]; in a causal model, the token before a mask predicts it.
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])
-        return rows, positions, spans
+        return MaskedRows(rows, positions, spans)
 
 
 def _put(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:

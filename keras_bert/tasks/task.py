@@ -288,6 +288,39 @@ class Task(ObjectiveModel):
             **kwargs,
         )
 
+    def evaluation_batches(
+        self, x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None
+    ) -> Any:
+        """Converts text to the batches that `evaluate` computes.
+
+        Args:
+            x: Text in any form that `fit` takes.
+            y: Labels, one for each row of `x`.
+            sample_weight: See `keras.Model.evaluate`.
+            batch_size: Number of rows in a batch. Defaults to 32.
+
+        Returns:
+            A `tf.data.Dataset` of `(features, labels, weights)`, without labels or weights if there
+            are none.
+
+        Raises:
+            ValueError: If `x` is not text.
+
+        Example:
+
+        ```python
+        for features, labels in classifier.evaluation_batches(texts, labels):
+            loss = classifier.batch_loss(labels, classifier(features))
+        ```
+        """
+        batching = self._batching(batch_size)
+        rows = self._read(x, y, sample_weight, batching)
+        if rows is None:
+            raise ValueError(
+                f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
+            )
+        return self._batches(rows, batching)
+
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:

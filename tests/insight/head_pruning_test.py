@@ -27,7 +27,6 @@ from keras_bert import (
     data,
     insight,
 )
-from keras_bert.insight.head_pruning import _batches
 from keras_bert.named_sizes import SIZES
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -275,7 +274,10 @@ def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     task = randomized(kind(Backbone(config), *arguments, preprocessor=make()))
     found = insight.head_importance(task, x, y, normalize=False)
     # A batch of each row by itself
-    rows = list(_batches(task, x, y, 1))
+    rows = [
+        (*batch, *[None] * (3 - len(batch)))
+        for batch in task.evaluation_batches(x, y, batch_size=1).as_numpy_iterator()
+    ]
     assert found.rows == len(rows)
     for layer, head in ((0, 0), (1, 3), (2, 1)):
         expected = np.abs(differences(task, rows, layer, head)).mean()

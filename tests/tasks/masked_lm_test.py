@@ -88,6 +88,14 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
             atol=1e-6,
         )
     assert model.fill([]) == []
+    rows = model.masked_rows(["the [MASK] the [MASK]", "[MASK]"])
+    kinds = [[TOKENS[token] for token in ids] for ids in rows.token_ids]
+    assert kinds == [
+        ["[CLS]", "the", "[MASK]", "the", "[MASK]", "[SEP]"],
+        ["[CLS]", "[MASK]", "[SEP]"],
+    ]
+    assert rows.positions == [[2, 4], [1]]
+    assert rows.spans == [[(4, 10), (15, 21)], [(0, 6)]]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,25 @@ def test_class_weights_reach_datasets_words_and_choices():
         made("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
 
+def test_evaluation_batches_are_what_evaluate_computes():
+    classifier = made("TextClassifier", 2)
+    classifier.compile()
+    labels, weights = [0, 1, 1, 0, 1], [1.0, 2.0, 0.0, 1.0, 1.0]
+    batches = list(classifier.evaluation_batches(TEXTS, labels, weights, batch_size=2))
+    losses = [
+        float(classifier.batch_loss(keras.ops.convert_to_tensor(y.numpy()), outputs, w.numpy()))
+        for features, y, w in batches
+        for outputs in [classifier({name: part.numpy() for name, part in features.items()})]
+    ]
+    sums = [float(w.numpy().sum()) for _, _, w in batches]
+    expected = classifier.evaluate(TEXTS, labels, sample_weight=np.array(weights), verbose=0)[0]
+    assert sum(len(y) for _, y, _ in batches) == 5
+    np.testing.assert_allclose(np.average(losses, weights=sums), expected, rtol=1e-5)
+    ids = {"token_ids": np.ones((1, 3), "int32")}
+    with pytest.raises(ValueError, match="Received dict; expected text in a form that `evaluate`"):
+        classifier.evaluation_batches(ids)
+
+
 def test_labels_of_a_dataset_are_checked():
     classifier = made("TextClassifier", 2)
     classifier.compile()
