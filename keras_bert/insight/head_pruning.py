@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import html
+import itertools
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,13 +185,14 @@ def head_importance(
         names = ", ".join(kind.__name__ for kind in _TASKS)
         raise ValueError(f"Received a {type(task).__name__}; expected one of {names}.")
     counts = task.config.effective_heads_by_layer
-    splits = np.cumsum(counts)[:-1].tolist()
+    offsets = [0, *np.cumsum(counts).tolist()]
 
     def loss(weights: Tensor, features: Any, labels: Any, sample_weights: Any) -> Tensor:
         ids = features["token_ids"]
         # The choices of a row are rows of the encoder, which have its weights
         repeats = ids.shape[1] if len(ids.shape) == 3 else 1
-        by_layer = keras.ops.split(keras.ops.repeat(weights, repeats, axis=0), splits, axis=1)
+        of_rows = keras.ops.repeat(weights, repeats, axis=0)
+        by_layer = [of_rows[:, start:end] for start, end in itertools.pairwise(offsets)]
         with _weighing(task.backbone, by_layer):
             outputs = task(features, training=False)
         total = 0
@@ -222,7 +224,7 @@ def head_importance(
         rows += int(counted.sum())
         progress.add(1)
     scores = np.full((len(counts), max(counts)), np.nan)
-    for layer, part in enumerate(np.split(totals / max(rows, 1), splits)):
+    for layer, part in enumerate(np.split(totals / max(rows, 1), offsets[1:-1])):
         norm = float(np.linalg.norm(part)) if normalize else 1.0
         scores[layer, : len(part)] = part / (norm or 1.0)
     return HeadImportance(scores, task.config.attention_owners, rows, normalize)

@@ -214,7 +214,7 @@ def differences(task, batches, layer, head, step=1e-2):
     for features, labels, weights in batches:
         found = []
         for factor in (1 + step, 1 - step):
-            values = np.ones((3, 1, 4), "float32")
+            values = np.ones((task.config.num_layers, 1, 4), "float32")
             values[layer, 0, head] = factor
             with contextlib.ExitStack() as stack:
                 for index, block in enumerate(task.backbone.blocks):
@@ -225,6 +225,14 @@ def differences(task, batches, layer, head, step=1e-2):
             found.append(float(keras.ops.convert_to_numpy(loss)))
         slopes.append((found[0] - found[1]) / (2 * step))
     return np.array(slopes)
+
+
+def batches_of_one(task, x, y):
+    """A batch of each row by itself: features, labels, and sample weights or `None`."""
+    return [
+        (*batch, *[None] * (3 - len(batch)))
+        for batch in task.evaluation_batches(x, y, batch_size=1).as_numpy_iterator()
+    ]
 
 
 CASES = {
@@ -273,11 +281,7 @@ def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     config = config_of("bert", initializer_range=0.2)
     task = randomized(kind(Backbone(config), *arguments, preprocessor=make()))
     found = insight.head_importance(task, x, y, normalize=False)
-    # A batch of each row by itself
-    rows = [
-        (*batch, *[None] * (3 - len(batch)))
-        for batch in task.evaluation_batches(x, y, batch_size=1).as_numpy_iterator()
-    ]
+    rows = batches_of_one(task, x, y)
     assert found.rows == len(rows)
     for layer, head in ((0, 0), (1, 3), (2, 1)):
         expected = np.abs(differences(task, rows, layer, head)).mean()
@@ -285,6 +289,17 @@ def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     normalized = insight.head_importance(task, x, y, batch_size=1)
     norms = np.linalg.norm(found.scores, axis=1, keepdims=True)
     np.testing.assert_allclose(normalized.scores, found.scores / norms, rtol=1e-3, atol=1e-4)
+
+
+def test_an_encoder_of_one_layer_has_importances():
+    arguments, make, x, y = CASES[TextClassifier]
+    keras.utils.set_random_seed(1)
+    config = config_of("bert", num_layers=1)
+    task = randomized(TextClassifier(Backbone(config), *arguments, preprocessor=make()))
+    found = insight.head_importance(task, x, y, normalize=False)
+    assert found.scores.shape == (1, 4)
+    expected = np.abs(differences(task, batches_of_one(task, x, y), 0, 2)).mean()
+    np.testing.assert_allclose(found.scores[0, 2], expected, rtol=0.03, atol=2e-4)
 
 
 def test_masked_lms_and_shared_layers_have_importances():
