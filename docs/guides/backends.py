@@ -99,7 +99,7 @@ train(backends[0], f"{backends[-1]}.keras")
 # |---|---|---|---|
 # | `fit` on text | yes | yes, if TensorFlow is installed | yes, if TensorFlow is installed |
 # | `jit_compile=True` | if you ask for it | by default | no |
-# | several devices | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | no |
+# | [several devices](devices.md) | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | with a loop of one's own |
 # | `export` to a SavedModel | yes | yes, in a child process on TensorFlow | yes, in a child process on TensorFlow |
 #
 # JAX compiles each new shape, so rows are padded to few lengths; the first epoch is slower than the others. On a CPU, `mixed_bfloat16` is

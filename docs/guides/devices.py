@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# %% [markdown]
+# # Several devices, and mixed precision
+#
+# With data parallelism every device has a copy of the model and a share of each batch; the gradients are averaged, so that the result is
+# that of one device with the whole batch. Each backend has its own way. This guide runs all three on a machine without a GPU, with
+# two devices that are virtual or two processes, and compares them with one.
+#
+# That shows that the results are right, not how fast it is: two virtual devices share the cores of one. **Not run** here or in the tests: several
+# GPUs, TPUs, several machines, and a model that is divided between devices because it is too large for one.
+#
+# The data and the model are those of [JAX and PyTorch](backends.md): the names of colors, as letters, and whether the color is light, as
+# half of them are. Dropout is off, since its random numbers depend on how a batch is divided.
+
+# %%
+import os
+import subprocess
+import sys
+
+with open("colors.py", "w") as file:
+    file.write("""
+import keras, numpy as np
+from matplotlib.colors import XKCD_COLORS, to_rgb
+import keras_bert
+
+names = np.random.default_rng(1).permutation(sorted(XKCD_COLORS))
+names = [name.removeprefix("xkcd:") for name in names]
+light = np.array([np.dot(to_rgb("xkcd:" + name), (0.299, 0.587, 0.114)) for name in names])
+labels = (light > np.median(light)).astype("int32")
+ids = np.zeros((len(names), 24), "int32")              # 0 is padding, 1 begins a row
+for row, name in zip(ids, names):
+    letters = [1, *(ord(letter) - ord("a") + 3 if letter.isalpha() else 2 for letter in name)][:24]
+    row[: len(letters)] = letters
+x = {"token_ids": ids, "padding_mask": (ids > 0).astype("int32")}
+train, test = ({name: values[rows] for name, values in x.items()} for rows in (slice(768), slice(768, 928)))
+
+
+def make(hidden_dim=64, learning_rate=1e-3, dtype=None):
+    keras.utils.set_random_seed(1)
+    config = keras_bert.BertConfig(vocabulary_size=32, num_layers=2, num_heads=2, hidden_dim=hidden_dim,
+                                   intermediate_dim=4 * hidden_dim, max_sequence_length=24,
+                                   dropout=0.0, attention_dropout=0.0, classifier_dropout=0.0)
+    classifier = keras_bert.TextClassifier(keras_bert.Backbone(config, dtype=dtype), num_classes=2)
+    classifier.compile(optimizer=keras_bert.optimizers.AdamW(learning_rate))
+    return classifier
+
+
+def fit(classifier, epochs):
+    history = classifier.fit(train, labels[:768], epochs=epochs, batch_size=32, shuffle=False, verbose=0)
+    return history.history["loss"]
+
+
+def report(name, classifier, losses):
+    logits = classifier.predict(test, batch_size=32, verbose=0)
+    accuracy = np.mean(logits.argmax(axis=-1) == labels[768:928])
+    print(f"{name:22}loss {losses[0]:.5f} … {losses[-1]:.5f}   test accuracy {accuracy:.1%}")
+""")
+
+
+# %% small="started, run = run, lambda *_, **__: None; epochs = 1"
+def run(backend, *arguments, **environment):
+    finished = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "KERAS_BACKEND": backend, **environment},
+        capture_output=True,
+        text=True,
+    )
+    print(finished.stdout.rstrip())
+    if finished.returncode:
+        raise RuntimeError(finished.stderr)
+
+
+epochs = 10
+
+
+# %% [markdown]
+# ## JAX: `keras.distribution`
+#
+# One line before the model is made. `list_devices` names all GPUs or TPU cores that JAX sees; the flag makes two of one CPU. The number
+# of rows of every batch of arrays, the last one included, must be a multiple of the number of devices: here are 768 rows and 160.
+
+# %%
+JAX = """
+import keras
+from colors import fit, make, report
+
+print(keras.distribution.list_devices())
+one = make()
+report("JAX, one device", one, fit(one, EPOCHS))
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+two = make()
+report("JAX, two devices", two, fit(two, EPOCHS))
+"""
+run(
+    "jax",
+    "-c",
+    JAX.replace("EPOCHS", str(epochs)),
+    XLA_FLAGS="--xla_force_host_platform_device_count=2",
+)
+
+# %% [markdown]
+# ## TensorFlow: `tf.distribute`
+#
+# Model and optimizer are made in the scope of a strategy. On a machine with GPUs, `MirroredStrategy()` takes all of them.
+
+# %%
+TENSORFLOW = """
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+from colors import fit, make, report
+
+one = make()
+report("TensorFlow, one", one, fit(one, EPOCHS))
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    two = make()
+report("TensorFlow, two", two, fit(two, EPOCHS))
+"""
+run("tensorflow", "-c", TENSORFLOW.replace("EPOCHS", str(epochs)))
+
+# %% [markdown]
+# ## PyTorch: `DistributedDataParallel`
+#
+# Keras' `fit` uses one device on PyTorch. A task is a `torch.nn.Module`, though, so PyTorch's own way works: a process for each device and
+# a loop of one's own, with an optimizer of PyTorch's. On GPUs the process group would be `nccl`, and each process would have its device.
+
+# %%
+with open("ddp.py", "w") as file:
+    file.write("""
+import sys
+import torch
+from colors import labels, make, report, train
+
+torch.distributed.init_process_group("gloo")      # reads what torchrun puts in the environment
+rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+classifier = make()
+module = torch.nn.parallel.DistributedDataParallel(classifier)
+optimizer = torch.optim.AdamW(module.parameters(), 1e-3)
+losses = []
+for epoch in range(int(sys.argv[1])):
+    total = torch.zeros(())
+    for start in range(0, 768, 32):
+        rows = slice(start + rank * 32 // size, start + (rank + 1) * 32 // size)
+        logits = module({name: torch.tensor(values[rows]) for name, values in train.items()})
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(labels[rows]).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach() / 24
+    torch.distributed.all_reduce(total)
+    losses.append(float(total) / size)
+if rank == 0:
+    report(f"PyTorch, {size} process{'es' * (size > 1)}", classifier, losses)
+torch.distributed.destroy_process_group()
+""")
+
+
+def torchrun(processes):
+    run(
+        "torch",
+        "-m",
+        "torch.distributed.run",
+        f"--nproc_per_node={processes}",
+        "ddp.py",
+        str(epochs),
+    )
+
+
+# %% small="run = started"
+torchrun(1)
+
+# %% small="run = lambda *_, **__: None"
+torchrun(2)
+
+# %% [markdown]
+# ## Mixed precision
+#
+# It needs no second device, and often gains as much: `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. Programs do
+# that by default. bfloat16 has the range of float32, so that no loss scaling is needed; with `mixed_float16` Keras scales the loss itself.
+
+# %%
+PRECISION = """
+import time
+from colors import fit, make, report
+
+for dtype in ("float32", "mixed_bfloat16"):
+    classifier = make(hidden_dim=256, learning_rate=3e-4, dtype=dtype)
+    losses = fit(classifier, 1)                   # compiles
+    start = time.process_time()
+    losses += fit(classifier, EPOCHS)
+    seconds = time.process_time() - start
+    report(dtype, classifier, losses)
+    print(f"{'':22}{seconds / EPOCHS:.1f} s of processor time for an epoch")
+"""
+run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
+
+# %% [markdown]
+# The difference in accuracy is six of 160 rows, which is chance. The processor has products in bfloat16 (`avx512_bf16`); on JAX, float32 is
+# faster on a CPU. [Speed](../measurements/speed.md) has larger models.
+#
+# ## In short
+#
+# | | several devices | of that, run here |
+# |---|---|---|
+# | JAX | `keras.distribution.set_distribution(keras.distribution.DataParallel())` before the model is made | two virtual devices |
+# | TensorFlow | model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
+# | PyTorch | `DistributedDataParallel` and a loop of one's own; `fit` uses one device | two processes |
+#
+# With TensorFlow, `gradient_accumulation_steps` is refused where a strategy has several replicas, and the loss is the mean of the replicas' means, so
+# that sample weights count differently than on one device. With JAX both are as on one device.
