@@ -166,12 +166,15 @@ def check_ids(name: str, ids: Tensor, limit: int) -> None:
         limit: Number of rows of the embedding table.
 
     Raises:
-        ValueError: If ids are not numbers, or one is negative or not below `limit`.
+        ValueError: If ids are not integers, or one is negative or not below `limit`. Floats with
+            the values of integers are taken.
     """
     if not isinstance(ids, np.ndarray):
         return
     if ids.dtype.kind not in "iufb":
         raise ValueError(f"{name} holds {ids.dtype} values; it must hold integers.")
+    if ids.dtype.kind == "f" and (fractions := ids[ids != np.floor(ids)]).size:
+        raise ValueError(f"{name} holds {fractions.flat[0]}; ids must be integers.")
     bad = ids[(ids < 0) | (ids >= limit)]
     if bad.size:
         raise ValueError(f"{name} holds {bad.flat[0]}; ids must be at least 0 and below {limit}.")

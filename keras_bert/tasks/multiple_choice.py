@@ -22,6 +22,7 @@ from keras_bert.tasks.rows import (
     Restore,
     Rows,
     held_out_slices,
+    is_data_frame,
     sliced,
 )
 from keras_bert.tasks.task import Task, second_axis
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 CHOICE_FORMS = (
     "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
-    'lists of choices, or a dict of "text" and "choices"'
+    'lists of choices, or a dict or data frame of "text" and "choices"'
 )
 
 
@@ -264,7 +265,7 @@ def is_single_choice(x: object) -> bool:
 
 def is_choices(x: object) -> bool:
     """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
-    if isinstance(x, Mapping):
+    if isinstance(x, Mapping) or is_data_frame(x):
         return "choices" in x
     if not isinstance(x, (tuple, list)):
         return False
@@ -286,7 +287,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
             choices differ, or a row has no choice; the message names the row.
     """
-    if isinstance(x, Mapping):
+    if isinstance(x, Mapping) or is_data_frame(x):
         missing = {"text", "choices"} - set(x)
         if missing:
             raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")

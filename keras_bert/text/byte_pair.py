@@ -382,7 +382,8 @@ class PieceMerger:
         byte_ids: Sequence[int],
     ) -> None:
         self._size = len(pieces)
-        pairs = [left * self._size + right for left, right in merges]
+        # A table cannot be empty; without merges, it has a key that no pair has.
+        pairs = [left * self._size + right for left, right in merges] or [-1]
         # In eager mode, the loop would be executed by Python.
         self._merge = tf.function(
             self._merge_bytes, [tf.TensorSpec([None], tf.string)], autograph=False

@@ -246,6 +246,7 @@ WRONG_INPUTS = [
         {"token_ids": np.array([[1, 2]]), "segment_ids": np.array([[0, 2]])},
         "segment_ids holds 2; .* below 2",
     ),
+    ({"token_ids": np.array([[1, 2.5]])}, "token_ids holds 2.5; ids must be integers"),
     (["a gripping film"], "token_ids holds <U15 values; it must hold integers"),
     (
         {"segment_ids": np.zeros((1, 2), "int32")},

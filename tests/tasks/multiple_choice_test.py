@@ -7,11 +7,12 @@ import pytest
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
+pandas = pytest.importorskip("pandas")
 
 from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.tasks.multiple_choice import choice_columns  # noqa: E402
+from keras_bert.tasks.multiple_choice import choice_columns, is_choices  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 
@@ -81,7 +82,9 @@ def test_every_form_of_text_and_of_ids_gives_the_same(task):
     features = {k: v.numpy() for k, v in task.preprocessor(list(texts), choices).items()}
     assert features["token_ids"].shape == features["padding_mask"].shape == (3, 3, 11)
     np.testing.assert_allclose(task.predict(features, verbose=0), expected, atol=1e-5)
-    for form in ((list(texts), list(choices)), {"text": texts, "choices": choices}):
+    columns = {"text": texts, "choices": choices}
+    for form in ((list(texts), list(choices)), columns, pandas.DataFrame(columns)):
+        assert is_choices(form)
         assert choice_columns(form) == choice_columns(ROWS)
     one_row = {name: value[1:2, :1, :5] for name, value in features.items()}
     del one_row["padding_mask"]

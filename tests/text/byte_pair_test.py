@@ -164,3 +164,8 @@ def test_training_refuses():
         train_byte_pair_vocabulary(["a"], 200, progress=False)
     with pytest.raises(ValueError, match="has no words"):
         train_byte_pair_vocabulary(["", "\n"], 300, progress=False)
+
+
+def test_without_merges_each_byte_is_a_token():
+    tokenizer = BytePairTokenizer(["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abĠ"], [])
+    assert tokenizer(["ab b"]).to_list() == [[5, 6, 7, 6]]
