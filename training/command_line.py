@@ -53,6 +53,9 @@ def main() -> None:
     """Runs the command named by the first argument, with the other arguments."""
     names = [name for group in COMMANDS.values() for name in group]
     command = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if command == "help" and sys.argv[2:3] and sys.argv[2] in names:
+        sys.argv[1:3] = [sys.argv[2], "--help"]
+        command = sys.argv[1]
     if command in _HELP:
         print(overview())
     elif command == "--version":

@@ -14,12 +14,13 @@ many rows are truncated or split, and what is unknown; and it scores simple base
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from .engine import child_programs, pretrained, program, run_report
 from .engine.config_flags import define_flags, read_flags
@@ -44,7 +45,6 @@ _PROGRAMS = {
     "squad": "finetune_squad",
     "choice": "finetune_choice",
 }
-_LONGER = "% longer"
 _MAX_SCRIPTS = 6
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
 
@@ -84,7 +84,7 @@ class InspectConfig(TextColumns, WordColumns):
 def main(arguments: list[str]) -> None:
     config = read_flags(InspectConfig)
     if len(arguments) > 2 or (len(arguments) == 2 and config.data_file):
-        raise app.UsageError(f"expected one data file, received {arguments[1:]}")
+        raise ValueError(f"expected one data file, received {' '.join(arguments[1:])}")
     if len(arguments) == 2:
         config = dataclasses.replace(config, data_file=arguments[1])
     program.require(program.TRAINING_LIBRARIES, "training")
@@ -120,7 +120,7 @@ def inspect(config: InspectConfig) -> str:
         advice=_advice(tokens["train"], config),
     )
     fine_tune = child_programs.typed(_PROGRAMS[kind])
-    text = f"{report.text()}\n\nNext: {fine_tune} --train_file={config.data_file}"
+    text = f"{report.text()}\n\nNext: {fine_tune} {shlex.join(_fine_tuning_flags(config))}"
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +128,18 @@ def inspect(config: InspectConfig) -> str:
         path = page.write_page(folder / "report.html", config.data_file, report.sections(drawn))
         text += f"\n\nreport   {path}"
     return text
+
+
+def _fine_tuning_flags(config: InspectConfig) -> list[str]:
+    """Returns the flags of a fine-tuning program that reads the same files in the same way."""
+    same = [field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)]
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    names = dict.fromkeys(["dev_file", *same, "preset", "sequence_length", "format"])
+    changed = [name for name in names if getattr(config, name) != defaults[name]]
+    return [
+        f"--train_file={config.data_file}",
+        *(f"--{name}={getattr(config, name)}" for name in changed),
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +253,10 @@ def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
 def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
     quantiles = np.quantile(lengths, list(_QUANTILES.values()), method="higher").tolist()
     longer = 100 * float(np.mean(lengths > config.sequence_length))
-    return {**dict(zip(_QUANTILES, quantiles, strict=True)), _LONGER: longer}
+    return {
+        **dict(zip(_QUANTILES, quantiles, strict=True)),
+        f"% over {config.sequence_length}": longer,
+    }
 
 
 def _histogram(lengths: np.ndarray) -> list[int]:

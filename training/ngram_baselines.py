@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from .engine import program
 from .pretraining.config import PretrainConfig
@@ -131,7 +131,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
 
 def main(arguments: list[str]) -> None:
     if len(arguments) > 1 or not RUN.value:
-        raise app.UsageError("expected --run=FOLDER")
+        raise ValueError("no --run is given, expected the folder of a pre-training run")
     scores = baselines(Path(RUN.value))
     for name, values in scores.items():
         print(

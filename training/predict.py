@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from absl import flags
+from absl import flags, logging
 
 from keras_bert.atomic import atomic_path
 
@@ -134,6 +134,8 @@ def predict(config: PredictConfig) -> int:
         RowError: If a row is malformed; the message names its line. On standard output, the
             predictions for the batches before it have been written.
     """
+    if config.input != "-" and not Path(config.input).is_file():
+        raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
     predictor = load_predictor(config.model)
     count = 0
     with _opened_output(config.output) as output:
@@ -145,6 +147,8 @@ def predict(config: PredictConfig) -> int:
                 output.write(json.dumps({**given, **answer}, ensure_ascii=False) + "\n")
             output.flush()
             count += len(batch)
+    if not count:
+        logging.warning("%s has no rows", config.input)
     return count
 
 
@@ -152,12 +156,9 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
     """Yields the rows of the input, with the fields that the model reads, and `id` if present.
 
     Raises:
-        FileNotFoundError: If the input does not exist.
         RowError: If a row lacks a field, or the field is not a string; the message names the line.
         ValueError: If the file is malformed in another way.
     """
-    if config.input != "-" and not Path(config.input).is_file():
-        raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
     name = "standard input" if config.input == "-" else config.input
     for line, row in _numbered_rows(config, predictor):
         for field_name in predictor.fields:
@@ -281,7 +282,9 @@ def load_predictor(model: str) -> Predictor:
             on text.
     """
     path = Path(model)
-    if not model or not path.exists():
+    if not model:
+        raise ValueError("no --model is given, expected an exported folder or a .keras file")
+    if not path.exists():
         raise FileNotFoundError(
             f"--model={model} does not exist, expected an exported folder or a .keras file"
         )
@@ -336,7 +339,8 @@ def _exported(path: Path) -> Predictor:
         inputs = {name: tf.constant(_padded(_column(rows, name))) for name in fields}
         if "num_choices" in specs:
             inputs["num_choices"] = tf.constant([len(row["choices"]) for row in rows], tf.int32)
-        outputs = {name: value.numpy() for name, value in signature(**inputs).items()}
+        # TensorFlow returns them in any order
+        outputs = {name: value.numpy() for name, value in sorted(signature(**inputs).items())}
         return [
             {name: _plain(values[index]) for name, values in outputs.items()}
             for index in range(len(rows))

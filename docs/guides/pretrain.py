@@ -7,8 +7,10 @@
 # and the model predicts them. What it has learned is then fine-tuned like any pretrained encoder. This guide does it in Korean, in
 # a minute on a CPU.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training,vocabulary]" babel
+# pip install -e ".[training,vocabulary]" babel
 # ```
 #
 # A corpus would be gigabytes. To need no download, this one is made from Unicode's locale data (CLDR), which Babel brings: what the

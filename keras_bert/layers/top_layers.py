@@ -116,7 +116,7 @@ def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | Non
 
 def _config_without_names(layer: keras.layers.Layer) -> dict[str, Any]:
     """Returns a config without those of Keras' automatic names for layers inside."""
-    config = layer.get_config()
+    config: dict[str, Any] = layer.get_config()
     for part in ("layer", "backward_layer"):
         if part in config:
             config[part] = {**config[part]["config"], "name": None}

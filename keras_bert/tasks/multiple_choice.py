@@ -263,7 +263,7 @@ def is_single_choice(x: object) -> bool:
     return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
 
 
-def is_choices(x: object) -> bool:
+def is_choices(x: Any) -> bool:
     """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
     if isinstance(x, Mapping) or is_data_frame(x):
         return "choices" in x

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,11 +98,9 @@ def task_of_preset(
         if head.mismatch:
             leave_heads(checkpoint)
             load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
-            warnings.warn(
+            checkpoints.warn(
                 f"{checkpoint.folder} {head.mismatch}; the {make_task.head_name} head is "
                 "initialized randomly.",
-                checkpoints.CheckpointWarning,
-                stacklevel=3,
             )
         else:
             load_heads(checkpoint, task.heads, {make_task.head_name: head.outputs})
@@ -186,13 +183,11 @@ def _stored_outputs(
         return [list(stored).index(name) for name in wanted]
     from keras_bert import checkpoints
 
-    warnings.warn(
+    checkpoints.warn(
         f"{os.fspath(preset)} has a trained head for the classes {', '.join(stored)}; class_names "
         f"renames its outputs, in this order, to {', '.join(wanted)}. If these are different "
         "classes and not only different names, start from the encoder alone: save it with "
         "`backbone.save_to_preset`.",
-        checkpoints.CheckpointWarning,
-        stacklevel=4,
     )
     return None
 

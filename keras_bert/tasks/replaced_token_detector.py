@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -236,10 +235,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         if not load_weights:
             return task
         if second is None:
-            warnings.warn(
+            checkpoints.warn(
                 f"{preset} has no generator; it is initialized randomly, except its embeddings.",
-                checkpoints.CheckpointWarning,
-                stacklevel=2,
             )
         else:
             # Before the discriminator, whose embeddings then replace those of the generator

@@ -297,8 +297,9 @@ def test_a_classifier_on_a_checkpoint_without_one_brings_a_pooler_of_its_own(tmp
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     task = TextClassifier(Backbone(checkpoint.config), 2)
     assert set(task.heads) == {"classifier", "pooler"}
-    with pytest.warns(checkpoints.CheckpointWarning, match="has no pooler head"):
+    with pytest.warns(checkpoints.CheckpointWarning, match="has no pooler head") as issued:
         assert not checkpoint.load_head("pooler", task.heads["pooler"])
+    assert issued[0].filename == __file__  # the first file outside the package
 
 
 def test_an_architecture_of_no_family_is_an_error_that_says_what_each_needs(tmp_path):

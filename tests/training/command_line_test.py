@@ -73,6 +73,29 @@ def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant):
     assert "Traceback" not in wrong.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--train_fil=x", "Unknown command line flag 'train_fil'. Did you mean: train_file ?"),
+        ("--epochs=many", "epochs"),
+        ("reviews.csv", "received reviews.csv; did you mean --train_file=reviews.csv?"),
+    ],
+)
+def test_a_mistyped_flag_is_one_line(typed, message):
+    wrong = run("finetune", typed)
+    assert wrong.returncode != 0
+    (line,) = wrong.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert wrong.stdout == ""
+
+
+def test_help_of_a_command():
+    shown = run("help", "export")
+    assert shown.returncode == 0
+    assert "--model=" in shown.stdout
+
+
 def test_the_wheel_has_the_library_and_the_programs(installed, tmp_path):
     roots = {path.name for path in installed.iterdir()}
     assert {name for name in roots if not name.endswith(".dist-info")} == {

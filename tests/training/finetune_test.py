@@ -95,6 +95,14 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     ]
     assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
     assert min(results["seconds"].values()) > 0
+    # Once more, nothing is trained, and an export that a server may watch stays as it is.
+    files = [folder / "export" / "1" / "saved_model.pb", *folder.glob("seed_*/model.keras")]
+    written = [path.stat().st_mtime_ns for path in files]
+    assert finetuning.run(TextClassification, config, config_data)["kept"] == kept
+    assert [path.stat().st_mtime_ns for path in files] == written
+    with pytest.raises(ValueError, match="finished run of other settings"):
+        finetuning.run(TextClassification, dataclasses.replace(config, epochs=3), config_data)
+    assert [path.stat().st_mtime_ns for path in files] == written
 
 
 def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):

@@ -35,7 +35,13 @@ def test_text_with_a_page(tmp_path):
     assert "bag of words" in report
     # [CLS] film < 3 > was good [SEP] has 8 tokens.
     assert "--sequence_length=8: " not in report
-    assert f"--train_file={train}" in report
+    assert report.rpartition("Next: python -m training.finetune ")[2].splitlines()[0].split() == [
+        f"--train_file={train}",
+        f"--dev_file={dev}",
+        "--text=review",
+        "--label=stars",
+        "--sequence_length=8",
+    ]
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 2
     assert "are in train too" in page

@@ -66,6 +66,7 @@ def test_a_line_for_each_line(models, kind, classifier, tmp_path):
     for answer, expected in zip(answers, classifier.classify(texts), strict=True):
         assert answer["label"] == expected["label"]
         assert answer["score"] == pytest.approx(expected["score"], abs=1e-4)
+        assert list(answer) == sorted(answer)
 
 
 def test_pairs_and_ids(models, tmp_path, classifier):
@@ -192,10 +193,12 @@ def test_values_that_are_none_of_the_flags_are_refused():
     with pytest.raises(ValueError, match="format is 'xml', expected one of auto, lines, tsv"):
         PredictConfig(format="xml")
     with pytest.raises(FileNotFoundError, match="--input=nowhere does not exist"):
-        list(read_rows(PredictConfig(input="nowhere"), CLASSIFIER))
+        predict(PredictConfig(model="nowhere too", input="nowhere"))
 
 
 def test_a_missing_model(tmp_path):
+    with pytest.raises(ValueError, match="no --model is given, expected an exported folder"):
+        load_predictor("")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         load_predictor(str(tmp_path / "none"))
     with pytest.raises(ValueError, match="neither a folder with a saved_model"):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,21 @@ def bilstm(
     return bidirectional_lstm(units, num_layers, return_sequences=return_sequences)
 
 
+def _is_newer(path: Path, other: Path) -> bool:
+    return path.is_file() and path.stat().st_mtime >= other.stat().st_mtime
+
+
+def _export(job: Job, model: Any, folder: Path) -> None:
+    with warnings.catch_warnings():
+        if importlib.util.find_spec("tensorflow_serving") is None:
+            warnings.filterwarnings("ignore", "The export has no warm-up requests")
+            logging.info(
+                "note: with `pip install tensorflow-serving-api`, exports have requests with which "
+                "a server warms up"
+            )
+        job.export(model, folder)
+
+
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
     """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`.
 
@@ -192,8 +209,11 @@ def run(
     with watch.part("answers"):
         results |= job.report(load, Path(best.model_path).parent, folder)
     if getattr(config, "export", False):
+        target = folder / "export" / "1"
+        # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
-            job.export(load(), folder / "export" / "1")
+            if not _is_newer(target / "saved_model.pb", Path(best.model_path)):
+                _export(job, load(), target)
     results["cost"] = cost_of(runs, results["seconds"], config)
     atomic.write_json(folder / "results.json", results)
     return results

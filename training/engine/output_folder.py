@@ -99,7 +99,7 @@ def _lock(file: IO[str], folder: Path) -> None:
         return  # a file system without locks
     file.truncate(0)
     now = datetime.datetime.now().isoformat(" ", "seconds")
-    command = " ".join(sys.argv)
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
     file.write(f"process {os.getpid()} on {os.uname().nodename}, since {now} ({command})\n")
     file.flush()
 

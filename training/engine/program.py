@@ -31,6 +31,9 @@ from .job import Job
 
 _HELP = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
 _INTERRUPTED = 130
+_WRONG_FLAG = 2
+# The flags for which a file name without a flag is meant, where the program has one of them
+_FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
 _NOTHING = "nothing had been written yet"
 # How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
 _SECONDS_TO_END = 1.0
@@ -60,9 +63,20 @@ def run(main: Callable[[list[str]], Any]) -> None:
     watch = _InterruptWatch()
     try:
         with plain_errors():
-            app.run(main)
+            app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
         watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
+
+
+def _parse_flags(arguments: list[str]) -> list[str]:
+    """Parses flags; an unknown flag or a wrong value ends the program with one line."""
+    try:
+        remaining: list[str] = flags.FLAGS(arguments)
+    except flags.Error as error:
+        command = child_programs.typed(Path(arguments[0]).stem)
+        print(f"error: {error} `{command} --help` lists the flags.", file=sys.stderr)
+        sys.exit(_WRONG_FLAG)
+    return remaining
 
 
 class _PlainFormatter(standard_logging.Formatter):
@@ -124,9 +138,14 @@ def refuse_arguments(arguments: list[str]) -> None:
 
     Args:
         arguments: The argument of `main`: the program's name and the arguments that are not flags.
+
+    Raises:
+        ValueError: If there are such arguments.
     """
     if len(arguments) > 1:
-        raise app.UsageError(f"expected flags only, received {arguments[1:]}")
+        known = [name for name in _FILE_FLAGS if name in flags.FLAGS]
+        meant = f"; did you mean --{known[0]}={arguments[1]}?" if known else ""
+        raise ValueError(f"expected flags only, received {' '.join(arguments[1:])}{meant}")
 
 
 def require(names: tuple[str, ...], extra: str) -> None:

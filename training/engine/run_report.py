@@ -63,12 +63,18 @@ def report(
     for name, scores in kept["scores"].items():
         baselines = results["baselines"].get(name, {})
         blocks.append(table(name, {"this model": scores, **baselines}))
+    points = _points_over_baselines(results)
+    if points is not None and points <= 0:
+        blocks.append(
+            f"A baseline is as good as this model on {kept['by']}, or better: more data, more "
+            "epochs or another checkpoint may help; the baseline is the cheaper choice until then."
+        )
     if len(results["runs"]) > 1:
         blocks.append(_of_seeds(results["summary"], len(results["runs"])))
     if results.get("by_class"):
         blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
     times = {**(seconds or {}), **results["seconds"]}
-    cost = run_cost.describe(results.get("cost", {}), _points_over_baselines(results))
+    cost = run_cost.describe(results.get("cost", {}), points)
     blocks.append("\n".join(filter(None, (_times(times), cost))))
     files = {
         "model": best / "model.keras",

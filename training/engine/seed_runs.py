@@ -82,7 +82,12 @@ class SeedRun:
         return self.folder / "model.keras"
 
     def finished(self) -> dict[str, Any] | None:
-        """Returns the values that `finish` saved for this run, or `None` if it is unfinished."""
+        """Returns the values that `finish` saved for this run, or `None` if it is unfinished.
+
+        Raises:
+            ValueError: If the folder contains a finished run of other settings or another backend,
+                which a new one would replace.
+        """
         if not (self._record.is_file() and self.model_path.is_file()):
             return None
         kept = json.loads(self._record.read_text(encoding="utf-8"))
@@ -90,10 +95,10 @@ class SeedRun:
             logging.info("seed %d is finished: %s", self.seed, self._record)
             values: dict[str, Any] = kept["run"]
             return values
-        logging.info("seed %d was trained with other settings: it is trained again", self.seed)
-        # The new run will replace the model of this record.
-        self._record.unlink()
-        return None
+        raise ValueError(
+            f"{self.folder} contains a finished run of other settings, data or another backend; "
+            "choose another --output_dir, or remove that folder"
+        )
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""

@@ -526,6 +526,11 @@ def check_single(path: Path, line: int, column: str | int, names: list[str]) -> 
 def _no_such_name(role: str, column: str | int, names: list[str], header: bool) -> str:
     if not header:
         return f"{role} is column {column!r}, expected an index from 0 with --header=no"
+    if len(names) == 1 and ";" in names[0]:
+        return (
+            f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}, a single "
+            "cell with semicolons: save the file with commas between the columns"
+        )
     return (
         f"no column {column!r} for {role}{_did_you_mean(column, names)}; the first row is "
         f"{excerpt(names, 300)}. If that row is not a header, use --header=no and give columns by "

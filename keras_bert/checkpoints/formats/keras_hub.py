@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
-from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.families import FAMILIES, Family
 from keras_bert.checkpoints.folders import read_json
 from keras_bert.checkpoints.tokenizer_files import (
@@ -111,12 +111,10 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
 
 def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
     if config.layer_norm_epsilon != MASKED_LM_EPSILON:
-        warnings.warn(
+        warn(
             f"{folder}: KerasHub's masked LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
             f"that of keras_bert has {config.layer_norm_epsilon} as the encoder: logits differ "
             "slightly.",
-            CheckpointWarning,
-            stacklevel=4,
         )
 
 
@@ -267,10 +265,8 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
         f"{family.class_prefix}MaskedLM": ("masked_lm",),
     }
     if name not in heads:
-        warnings.warn(
+        warn(
             f"{weights}: the head of {read_json(path).get('registered_name')} was not used.",
-            CheckpointWarning,
-            stacklevel=2,
         )
         return {}
     arguments = _task_arguments(check_class(read_json(path), name, path), path)

@@ -36,6 +36,7 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     results["baselines"] = {"dev": of_dev}
     text = report(results, {"reading": 1.0}, "texts.txt")
     assert "Best model: epoch 2 of 3, selected on dev" in text
+    assert "A baseline is as good" not in text
     assert "60.00" not in text  # the last epoch's
     lines = text.splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith("dev  "))
@@ -52,6 +53,11 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     assert text.endswith(
         f"Next: python -m training.predict --model={tmp_path / 'export/1'} --input=texts.txt"
     )
+
+
+def test_a_baseline_that_is_as_good_is_pointed_out(results):
+    results["baselines"] = {"dev": {"bag_of_words": {"accuracy": 81.0}}}
+    assert "A baseline is as good as this model on dev, or better" in report(results)
 
 
 def test_several_seeds_have_a_mean_and_an_interval(results):

@@ -121,9 +121,10 @@ def test_what_is_finished_is_not_done_again(tmp_path):
     run.finish({"seed": 1, "score": 0.1})
     assert not run.checkpoints.folder.exists()
     assert SeedRun(tmp_path, 1, "abc", 0.0).finished() == {"seed": 1, "score": 0.1}
-    # Another run replaces it, and does not use its model.
-    assert SeedRun(tmp_path, 1, "other", 0.0).finished() is None
-    assert run.finished() is None
+    # Another run would replace its model.
+    with pytest.raises(ValueError, match=r"finished run of other settings.*another --output_dir"):
+        SeedRun(tmp_path, 1, "other", 0.0).finished()
+    assert run.finished() == {"seed": 1, "score": 0.1}
 
 
 @pytest.mark.backend_independent
