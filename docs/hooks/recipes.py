@@ -11,7 +11,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "recipes"
 
 _COMMAND = re.compile(r"^ {4}(python -m training\.(\w+).*(?:\n {8}.*)*)", re.M)
-_FACT = re.compile(r"^(?:(Published )?score|score|time|hardware)\b.*:", re.I)
+_FACT = re.compile(r"^(?:(Published )?score|score|time|hardware|recorded)\b.*:", re.I)
 _TITLES = {
     "finetune": "Classification and regression",
     "finetune_glue": "All of GLUE",
@@ -33,7 +33,7 @@ class Recipe:
         program: The module of `training` that runs it.
         title: The first paragraph of its docstring.
         body: The rest of the docstring, as Markdown.
-        facts: Score, time and hardware as the file states them, by title.
+        facts: Score, time, hardware and record as the file states them, by title.
         base: The name of the recipe whose settings it changes; empty for the program's defaults.
         settings: The settings that the file states, as they are written there.
     """

@@ -7,6 +7,7 @@ Score: accuracy 55.2 ± 0.5 on the development set and 55.1 ± 2.8 on the test s
 (`transformers`, one seed: 57.2 and 55.7).
 Time: 7 minutes per seed.
 Hardware: a CPU.
+Recorded: 21 November 2026, commit 53f4983.
 """
 
 from ..jobs.multiple_choice import ChoiceConfig

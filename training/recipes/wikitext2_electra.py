@@ -13,6 +13,7 @@ Score: the generator predicts 29.8 % of the masked tokens. The discriminator's r
 tokens, which are 12.3 % of all tokens, is 46.3 %, its precision 76.0 %.
 Time: 5 minutes.
 Hardware: one CPU core.
+Recorded: 21 November 2026, commit a6f0253.
 """
 
 import dataclasses
