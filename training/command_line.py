@@ -42,6 +42,7 @@ COMMANDS = {
         "pretraining-ablation",
         "size-ablation",
         "compare-models",
+        "compare-exports",
         "ngram-baselines",
     ),
 }
