@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates what a pre-training run costs before it is started: time, energy, money, memory.
+"""Estimates what a training run costs before it is started: time, energy, money, memory.
 
     python -m training.plan --model=bert_small_uncased --tokens=1e9
     python -m training.plan --model=bert_base_uncased --tokens=137e9 --hardware=a100 --devices=8 \\
         --price_per_hour=1.5
+    python -m training.plan --objective=classification --model=minilm_l6_h384_uncased \\
+        --tokens=6e5 --sequence_length=53
 
 With --hardware=this, the default, a few steps of the model are timed on this machine, and their
 energy is metered if codecarbon is installed. For other hardware, the estimate rests on the peak and
-the power that its maker publishes, and on --share_of_peak. Fine-tuning costs as much for each
-token; its programs report their cost at the end.
+the power that its maker publishes, and on --share_of_peak. It is the training that is estimated:
+scoring, reading text and creating records come on top of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -24,6 +28,7 @@ from typing import Any
 from absl import flags
 
 from keras_bert.config import BertConfig
+from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from .costs import energy, run_cost
 from .costs.hardware import ACCELERATORS, ASSUMED_SHARE
@@ -32,11 +37,18 @@ from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least, check_one_of
 
 _THIS = "this"
+_MASKED_LM, _CLASSIFICATION = "masked_lm", "classification"
 _WARM_UP_STEPS = 3
 _PROBE_STEPS = 5
-_PROBE_SECONDS = 5.0
+_PROBE_SECONDS = 15.0
 # Bytes for each parameter: the weight, its gradient, and AdamW's two moments, in float32
 _BYTES_OF_PARAMETER = 16
+# In a checkpoint: the weight, and AdamW's two moments
+_BYTES_IN_CHECKPOINT = 12
+# Batches of the training files of five GLUE tasks, 32 rows each, have 0.20 to 0.41.
+_CLASSIFICATION_PADDING = 0.25
+# Share of the cores that other programs may use without mention
+_BUSY = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +57,18 @@ class PlanConfig:
 
     Args:
         model: A named architecture, such as bert_base_uncased, or the path of its JSON config.
-        tokens: Number of tokens to train on, padding included: updates x rows x length.
-        sequence_length: Tokens in a row.
+        vocabulary_size: Size of the vocabulary; 0 takes the model's.
+        dropout: Dropout rate of hidden states and attention; the model's by default.
+        objective: Masked_lm (pre-training) or classification (fine-tuning), where the output of
+            each row's first token alone is used.
+        tokens: Number of tokens to train on: updates x rows x length, or for classification the
+            tokens of all rows, times the epochs.
+        sequence_length: Tokens in a row; for classification their mean.
+        padding: Padding that is computed besides the tokens, as a share of them; by default 0, or
+            0.25 for classification, whose batches have rows of similar lengths (0.20 of MRPC, 0.22
+            of RTE, 0.29 of SST-2 and STS-B, 0.41 of CoLA).
         batch_size: Rows in an update.
-        masked: Share of the tokens that are predicted.
+        masked: Share of the tokens that are predicted by a masked LM.
         next_sentence: Whether there is a sentence pair objective.
         precision: Keras' dtype policy.
         hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
@@ -62,8 +82,12 @@ class PlanConfig:
     """
 
     model: str = "bert_base_uncased"
+    vocabulary_size: int = 0
+    dropout: float | None = None
+    objective: str = _MASKED_LM
     tokens: float = 1e9
     sequence_length: int = 128
+    padding: float | None = None
     batch_size: int = 32
     masked: float = 0.15
     next_sentence: bool = False
@@ -77,13 +101,17 @@ class PlanConfig:
 
     def __post_init__(self) -> None:
         check_one_of(self, hardware=(_THIS, *ACCELERATORS))
+        check_one_of(self, objective=(_MASKED_LM, _CLASSIFICATION))
         check_at_least(self, 1, "tokens", "sequence_length", "batch_size", "devices")
+        check_at_least(self, 0, "vocabulary_size", "dropout", "padding")
         check_at_least(self, 0, "share_of_peak", "price_per_hour")
         if self.share_of_peak > 1 or not 0 < self.masked < 1:
             raise ValueError(
                 f"--share_of_peak is {self.share_of_peak} and --masked is {self.masked}, expected "
                 "shares of 1"
             )
+        if self.next_sentence and self.objective != _MASKED_LM:
+            raise ValueError("--next_sentence is set, expected --objective=masked_lm with it")
         if self.hardware == _THIS and self.devices > 1:
             raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
 
@@ -93,13 +121,32 @@ class PlanConfig:
         found = (
             BertConfig.from_json_file(path) if path.is_file() else BertConfig.from_name(self.model)
         )
-        longest = max(found.max_sequence_length, self.sequence_length)
-        return found.replace(max_sequence_length=longest)
+        changes: dict[str, Any] = {
+            "max_sequence_length": max(found.max_sequence_length, self.sequence_length)
+        }
+        if self.vocabulary_size:
+            changes["vocabulary_size"] = self.vocabulary_size
+        if self.dropout is not None:
+            changes |= {"dropout": self.dropout, "attention_dropout": self.dropout}
+        return found.replace(**changes)
 
     @property
     def slots(self) -> int:
         """The number of masked tokens in a row."""
-        return max(1, round(self.masked * self.sequence_length))
+        if self.objective != _MASKED_LM:
+            return 0
+        return default_max_predictions(self.sequence_length, self.masked)
+
+    @property
+    def computed_tokens(self) -> float:
+        """The number of tokens with padding."""
+        default = _CLASSIFICATION_PADDING if self.objective == _CLASSIFICATION else 0.0
+        return self.tokens * (1 + (default if self.padding is None else self.padding))
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether the output of each row's first token is used."""
+        return self.next_sentence or self.objective == _CLASSIFICATION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,11 +157,35 @@ class Rate:
         tokens_per_second: Tokens in a second, on all devices.
         watts: The power of all devices; `None` if unknown.
         origin: What the numbers rest on.
+        startup: Seconds that the first update takes longer than another, to be traced.
+        peak_bytes: The most memory that the process had; `None` if unknown.
     """
 
     tokens_per_second: float
     watts: float | None
     origin: str
+    startup: float = 0.0
+    peak_bytes: int | None = None
+
+
+def busy_note(load: float, cores: int) -> str:
+    """Returns a line about other work on the machine, empty if there was little.
+
+    Args:
+        load: The load average before the updates were timed.
+        cores: The cores of the machine.
+
+    Example:
+
+    >>> busy_note(0.3, cores=2)
+    ''
+    """
+    if load < _BUSY * cores:
+        return ""
+    return (
+        f"note        other programs were running, with a load of {load:.1f} on {cores} cores: the "
+        "time is that of a run that has as many beside it"
+    )
 
 
 def main(arguments: list[str]) -> None:
@@ -129,17 +200,19 @@ def plan(config: PlanConfig) -> str:
 
     architecture = config.architecture()
     of_row = model_flops.training_flops(
-        architecture, 1, config.sequence_length, config.slots, config.next_sentence
+        architecture, 1, config.sequence_length, config.slots, config.reads_first
     )
     flops = of_row * config.tokens / config.sequence_length
     flops_of_token = of_row / config.sequence_length
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     rate = _measured(config) if config.hardware == _THIS else _published(config, flops_of_token)
-    hours = config.tokens / rate.tokens_per_second / 3600
+    hours = (rate.startup + config.computed_tokens / rate.tokens_per_second) / 3600
+    count = parameters(architecture, config.objective)
     lines = [
-        f"{config.model}: {parameters(architecture) / 1e6:.1f} million parameters",
+        f"{config.model}: {count / 1e6:.1f} million parameters",
         f"operations  {run_cost.operations(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
         f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
-        f"time        {run_report.duration(3600 * hours)}",
+        f"time        {run_report.duration(3600 * hours)}{_startup(rate)}",
     ]
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
@@ -150,19 +223,40 @@ def plan(config: PlanConfig) -> str:
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emitted}")
     if config.price_per_hour:
         lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")
-    lines.append(_memory(config, architecture))
+    if rate.peak_bytes is None:
+        lines.append(_memory(config, architecture))
+    else:
+        copies, what = 1, "a checkpoint"
+        if config.objective == _CLASSIFICATION:
+            # The best epoch's model is loaded for the answers, beside the one that was trained.
+            copies, what = 2, "a checkpoint, and the kept model"
+        total = rate.peak_bytes + copies * _BYTES_IN_CHECKPOINT * count
+        lines.append(
+            f"memory      {total / 1e9:.3g} GB with the libraries: the "
+            f"{rate.peak_bytes / 1e9:.3g} GB that these updates needed, {what}"
+        )
+    if config.hardware == _THIS and (note := busy_note(load, os.cpu_count() or 1)):
+        lines.append(note)
     return "\n".join(lines)
 
 
-def parameters(config: BertConfig) -> int:
-    """Returns the number of parameters of an encoder with a masked LM head."""
+def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
+    """Returns the number of parameters of an encoder with the objective's head."""
     import keras
 
-    from keras_bert import Backbone, MaskedLM
+    from keras_bert import Backbone, MaskedLM, TextClassifier
 
     # Without values: a plan for a large model needs no memory.
     with keras.StatelessScope():
-        return int(MaskedLM(Backbone(config)).count_params())
+        backbone = Backbone(config)
+        task = MaskedLM(backbone) if objective == _MASKED_LM else TextClassifier(backbone, 2)
+        return int(task.count_params())
+
+
+def _startup(rate: Rate) -> str:
+    return (
+        f", {run_report.duration(rate.startup)} of it for the first update" if rate.startup else ""
+    )
 
 
 def _published(config: PlanConfig, flops_of_token: float) -> Rate:
@@ -181,28 +275,14 @@ def _measured(config: PlanConfig) -> Rate:
     import keras
     import numpy as np
 
-    from keras_bert import Backbone, Pretrainer
     from keras_bert.optimizers import AdamW
 
     keras.utils.set_random_seed(0)
-    architecture = config.architecture()
-    model = Pretrainer(
-        Backbone(architecture, dtype=config.precision), next_sentence=config.next_sentence
-    )
+    model = _task(config)
     model.compile(AdamW(1e-4, num_train_steps=1000, num_warmup_steps=10))
-    shape = (config.batch_size, config.sequence_length)
-    slots = (config.batch_size, config.slots)
-    generator = np.random.default_rng(0)
-    batch: dict[str, Any] = {
-        "token_ids": generator.integers(0, architecture.vocabulary_size, shape, "int32"),
-        "segment_ids": np.zeros(shape, "int32"),
-        "padding_mask": np.ones(shape, "int32"),
-        "mask_positions": np.sort(generator.integers(0, shape[1], slots, "int32")),
-    }
-    labels = {"masked_lm_logits": generator.integers(0, architecture.vocabulary_size, slots)}
-    if config.next_sentence:
-        labels["next_sentence_logits"] = generator.integers(0, 2, config.batch_size)
-    ends: list[float] = []
+    batch, labels = _random_batch(config)
+    batch = {name: values for name, values in batch.items() if name in model.input}
+    start, ends = time.perf_counter(), list[float]()
     ended = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs=None: ends.append(time.perf_counter())
     )
@@ -211,7 +291,7 @@ def _measured(config: PlanConfig) -> Rate:
         if config.measure_energy and energy.is_installed():
             meter = stack.enter_context(energy.energy_meter(config.country))
 
-        def batches() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        def batches() -> Iterator[tuple[dict[str, Any], Any]]:
             # Traced, compiled and warmed up before the first step that counts
             while len(ends) < _WARM_UP_STEPS:
                 yield batch, labels
@@ -229,13 +309,61 @@ def _measured(config: PlanConfig) -> Rate:
         steps = np.diff(ends[_WARM_UP_STEPS:])
         watts = None if meter is None else 3.6e6 * meter().kwh / (ends[-1] - ends[_WARM_UP_STEPS])
     tokens = config.batch_size * config.sequence_length
-    how = f"measured on this machine, median of {len(steps)} updates"
-    return Rate(tokens / float(np.median(steps)), watts, how)
+    how = f"measured on this machine, mean of {len(steps)} updates"
+    seconds = float(np.mean(steps))
+    startup = max(0.0, ends[0] - start - seconds)
+    return Rate(tokens / seconds, watts, how, startup, _peak_bytes())
+
+
+def _peak_bytes() -> int | None:
+    """Returns the most memory that this process had; `None` on Windows, or with an accelerator."""
+    from .costs import model_flops
+
+    try:
+        import resource
+    except ImportError:
+        return None
+    if model_flops.has_accelerator():
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else 1024 * peak)
+
+
+def _task(config: PlanConfig) -> Any:
+    from keras_bert import Backbone, Pretrainer, TextClassifier
+
+    backbone = Backbone(config.architecture(), dtype=config.precision)
+    if config.objective == _CLASSIFICATION:
+        return TextClassifier(backbone, 2)
+    return Pretrainer(backbone, next_sentence=config.next_sentence)
+
+
+def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
+    """Returns the inputs and the labels of an update, rows without padding."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    num_tokens = config.architecture().vocabulary_size
+    shape = (config.batch_size, config.sequence_length)
+    inputs: dict[str, Any] = {
+        "token_ids": generator.integers(0, num_tokens, shape, "int32"),
+        "segment_ids": np.zeros(shape, "int32"),
+        "padding_mask": np.ones(shape, "int32"),
+    }
+    of_pairs = generator.integers(0, 2, config.batch_size)
+    if config.objective == _CLASSIFICATION:
+        return inputs, of_pairs
+    slots = (config.batch_size, config.slots)
+    inputs["mask_positions"] = np.sort(generator.integers(0, shape[1], slots, "int32"))
+    labels = {"masked_lm_logits": generator.integers(0, num_tokens, slots)}
+    if config.next_sentence:
+        labels["next_sentence_logits"] = of_pairs
+    return inputs, labels
 
 
 def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     """Describes the memory of weights, optimizer and activations of a device."""
-    fixed = _BYTES_OF_PARAMETER * parameters(architecture)
+    fixed = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
     rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
     width = 2 if "16" in config.precision else 4
@@ -246,7 +374,7 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     logits = 4 * rows * config.slots * architecture.vocabulary_size
     total = (fixed + architecture.num_layers * of_layer + logits) / 1e9
     line = (
-        f"memory      {total:.2g} GB at most: {fixed / 1e9:.2g} GB of weights and optimizer, the "
+        f"memory      about {total:.2g} GB: {fixed / 1e9:.2g} GB of weights and optimizer, the "
         f"rest for activations of {rows} rows"
     )
     if config.hardware != _THIS and total > ACCELERATORS[config.hardware].gigabytes:

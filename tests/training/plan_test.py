@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 import keras_bert
+from training import plan as plan_program
+from training.costs import model_flops
 from training.costs.hardware import ACCELERATORS
-from training.plan import PlanConfig, parameters, plan
+from training.plan import PlanConfig, busy_note, parameters, plan
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -18,6 +22,12 @@ TINY = keras_bert.BertConfig(
     intermediate_dim=32,
     max_sequence_length=32,
 )
+
+
+@pytest.fixture(autouse=True)
+def _short_probe(monkeypatch):
+    """A model of a few weights needs no quarter of a minute."""
+    monkeypatch.setattr(plan_program, "_PROBE_SECONDS", 0.2)
 
 
 def lines_of(config):
@@ -58,6 +68,54 @@ def test_published_hardware():
     assert "at 50% of the published peak of 8 x a100" in lines["speed"]
 
 
+def test_fine_tuning_has_no_masked_tokens():
+    """The head of masked tokens is most of the work of a narrow encoder."""
+    config = PlanConfig(
+        model="bert_tiny_uncased", hardware="t4", objective="classification", tokens=1e6
+    )
+    lines = lines_of(config)
+    model = keras_bert.TextClassifier(keras_bert.Backbone(config.architecture()), 2)
+    assert f"{model.count_params() / 1e6:.1f} million parameters" in lines["bert_tiny_uncased:"]
+    per_token = float(re.search(r"([\d.]+) MFLOP a token", lines["operations"])[1])
+    of_rows = model_flops.fine_tuning_flops(config.architecture(), np.array([128]), False)
+    assert per_token == pytest.approx(of_rows / 128 / 1e6, rel=0.01)
+    # Padding takes time
+    padded = []
+    for share in (0.0, 0.5, None):
+        priced = dataclasses.replace(config, padding=share, price_per_hour=1e6)
+        padded.append(float(lines_of(priced)["price"].replace(",", "")))
+    np.testing.assert_allclose(np.divide(padded, padded[0]), [1, 1.5, 1.25], rtol=1e-3)
+    masked = lines_of(dataclasses.replace(config, objective="masked_lm"))
+    assert float(re.search(r"([\d.]+) MFLOP", masked["operations"])[1]) > 1.5 * per_token
+
+
+def test_the_architecture_may_differ_from_the_named_one():
+    config = PlanConfig(
+        model="bert_tiny_uncased", vocabulary_size=4000, dropout=0.0, sequence_length=700
+    )
+    found = config.architecture()
+    assert (found.vocabulary_size, found.max_sequence_length) == (4000, 700)
+    assert (found.dropout, found.attention_dropout) == (0.0, 0.0)
+    # As many slots as a run has
+    assert PlanConfig(sequence_length=128).slots == 20
+
+
+@pytest.mark.parametrize("objective", ["masked_lm", "classification"])
+def test_both_objectives_are_timed(objective, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(TINY.to_json())
+    config = PlanConfig(
+        model=str(path),
+        objective=objective,
+        tokens=1e5,
+        sequence_length=16,
+        batch_size=4,
+        precision="float32",
+        measure_energy=False,
+    )
+    assert "measured on this machine" in lines_of(config)["speed"]
+
+
 def test_this_machine(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(TINY.to_json())
@@ -76,6 +134,11 @@ def test_this_machine(tmp_path):
     assert "price" not in lines
 
 
+def test_a_busy_machine_is_told():
+    assert busy_note(0.9, cores=2) == ""
+    assert "with a load of 5.6 on 2 cores" in busy_note(5.6, cores=2)
+
+
 def test_a_batch_that_does_not_fit_is_told():
     config = PlanConfig(hardware="t4", batch_size=4096, sequence_length=512, measure_energy=False)
     assert "t4 has 16 GB: use gradient accumulation" in plan(config)
@@ -84,6 +147,10 @@ def test_a_batch_that_does_not_fit_is_told():
 def test_what_is_asked_for():
     with pytest.raises(ValueError, match="--hardware is 'abacus', expected one of this, t4"):
         PlanConfig(hardware="abacus")
+    with pytest.raises(ValueError, match="--objective is 'x', expected one of masked_lm"):
+        PlanConfig(objective="x")
+    with pytest.raises(ValueError, match="expected --objective=masked_lm with it"):
+        PlanConfig(objective="classification", next_sentence=True)
     with pytest.raises(ValueError, match="--devices is 2, expected 1 with --hardware=this"):
         PlanConfig(devices=2)
     with pytest.raises(ValueError, match=r"--share_of_peak is 40"):
