@@ -533,13 +533,13 @@ def detection(family):
     tokenizer = tokenizer_of(family)
     sentences = picked(SENTENCES, 0)
     features, ids, weights = masked_rows(tokenizer, sentences)
-    strange = ["self", "run", "and"]
+    strange = ["self", "is", "and"]
     asked = [
         " ".join([*sentence.split()[:2], word])
         for sentence, word in zip(sentences, picked(strange, 1), strict=True)
     ]
     behind = [text.rindex(" ") for text in asked]
-    # Each is one token after a space
+    # Each is one token after a space, in every vocabulary: a space alone is never replaced
     tokens = [row[-1] for row in tokenizer([f"the {word}" for word in strange]).to_list()]
 
     def make(backbone, preprocessor):
