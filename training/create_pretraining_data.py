@@ -21,12 +21,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
 from tqdm import tqdm
 
 from keras_bert import atomic
 
 from .engine import config_flags, output_folder, program
 from .pretraining.config import PretrainingDataConfig
+
+SUMMARY_FILE = "summary.json"
+# English text has fewer than 1 % with a vocabulary of its own.
+_MANY_UNKNOWN = 0.05
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
@@ -52,9 +57,9 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
 
     Returns:
         The content of `summary.json`: the numbers of documents, sentences and tokens in the corpus,
-        of files and of instances; the instances' mean length in tokens; the share of padding if all
-        were padded to the sequence length; and the share of pairs labeled 1 (`null` for rows
-        without a second segment).
+        and the share of unknown tokens among them; the numbers of files and of instances; the
+        instances' mean length in tokens; the share of padding if all were padded to the sequence
+        length; and the share of pairs labeled 1 (`null` for rows without a second segment).
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -64,11 +69,13 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
 
     from .plots.length_histogram import plot_lengths
     from .pretraining.shards import count_shards, write_shards
+    from .pretraining.tokenized_corpus import count_unknown
 
     folder = Path(config.output_dir)
     work = folder / "work"
     if _is_done(config, folder):
-        return _read_json(folder / "summary.json")
+        warn_of_unknown_tokens(folder)
+        return _read_json(folder / SUMMARY_FILE)
     work.mkdir(parents=True, exist_ok=True)
     _remove_partial(folder)
     if not (work / "store").exists():
@@ -77,24 +84,48 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     num_shards = count_shards(config, store)
     with _bar("writing", num_shards, "shard") as bar:
         statistics = write_shards(config, work, num_shards, bar.update)
-    summary = _summary(config, store, statistics)
+    unknown = count_unknown(config, store)
+    summary = _summary(config, store, statistics, unknown)
     plot_lengths(folder / "lengths.png", summary["lengths"], f"{summary['instances']:,} rows")
-    atomic.write_json(folder / "summary.json", summary)
+    atomic.write_json(folder / SUMMARY_FILE, summary)
+    warn_of_unknown_tokens(folder)
     if not config.keep_store:
         shutil.rmtree(work)
     return summary
 
 
+def warn_of_unknown_tokens(folder: Path) -> None:
+    """Logs a warning if many tokens of the records in a folder are unknown to the vocabulary.
+
+    Args:
+        folder: The folder of the records. Without a summary that has the share of unknown tokens,
+            which older versions did not write, there is no warning.
+    """
+    path = folder / SUMMARY_FILE
+    summary = _read_json(path) if path.exists() else {}
+    share = summary.get("unknown_tokens", 0.0)
+    if share > _MANY_UNKNOWN:
+        logging.warning(
+            "%.1f %% of the tokens in %s are unknown to the vocabulary %s, and a model learns "
+            "nothing about them: is it a vocabulary of this text's language? Give another one with "
+            "--vocabulary, or train one on this text (pretrain without --vocabulary, or "
+            "train_tokenizer), with a larger --vocabulary_size if it was trained on this text",
+            100 * share,
+            folder,
+            summary["config"]["vocabulary"],
+        )
+
+
 def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
     """Returns whether all records exist. Records of other settings raise a ValueError."""
     fingerprint = config.fingerprint()
-    for path in (folder / "summary.json", folder / "work" / "settings.json"):
+    for path in (folder / SUMMARY_FILE, folder / "work" / "settings.json"):
         if path.exists() and _read_json(path)["fingerprint"] != fingerprint:
             raise ValueError(
                 f"{folder} contains records of other settings, another vocabulary or other files "
                 f"(see {path}); choose another --output_dir, or remove that folder"
             )
-    if (folder / "summary.json").exists():
+    if (folder / SUMMARY_FILE).exists():
         return True
     (folder / "work").mkdir(parents=True, exist_ok=True)
     settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
@@ -143,7 +174,10 @@ def _bar(what: str, total: int | None, unit: str) -> Any:
 
 
 def _summary(
-    config: PretrainingDataConfig, store: TokenStore, shards: list[ShardStatistics]
+    config: PretrainingDataConfig,
+    store: TokenStore,
+    shards: list[ShardStatistics],
+    unknown: int,
 ) -> dict[str, Any]:
     counted = shards[0]
     for shard in shards[1:]:
@@ -154,6 +188,7 @@ def _summary(
         "documents": len(store),
         "sentences": store.num_sentences,
         "tokens": store.num_tokens,
+        "unknown_tokens": round(unknown / store.num_tokens, 4),
         "files": len(shards),
         "instances": instances,
         "mean_length": round(tokens / instances, 2),

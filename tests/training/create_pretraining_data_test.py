@@ -160,6 +160,19 @@ def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path):
         create(config)
 
 
+def test_text_that_the_vocabulary_does_not_know_is_warned_of(config, tmp_path, caplog):
+    assert create(config)["unknown_tokens"] == 0
+    assert "unknown" not in caplog.text
+    other = tmp_path / "other.txt"
+    other.write_text("w1 w2 w3 서울 .\n\nw4 부산 .\n")
+    foreign = elsewhere(config, tmp_path, "foreign", input_files=(str(other),))
+    for _ in range(2):  # the records made, and those found
+        caplog.clear()
+        assert create(foreign)["unknown_tokens"] == 0.25
+        assert "25.0 % of the tokens" in caplog.text
+        assert f"unknown to the vocabulary {config.vocabulary}" in caplog.text
+
+
 def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):
     by_size = elsewhere(config, tmp_path, "by_size", num_shards=0)
     create(by_size)

@@ -34,7 +34,7 @@ from training.pretraining.pretraining_run import (  # noqa: E402
     has_collapsed,
     unigram_baseline,
 )
-from training.pretraining.pretraining_text import vocabulary_path  # noqa: E402
+from training.pretraining.pretraining_text import training_records, vocabulary_path  # noqa: E402
 from training.pretraining.run import pretrain  # noqa: E402
 from training.pretraining.tokenizer_source import open_tokenizer  # noqa: E402
 
@@ -378,3 +378,59 @@ def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
         assert opened("Ann 서울 é").numpy().tolist() == [5, 6, 7]
     told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)
     assert open_tokenizer(vocabulary_path(told), told.lowercase).lowercase is True
+
+
+KOREAN = "\n\n".join(["서울은 한국의 수도이다 .\n부산은 항구 도시이다 ."] * 6) + "\n"
+
+
+@pytest.mark.backend_independent
+def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
+    (tmp_path / "ko.txt").write_text(KOREAN)
+    folder = tmp_path / "run"
+    korean = dataclasses.replace(config(corpus, folder), input_files=(str(tmp_path / "ko.txt"),))
+    tokenizer = vocabulary_path(korean)
+    assert tokenizer == folder / "tokenizer"
+    assert vocabulary_path(korean) == tokenizer
+    english = config(corpus, folder)
+    size = (corpus / "train.txt").stat().st_size
+    with pytest.raises(
+        ValueError,
+        match=rf"{tokenizer} is a vocabulary made of ko.txt .* this run has train.txt "
+        rf"\({size:,} bytes\); choose another --output_dir",
+    ):
+        pretrain(english)
+    # Folders of older versions do not say what their vocabulary was made of.
+    (folder / "vocabulary.json").unlink()
+    assert vocabulary_path(english) == tokenizer
+
+
+@pytest.mark.backend_independent
+def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
+    run = config(corpus, tmp_path)
+    path = vocabulary_path(run)
+    for name, value in (("vocabulary_size", 61), ("lowercase", False)):
+        other = dataclasses.replace(run, **{name: value})
+        with pytest.raises(ValueError, match=f"but this run has --{name}={value};"):
+            vocabulary_path(other)
+    with pytest.raises(ValueError, match="but this run has --kind=byte_pair"):
+        vocabulary_path(dataclasses.replace(run, model="roberta_base"))
+    # What the text itself determined may be given too, and the text need not exist any more.
+    assert vocabulary_path(dataclasses.replace(run, lowercase=True)) == path
+    assert vocabulary_path(dataclasses.replace(run, data_dir="gone")) == path
+
+
+@pytest.mark.backend_independent
+def test_records_of_another_vocabulary_are_warned_of(corpus, tmp_path, caplog):
+    (tmp_path / "ko.txt").write_text(KOREAN)
+    korean = dataclasses.replace(
+        config(corpus, tmp_path / "ko"), input_files=(str(tmp_path / "ko.txt"),)
+    )
+    wrong = dataclasses.replace(
+        config(corpus, tmp_path / "run"), vocabulary=str(vocabulary_path(korean))
+    )
+    training_records(wrong, 16, Path(wrong.vocabulary))
+    assert "are unknown to the vocabulary" in caplog.text
+    caplog.clear()
+    given = dataclasses.replace(wrong, records=str(tmp_path / "run" / "records_{length}"))
+    training_records(given, 16, Path(wrong.vocabulary))
+    assert "are unknown to the vocabulary" in caplog.text

@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from absl import logging
 
-from keras_bert import checkpoints
+from keras_bert import atomic, checkpoints
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
 
-from ..create_pretraining_data import create_pretraining_data
+from ..create_pretraining_data import create_pretraining_data, warn_of_unknown_tokens
 from ..train_tokenizer import make_tokenizer
 from .config import PretrainConfig
 from .tokenizer_source import save_tokenizer
 
 VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer"
+# What the vocabulary was made of; folders of older versions lack it.
+SOURCE_FILE = "vocabulary.json"
 
 
 def vocabulary_path(config: PretrainConfig) -> Path:
@@ -26,35 +31,100 @@ def vocabulary_path(config: PretrainConfig) -> Path:
 
     Returns:
         The path of a vocab.txt, or the folder of a tokenizer.
+
+    Raises:
+        ValueError: If `output_dir` contains a vocabulary that was made of another text, of another
+            checkpoint or with other settings.
     """
     if config.vocabulary:
         return Path(config.vocabulary)
     file, folder = (Path(config.output_dir) / name for name in (VOCABULARY, TOKENIZER))
-    if folder.exists():
+    for path in (folder, file):
+        if path.exists():
+            _check_source(config, path)
+            return path
+    tokenizer = _tokenizer_config(config)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Before the vocabulary: if that exists, its source is known.
+    source = {**_source(config), "lowercase": tokenizer.get("lowercase")}
+    atomic.write_json(file.parent / SOURCE_FILE, source)
+    is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
+    # A vocab.txt does not specify whether it is cased, unless --lowercase is given.
+    if not is_wordpiece or (config.lowercase is None and not tokenizer["lowercase"]):
+        save_tokenizer(tokenizer, folder)
         return folder
-    if not file.exists():
-        tokenizer = _tokenizer_config(config)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
-        # A vocab.txt does not specify whether it is cased, unless --lowercase is given.
-        if not is_wordpiece or (config.lowercase is None and not tokenizer["lowercase"]):
-            save_tokenizer(tokenizer, folder)
-            return folder
-        save_vocabulary(tokenizer["vocabulary"], file)
+    save_vocabulary(tokenizer["vocabulary"], file)
     return file
 
 
+def _preset(config: PretrainConfig) -> str:
+    return config.init_preset or config.teacher
+
+
 def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
-    preset = config.init_preset or config.teacher
-    if preset:
-        return checkpoints.open_checkpoint(preset).require_tokenizer()
+    if _preset(config):
+        return checkpoints.open_checkpoint(_preset(config)).require_tokenizer()
     if not config.input_files:
         raise ValueError("--vocabulary and --input_files are both empty, expected one of them")
     kind = config.named_architecture().tokenizer
     logging.info("training a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
-    unused = Path()
-    files = config.data_config(128, config.input_files, unused, unused).paths()
+    files = _text_files(config)
     return make_tokenizer(kind, files, config.vocabulary_size, config.lowercase).get_config()
+
+
+def _text_files(config: PretrainConfig) -> list[Path]:
+    unused = Path()
+    return config.data_config(128, config.input_files, unused, unused).paths()
+
+
+def _source(config: PretrainConfig) -> dict[str, Any]:
+    """Returns what the vocabulary is made of, as JSON values: a checkpoint's tokenizer, or text."""
+    if _preset(config):
+        tokenizer = json.dumps(_tokenizer_config(config), sort_keys=True).encode()
+        return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
+    return {
+        "input_files": [[path.name, path.stat().st_size] for path in _text_files(config)],
+        "kind": config.named_architecture().tokenizer,
+        "vocabulary_size": config.vocabulary_size,
+    }
+
+
+def _check_source(config: PretrainConfig, vocabulary: Path) -> None:
+    """Raises a ValueError if an existing vocabulary was made of something else."""
+    file = vocabulary.parent / SOURCE_FILE
+    if not file.exists() or not (_preset(config) or config.input_files):
+        return
+    before = json.loads(file.read_text(encoding="utf-8"))
+    lowercase = before.pop("lowercase")
+    try:
+        now = _source(config)
+    except FileNotFoundError:
+        return  # With the records at hand, a run can be resumed without the text.
+    # Without --lowercase, the existing vocabulary specifies it.
+    if config.lowercase is not None and lowercase is not None:
+        before, now = before | {"lowercase": lowercase}, now | {"lowercase": config.lowercase}
+    if before != now:
+        raise ValueError(
+            f"{vocabulary} is a vocabulary made of {_described(before, now)}, but this run has "
+            f"{_described(now, before)}; choose another --output_dir, or remove {vocabulary} and "
+            "the records and checkpoints made with it"
+        )
+
+
+def _described(source: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Describes the parts of a source in which it differs from another."""
+    words = []
+    for name, value in source.items():
+        if value == other.get(name):
+            continue
+        if name == "checkpoint":
+            words.append("a checkpoint's tokenizer")
+        elif name == "input_files":
+            words += [f"{file} ({size:,} bytes)" for file, size in value[:3]]
+            words += [f"{len(value) - 3} more files"] if len(value) > 3 else []
+        else:
+            words.append(f"--{name}={value}")
+    return ", ".join(words)
 
 
 def training_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str:
@@ -64,7 +134,7 @@ def training_records(config: PretrainConfig, sequence_length: int, vocabulary: P
         ValueError: If there is neither text nor records.
     """
     if config.records:
-        return _pattern(config.records, sequence_length)
+        return _given(config.records, sequence_length)
     if not config.input_files:
         raise ValueError("--input_files and --records are both empty, expected one of them")
     return _made(config, "records", config.input_files, sequence_length, vocabulary)
@@ -73,14 +143,16 @@ def training_records(config: PretrainConfig, sequence_length: int, vocabulary: P
 def dev_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str | None:
     """Returns the pattern of the held-out text's records, or `None` if there is none."""
     if config.dev_records:
-        return _pattern(config.dev_records, sequence_length)
+        return _given(config.dev_records, sequence_length)
     if not config.dev_files:
         return None
     return _made(config, "dev_records", config.dev_files, sequence_length, vocabulary)
 
 
-def _pattern(folder: str, sequence_length: int) -> str:
-    return os.path.join(folder.replace("{length}", str(sequence_length)), "*.tfrecord*")
+def _given(records: str, sequence_length: int) -> str:
+    folder = Path(records.replace("{length}", str(sequence_length)))
+    warn_of_unknown_tokens(folder)
+    return os.fspath(folder / "*.tfrecord*")
 
 
 def _made(

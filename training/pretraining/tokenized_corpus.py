@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data import TokenStoreWriter, read_corpus
+from keras_bert.data import TokenStore, TokenStoreWriter, read_corpus
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 
 from .config import PretrainingDataConfig
@@ -62,6 +62,11 @@ def write_token_store(
         if writer.num_documents == 0:
             names = ", ".join(str(path) for path in config.paths()[:5])
             raise ValueError(f"there is no text in {names}")
+
+
+def count_unknown(config: PretrainingDataConfig, store: TokenStore) -> int:
+    """Returns the number of tokens in a token store that are unknown to the vocabulary."""
+    return store.token_count(open_tokenizer(config.vocabulary, config.lowercase).unk_token_id)
 
 
 def _chunks(config: PretrainingDataConfig) -> Iterator[_Chunk]:

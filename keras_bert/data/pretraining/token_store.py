@@ -21,6 +21,7 @@ Documents = Sequence[Sentences]
 
 # Longer documents are split: all instances of a document are in memory at once.
 MAX_DOCUMENT_TOKENS = 2**20
+_TOKENS_AT_ONCE = 2**20
 
 _TOKENS, _SENTENCES, _DOCUMENTS = "token_ids.bin", "sentences.bin", "documents.bin"
 _OFFSET = np.dtype("<i8")
@@ -156,6 +157,13 @@ class TokenStore(Documents):
         offsets = self._sentences.read(first, last + 1)
         tokens = self._tokens.read(int(offsets[0]), int(offsets[-1]))
         return np.split(tokens, offsets[1:-1] - offsets[0])
+
+    def token_count(self, token_id: int) -> int:
+        """Returns how many tokens of the corpus have an id."""
+        starts = range(0, self.num_tokens, _TOKENS_AT_ONCE)
+        ends = (min(start + _TOKENS_AT_ONCE, self.num_tokens) for start in starts)
+        blocks = (self._tokens.read(*ends) for ends in zip(starts, ends, strict=True))
+        return sum(int(np.count_nonzero(block == token_id)) for block in blocks)
 
 
 class StoredDocument(Sentences):

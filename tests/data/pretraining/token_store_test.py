@@ -35,6 +35,12 @@ def test_documents_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(store[-1][-1], documents[-1][-1])
 
 
+def test_tokens_are_counted_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_store, "_TOKENS_AT_ONCE", 3)
+    store = write(tmp_path / "store", [[[5, 1], [1]], [[6, 1, 1, 7]]])
+    assert [store.token_count(token) for token in (1, 5, 9)] == [4, 1, 0]
+
+
 def test_indices_out_of_range_are_refused(tmp_path):
     store = write(tmp_path / "store", [[[5]], [[6]]])
     for index in (2, -3):
