@@ -18,20 +18,31 @@ import dataclasses
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import logging
 from tqdm import tqdm
 
 from keras_bert import atomic
+from keras_bert.data.pretraining.corpus import format_of, sentence_splitter
+from keras_bert.data.pretraining.instances import PAIR_KINDS
 
-from .engine import config_flags, output_folder, program
+from .engine import config_flags, output_folder, program, run_report
 from .pretraining.config import PretrainingDataConfig
 
 SUMMARY_FILE = "summary.json"
-# English text has fewer than 1 % with a vocabulary of its own.
+# Share of unknown tokens that a vocabulary of the text's own language should stay below
 _MANY_UNKNOWN = 0.05
+# What separates documents, by `document_ends`
+_DOCUMENT_ENDS = {
+    "blank_lines": "a blank line between two of them, or the end of a file",
+    "files": "the end of a file",
+    "wikitext": "a line ' = Title = ' before each, or the end of a file",
+}
+_QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
@@ -44,9 +55,42 @@ def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     program.import_quietly()
     config = config_flags.read_flags(PretrainingDataConfig)
+    program.require(("matplotlib",), "pretraining")
     with output_folder.claimed(config.output_dir):
         summary = create_pretraining_data(config)
-    print(json.dumps(summary, indent=2))
+    print(describe(summary))
+
+
+def describe(summary: Mapping[str, Any]) -> str:
+    """Formats the content of `summary.json`: the counts, and quantiles of the rows' lengths."""
+    config = summary["config"]
+    folder = Path(config["output_dir"])
+    unknown = (
+        f"{100 * summary['unknown_tokens']:.1f} % unknown" if "unknown_tokens" in summary else ""
+    )
+    pairs = summary["random_pairs"]
+    lines = [
+        f"Text: {summary['documents']:,} documents, {summary['sentences']:,} sentences, "
+        f"{summary['tokens']:,} tokens" + (f" ({unknown})" if unknown else ""),
+        f"Records: {summary['instances']:,} rows in {summary['files']:,} file{'s' * (summary['files'] > 1)}; padding to "
+        f"{config['sequence_length']} tokens would be {summary['padding']:.1%} of all tokens",
+    ]
+    if pairs is not None:
+        lines.append(f"Pairs: {pairs:.1%} are labeled 1 (random, or swapped)")
+    counts = np.asarray(summary["lengths"])
+    # The length of the row at each share of all rows, sorted by length
+    lengths = np.searchsorted(
+        np.cumsum(counts), [share * counts.sum() for share in _QUANTILES.values()]
+    )
+    quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
+    table = run_report.table("tokens", {"in a row": {"mean": summary["mean_length"], **quantiles}})
+    files = {
+        "records": folder / "pretraining-*.tfrecord",
+        "summary": folder / SUMMARY_FILE,
+        "lengths": folder / "lengths.png",
+    }
+    paths = "\n".join(f"{name:8} {path}" for name, path in files.items())
+    return "\n\n".join(("\n".join(lines), table, paths))
 
 
 def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
@@ -63,7 +107,9 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed, or the folder contains records of other settings.
+        ImportError: If paragraphs are to be split into sentences and `sentencex` is not installed.
+        ValueError: If a file is malformed, if pairs need a second document and there is only one,
+            or if the folder contains records of other settings.
     """
     from keras_bert.data import TokenStore
 
@@ -76,11 +122,13 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     if _is_done(config, folder):
         warn_of_unknown_tokens(folder)
         return _read_json(folder / SUMMARY_FILE)
+    require_libraries(config)
     work.mkdir(parents=True, exist_ok=True)
     _remove_partial(folder)
     if not (work / "store").exists():
         _tokenize(config, work / "store")
     store = TokenStore(work / "store")
+    _check_documents(config, len(store))
     num_shards = count_shards(config, store)
     with _bar("writing", num_shards, "shard") as bar:
         statistics = write_shards(config, work, num_shards, bar.update)
@@ -92,6 +140,24 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     if not config.keep_store:
         shutil.rmtree(work)
     return summary
+
+
+def require_libraries(config: PretrainingDataConfig) -> None:
+    """Checks that the library that splits paragraphs is installed, if there are any."""
+    if any(format_of(path, config.format) != "sentences" for path in config.paths()):
+        sentence_splitter(config.language)
+
+
+def _check_documents(config: PretrainingDataConfig, num_documents: int) -> None:
+    if config.kind not in PAIR_KINDS or num_documents > 1:
+        return
+    names = ", ".join(str(path) for path in config.paths()[:5])
+    raise ValueError(
+        f"there is only 1 document in {names}, expected at least 2: --kind={config.kind} takes "
+        "second segments from other documents. A document ends at "
+        f"{_DOCUMENT_ENDS[config.document_ends]} (--document_ends={config.document_ends}; in JSON "
+        "Lines each line is a document); --kind=full_sentences needs no second document"
+    )
 
 
 def warn_of_unknown_tokens(folder: Path) -> None:
@@ -119,17 +185,21 @@ def warn_of_unknown_tokens(folder: Path) -> None:
 def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
     """Returns whether all records exist. Records of other settings raise a ValueError."""
     fingerprint = config.fingerprint()
-    for path in (folder / SUMMARY_FILE, folder / "work" / "settings.json"):
+    work = folder / "work"
+    for path in (folder / SUMMARY_FILE, work / "settings.json"):
         if path.exists() and _read_json(path)["fingerprint"] != fingerprint:
-            raise ValueError(
+            if path.parent == work and not any(folder.glob("*.tfrecord")):
+                shutil.rmtree(work)  # of a run that ended before its first record
+                break
+            raise output_folder.OtherSettingsError(
                 f"{folder} contains records of other settings, another vocabulary or other files "
                 f"(see {path}); choose another --output_dir, or remove that folder"
             )
     if (folder / SUMMARY_FILE).exists():
         return True
-    (folder / "work").mkdir(parents=True, exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
     settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
-    atomic.write_json(folder / "work" / "settings.json", settings)
+    atomic.write_json(work / "settings.json", settings)
     return False
 
 

@@ -23,7 +23,8 @@ from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
 from training.engine import config_flags, program  # noqa: E402
-from training.pretraining.config import PretrainingDataConfig  # noqa: E402
+from training.pretraining.config import PretrainConfig, PretrainingDataConfig  # noqa: E402
+from training.pretraining.pretraining_text import vocabulary_path  # noqa: E402
 
 WORDS = [f"w{i}" for i in range(40)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
@@ -171,6 +172,66 @@ def test_text_that_the_vocabulary_does_not_know_is_warned_of(config, tmp_path, c
         assert create(foreign)["unknown_tokens"] == 0.25
         assert "25.0 % of the tokens" in caplog.text
         assert f"unknown to the vocabulary {config.vocabulary}" in caplog.text
+
+
+def test_a_corpus_of_one_document_is_named_and_its_corrected_file_needs_no_clearing(
+    config, tmp_path
+):
+    single = tmp_path / "single.txt"
+    single.write_text("w1 w2 .\nw3 w4 .\n")
+    one = dataclasses.replace(config, input_files=(str(single),))
+    with pytest.raises(
+        ValueError,
+        match=rf"only 1 document in {single}, expected at least 2: --kind=next_sentence .* "
+        "A document ends at a blank line",
+    ):
+        create(one)
+    single.write_text("w1 w2 .\n\nw3 w4 w5 .\n")
+    assert create(one)["documents"] == 2
+    # Files of records are not removed, be they only a part.
+    (tmp_path / "records" / "summary.json").unlink()
+    (tmp_path / "records" / "work").mkdir()
+    (tmp_path / "records" / "work" / "settings.json").write_text('{"fingerprint": "other"}')
+    with pytest.raises(ValueError, match=r"records of other settings.*work/settings.json"):
+        create(one)
+
+
+@pytest.mark.parametrize("changes", [{"format": "paragraphs"}, {"input_files": "c.jsonl"}])
+def test_the_library_for_paragraphs_is_missed_before_any_work(
+    config, tmp_path, monkeypatch, changes
+):
+    (tmp_path / "c.jsonl").write_text('{"text": "w1 w2 ."}\n')
+    if "input_files" in changes:
+        changes = {"input_files": (str(tmp_path / "c.jsonl"),)}
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    run = dataclasses.replace(config, **changes)
+    with pytest.raises(ImportError, match="needs the package sentencex"):
+        create(run)
+    assert not (tmp_path / "records" / "work" / "store").exists()
+    untrained = PretrainConfig(
+        input_files=run.input_files, format=run.format, output_dir=str(tmp_path / "run")
+    )
+    with pytest.raises(ImportError, match="needs the package sentencex"):
+        vocabulary_path(untrained)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_printed_is_for_people(config, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(config_flags, "read_flags", lambda _: config)
+    create_pretraining_data.main(["program"])
+    printed = capsys.readouterr().out
+    summary = json.loads((tmp_path / "records" / "summary.json").read_text())
+    assert f"30 documents, 360 sentences, {summary['tokens']:,} tokens (0.0 % unknown)" in printed
+    assert f"{summary['instances']:,} rows in 3 files" in printed
+    lines = [line.split() for line in printed.splitlines()]
+    header = next(n for n, words in enumerate(lines) if words[:1] == ["tokens"])
+    assert lines[header] == ["tokens", "mean", "5", "%", "25", "%", "median", "75", "%", "95", "%"]
+    lengths = np.repeat(np.arange(33), summary["lengths"])
+    shares = np.quantile(lengths, [0.05, 0.25, 0.5, 0.75, 0.95], method="inverted_cdf")
+    expected = ["in", "a", "row", f"{lengths.mean():.2f}", *(str(int(n)) for n in shares)]
+    assert lines[header + 1] == expected
+    assert str(tmp_path / "records" / "summary.json") in printed
+    assert len(lines) < 12
 
 
 def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):

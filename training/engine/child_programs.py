@@ -75,7 +75,7 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
     if (record.exists() or results.exists()) and found != expected:
         before = set(found.get("command", ["settings that were not recorded"]))
         changed = sorted(before - set(command)) or [f"other files in {preset}"]
-        raise ValueError(
+        raise output_folder.OtherSettingsError(
             f"{folder} contains a run of other settings ({' '.join(changed)}); choose another "
             "--output_dir, or remove that folder"
         )

@@ -27,6 +27,10 @@ class FolderInUseError(OSError):
     """Raised if another process is writing to the folder."""
 
 
+class OtherSettingsError(ValueError):
+    """Raised if a folder contains results of other settings or data, which are left untouched."""
+
+
 @contextlib.contextmanager
 def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
     """Creates the folder and locks it against other processes that claim it.
@@ -56,6 +60,8 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
         _claimed.append(path)
         try:
             yield path
+        except OtherSettingsError:
+            raise  # The same command will not do, and the message says what will.
         except BaseException as error:
             error.add_note(kept(path))
             raise
@@ -74,13 +80,17 @@ def kept(folder: Path) -> str:
     # Finished runs of a grid, or finished seeds of a run
     done = [*folder.glob("*/results.json"), *folder.glob("seed_*/run.json")]
     steps = sorted(folder.glob("**/checkpoints/step_*[0-9]"))
+    shards = sum(1 for _ in folder.glob("**/pretraining-*-of-*.tfrecord"))
     found = [
         *(f"{path.relative_to(folder)}" for path in models),
         *(f"the checkpoint {path.relative_to(folder)}" for path in steps[-1:]),
         *([f"{len(done)} finished run{'s' * (len(done) > 1)}"] if done else []),
+        *([f"{shards} file{'s' * (shards > 1)} of records"] if shards else []),
     ]
-    then = "resumes from there" if steps or done else "starts from the beginning"
-    return f"{folder} contains {', '.join(found) or 'no model yet'}; the same command {then}"
+    then = "resumes from there" if steps or done or shards else "starts from the beginning"
+    return (
+        f"{folder} contains {', '.join(found) or 'nothing finished yet'}; the same command {then}"
+    )
 
 
 def _lock(file: IO[str], folder: Path) -> None:

@@ -21,6 +21,8 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert.atomic import atomic_path
 
+from .output_folder import OtherSettingsError
+
 _PREFIX = "step_"
 _PARTIAL = ".partial"
 _TENSORS = "tensors.safetensors"
@@ -68,7 +70,7 @@ class RunState:
         """
         for name in ("backend", "fingerprint"):
             if getattr(found, name) != getattr(self, name):
-                raise ValueError(
+                raise OtherSettingsError(
                     f"{folder} contains a run of "
                     + (f"the {found.backend} backend" if name == "backend" else "other settings")
                     + "; choose another --output_dir, or remove that folder"

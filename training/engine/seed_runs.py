@@ -23,7 +23,7 @@ from absl import logging
 from keras_bert import atomic
 
 from .options import recorded_settings
-from .output_folder import fingerprint
+from .output_folder import OtherSettingsError, fingerprint
 from .run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
 
 # Settings that do not change the result of a seed
@@ -95,7 +95,7 @@ class SeedRun:
             logging.info("seed %d is finished: %s", self.seed, self._record)
             values: dict[str, Any] = kept["run"]
             return values
-        raise ValueError(
+        raise OtherSettingsError(
             f"{self.folder} contains a finished run of other settings, data or another backend; "
             "choose another --output_dir, or remove that folder"
         )

@@ -15,9 +15,14 @@ from absl import logging
 from keras_bert import atomic, checkpoints
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
 
-from ..create_pretraining_data import create_pretraining_data, warn_of_unknown_tokens
+from ..create_pretraining_data import (
+    create_pretraining_data,
+    require_libraries,
+    warn_of_unknown_tokens,
+)
+from ..engine.output_folder import OtherSettingsError
 from ..train_tokenizer import make_tokenizer
-from .config import PretrainConfig
+from .config import PretrainConfig, PretrainingDataConfig
 from .tokenizer_source import save_tokenizer
 
 VOCABULARY = "vocab.txt"
@@ -68,13 +73,16 @@ def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
         raise ValueError("--vocabulary and --input_files are both empty, expected one of them")
     kind = config.named_architecture().tokenizer
     logging.info("training a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
-    files = _text_files(config)
+    text = _text_config(config)
+    # Training a vocabulary takes long: what the records will need is checked before.
+    require_libraries(text)
+    files = text.paths()
     return make_tokenizer(kind, files, config.vocabulary_size, config.lowercase).get_config()
 
 
-def _text_files(config: PretrainConfig) -> list[Path]:
+def _text_config(config: PretrainConfig) -> PretrainingDataConfig:
     unused = Path()
-    return config.data_config(128, config.input_files, unused, unused).paths()
+    return config.data_config(128, config.input_files, unused, unused)
 
 
 def _source(config: PretrainConfig) -> dict[str, Any]:
@@ -83,7 +91,7 @@ def _source(config: PretrainConfig) -> dict[str, Any]:
         tokenizer = json.dumps(_tokenizer_config(config), sort_keys=True).encode()
         return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
     return {
-        "input_files": [[path.name, path.stat().st_size] for path in _text_files(config)],
+        "input_files": [[path.name, path.stat().st_size] for path in _text_config(config).paths()],
         "kind": config.named_architecture().tokenizer,
         "vocabulary_size": config.vocabulary_size,
     }
@@ -104,7 +112,7 @@ def _check_source(config: PretrainConfig, vocabulary: Path) -> None:
     if config.lowercase is not None and lowercase is not None:
         before, now = before | {"lowercase": lowercase}, now | {"lowercase": config.lowercase}
     if before != now:
-        raise ValueError(
+        raise OtherSettingsError(
             f"{vocabulary} is a vocabulary made of {_described(before, now)}, but this run has "
             f"{_described(now, before)}; choose another --output_dir, or remove {vocabulary} and "
             "the records and checkpoints made with it"

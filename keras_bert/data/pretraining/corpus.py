@@ -71,13 +71,19 @@ def read_corpus(
     _check_choice("document_ends", document_ends, DOCUMENT_ENDS)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file; expected a text file.")
-    if format == "auto":
-        plain_name = path.name.lower().removesuffix(".gz")
-        format = "jsonl" if plain_name.endswith(_JSON_SUFFIXES) else "sentences"
+    format = format_of(path, format)
     split = _whole_line if format == "sentences" else sentence_splitter(language)
     if format == "jsonl":
         return _document_ends_once(_json_documents(path, field, split))
     return _document_ends_once(_text_documents(path, document_ends, split))
+
+
+def format_of(path: Path, format: str) -> str:
+    """Returns the format of a file: that of its suffix for `"auto"`, otherwise `format`."""
+    if format != "auto":
+        return format
+    plain_name = path.name.lower().removesuffix(".gz")
+    return "jsonl" if plain_name.endswith(_JSON_SUFFIXES) else "sentences"
 
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:

@@ -403,7 +403,8 @@ def _foreign_segment(
     if len(documents) < 2:
         raise ValueError(
             "The corpus has 1 document; expected at least 2, since second segments are taken from "
-            "other documents. Do the files separate documents as expected (document_ends)?"
+            "other documents. Documents are separated by a blank line, unless the argument "
+            "document_ends of read_corpus specifies something else."
         )
     other = int(rng.integers(len(documents) - 1))
     document = documents[other + (other >= index)]

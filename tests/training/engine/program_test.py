@@ -157,6 +157,27 @@ def test_an_error_tells_what_a_run_left(tmp_path):
         raise ValueError("broken")
 
 
+def test_an_error_of_other_settings_does_not_say_that_the_same_command_resumes(tmp_path):
+    (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
+    with (
+        pytest.raises(SystemExit, match=r"^error: other settings$"),
+        program.plain_errors(),
+        output_folder.claimed(tmp_path),
+    ):
+        raise output_folder.OtherSettingsError("other settings")
+
+
+def test_records_are_told_of_and_a_model_is_not_missed_where_none_is_made(tmp_path):
+    assert output_folder.kept(tmp_path) == (
+        f"{tmp_path} contains nothing finished yet; the same command starts from the beginning"
+    )
+    for shard in range(2):
+        (tmp_path / f"pretraining-0000{shard}-of-00003.tfrecord").touch()
+    assert output_folder.kept(tmp_path) == (
+        f"{tmp_path} contains 2 files of records; the same command resumes from there"
+    )
+
+
 def test_too_little_room_is_found_before_it_is_needed(tmp_path):
     output_folder.check_room(tmp_path, 1)
     with pytest.raises(OSError, match=r"not enough disk space .* about 1,152,921,504,"):
