@@ -68,11 +68,11 @@ def describe(summary: Mapping[str, Any]) -> str:
     unknown = (
         f"{100 * summary['unknown_tokens']:.1f} % unknown" if "unknown_tokens" in summary else ""
     )
-    pairs = summary["random_pairs"]
+    pairs, files = summary["random_pairs"], summary["files"]
     lines = [
         f"Text: {summary['documents']:,} documents, {summary['sentences']:,} sentences, "
         f"{summary['tokens']:,} tokens" + (f" ({unknown})" if unknown else ""),
-        f"Records: {summary['instances']:,} rows in {summary['files']:,} file{'s' * (summary['files'] > 1)}; padding to "
+        f"Records: {summary['instances']:,} rows in {files:,} file{'s' * (files > 1)}; padding to "
         f"{config['sequence_length']} tokens would be {summary['padding']:.1%} of all tokens",
     ]
     if pairs is not None:
@@ -84,12 +84,12 @@ def describe(summary: Mapping[str, Any]) -> str:
     )
     quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
     table = run_report.table("tokens", {"in a row": {"mean": summary["mean_length"], **quantiles}})
-    files = {
+    written = {
         "records": folder / "pretraining-*.tfrecord",
         "summary": folder / SUMMARY_FILE,
         "lengths": folder / "lengths.png",
     }
-    paths = "\n".join(f"{name:8} {path}" for name, path in files.items())
+    paths = "\n".join(f"{name:8} {path}" for name, path in written.items())
     return "\n\n".join(("\n".join(lines), table, paths))
 
 
