@@ -18,10 +18,9 @@ checkpoints; `log.jsonl`, with a line for each interval; `curves.png`; and at th
 and `preset`, a preset that `from_preset` of every task loads.
 """
 
-import json
 from pathlib import Path
 
-from .engine import child_programs, config_flags, output_folder, program
+from .engine import config_flags, output_folder, program
 from .pretraining.config import PretrainConfig
 
 
@@ -29,7 +28,7 @@ def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     program.import_quietly()
     from .engine.run_checkpoints import NotFiniteError
-    from .pretraining import pretraining_run
+    from .pretraining import pretraining_report, pretraining_run
     from .pretraining.run import pretrain
 
     config = config_flags.configuration(PretrainConfig)
@@ -42,14 +41,15 @@ def main(arguments: list[str]) -> None:
                 f"{error}; the last checkpoint is kept. Try a lower --learning_rate or more "
                 "--warmup_steps, with another --output_dir"
             ) from error
-    print(json.dumps({name: results[name] for name in ("parameters", "last", "total")}, indent=2))
     folder = Path(config.output_dir)
-    print(f"\npreset   {folder / 'preset'}\ncurves   {folder / pretraining_run.CURVES_FILE}")
-    print(
-        f"\nNext: {child_programs.typed('finetune')} --preset={folder / 'preset'} --train_file=FILE"
-    )
-    if results["collapsed"]:
-        print(f"\nWARNING: {pretraining_run.collapse_warning(results['last'])}")
+    files = {
+        "preset": folder / "preset",
+        "curves": folder / pretraining_run.CURVES_FILE,
+        "log": folder / pretraining_run.LOG_FILE,
+        "results": folder / pretraining_run.RESULTS_FILE,
+    }
+    warning = pretraining_run.collapse_warning(results["last"]) if results["collapsed"] else ""
+    print(pretraining_report.report(results, files, warning))
 
 
 if __name__ == "__main__":

@@ -98,7 +98,8 @@ def weights(folder):
 
 def run_alone(config):
     """Runs to the end in a process of its own, whose numbers no other test's settings change."""
-    subprocess.run(command(config), stdout=subprocess.DEVNULL, check=True)
+    with open(Path(config.output_dir).with_suffix(".out"), "w") as output:
+        subprocess.run(command(config), stdout=output, stderr=subprocess.STDOUT, check=True)
     return json.loads(Path(config.output_dir, "results.json").read_text())
 
 
@@ -145,6 +146,31 @@ def test_what_is_reported(finished):
     # The most frequent token is [UNK], 31 % of the words with so small a vocabulary
     assert record["unigram_accuracy"] == pytest.approx(0.31, abs=0.1)
     assert 5 < record["unigram_perplexity"] < 12
+
+
+@pytest.mark.on_each_backend
+def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
+    folder, results = finished
+    printed = folder.with_suffix(".out").read_text()
+    assert "\r" not in printed
+    lines = [line for line in printed.splitlines() if line.startswith("step ")]
+    assert [line.partition("/")[0] for line in lines] == [
+        f"step {record['step']}" for record in results["log"]
+    ]
+    record = results["log"][1]
+    assert lines[1].startswith(
+        f"step 10/20, loss {record['loss']:.4g}, "
+        f"masked accuracy {record['masked_accuracy']:.1%} "
+        f"(unigram {record['unigram_accuracy']:.1%}), "
+    )
+    assert f"held-out perplexity {record['val_perplexity']:.4g}" in lines[1]
+    assert lines[1].endswith(" left")
+    assert "logits" not in printed
+    assert "{" not in printed
+    table = {line[:13]: line.split() for line in printed.splitlines()}
+    assert table["held-out text"][3] == f"{100 * results['last']['val_masked_accuracy']:.2f}"
+    assert table["unigram model"][2] == f"{100 * results['last']['unigram_accuracy']:.2f}"
+    assert f"preset   {folder / 'preset'}" in printed
 
 
 @pytest.mark.backend_independent

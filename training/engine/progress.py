@@ -35,6 +35,8 @@ class Progress(keras.callbacks.Callback):
         epochs: Total number of epochs, if `fit` is called for each; `None` takes `fit`'s number.
         unit: The word for an epoch of Keras, such as "interval".
         first_epoch: Number of epochs before those of `fit`, if `fit` does not count them.
+        metrics: Formats the metrics of a line; by default each is written as Keras names it.
+        summary: Returns the line that is written after an epoch, instead of its metrics.
     """
 
     def __init__(
@@ -45,11 +47,15 @@ class Progress(keras.callbacks.Callback):
         epochs: int | None = None,
         unit: str = "epoch",
         first_epoch: int = 0,
+        metrics: Callable[[dict[str, Any]], str] | None = None,
+        summary: Callable[[], str] | None = None,
     ) -> None:
         super().__init__()
         self.epochs = epochs
         self.unit = unit
         self.first_epoch = first_epoch
+        self.metrics = metrics or _metrics
+        self.summary = summary
         self.file = file or sys.stdout
         self.is_terminal = self.file.isatty()
         self.pause = _SECONDS_ON_TERMINAL if self.is_terminal else seconds_between_lines
@@ -78,17 +84,20 @@ class Progress(keras.callbacks.Callback):
         # Until the last batch: scoring the development set is not training time.
         seconds = self._last - self._begin
         self._known_steps = self._batch + 1
+        if self.summary is not None:
+            self._write(self.summary(), ends=True)
+            return
         words = [
             f"{self.unit} {self._of_epochs()}",
             f"{self._batch + 1} steps",
-            _metrics(logs or {}),
+            self.metrics(logs or {}),
         ]
         self._write(", ".join([*filter(None, words), duration(seconds)]), ends=True)
 
     def _line(self, done: int, logs: dict[str, Any]) -> str:
         total = self.params.get("steps") or self._known_steps
         of_steps = f"step {done}/{total}" if total else f"step {done}"
-        words = [f"{self.unit} {self._of_epochs()}", of_steps, _metrics(logs)]
+        words = [f"{self.unit} {self._of_epochs()}", of_steps, self.metrics(logs)]
         seconds = step_seconds(list(self._steps))
         if total and seconds is not None:
             words.append(f"{duration(seconds * (total - done))} left in the {self.unit}")

@@ -33,6 +33,7 @@ from ..costs.energy import Energy, Meter
 from ..engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
 from ..plots import curves
 from .config import PretrainConfig
+from .pretraining_report import interval_line
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "curves.png"
@@ -323,6 +324,7 @@ class IntervalReport(keras.callbacks.Callback):
         self._folder = Path(config.output_dir)
         self._next_picture = 0.0
         self._start = 0.0
+        self._seconds_left: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._start = time.perf_counter()
@@ -348,7 +350,6 @@ class IntervalReport(keras.callbacks.Callback):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             record |= {f"val_{name}": value for name, value in named(scores).items()}
         record |= self.workload.unigram
-        logging.info("%s", json.dumps(record))
         if has_collapsed([*self.state.log, record], self.config.warmup_steps):
             logging.warning("%s", collapse_warning(record))
         self.state = dataclasses.replace(
@@ -361,6 +362,14 @@ class IntervalReport(keras.callbacks.Callback):
         if time.monotonic() >= self._next_picture:
             draw(self.state.log, self._folder)
             self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+        # With scoring and the checkpoint; the first interval includes tracing or compilation.
+        if epoch > 0:
+            steps_left = self.config.num_steps - step
+            self._seconds_left = steps_left / self.interval * (time.perf_counter() - self._start)
+
+    def line(self) -> str:
+        """Returns the line that is printed after an interval."""
+        return interval_line(self.state.log[-1], self.config.num_steps, self._seconds_left)
 
     def _energy_record(self) -> Log:
         if self.meter is None:

@@ -29,6 +29,7 @@ from ..engine.progress import Progress
 from ..engine.run_checkpoints import RunCheckpoints, RunState
 from . import pretraining_run
 from .config import Phase, PretrainConfig
+from .pretraining_report import metrics_line
 from .pretraining_run import PretrainingModel
 from .pretraining_text import dev_records, training_records, vocabulary_path
 from .tokenizer_source import content_of, is_lowercased, open_tokenizer
@@ -224,7 +225,11 @@ class _Run:
         )
         guard = pretraining_run.StopWhereNotFinite(state.step, config.accumulation, steps)
         progress = Progress(
-            epochs=config.num_intervals, unit="interval", first_epoch=len(state.log)
+            epochs=config.num_intervals,
+            unit="interval",
+            first_epoch=len(state.log),
+            metrics=lambda logs: metrics_line(pretraining_run.named(logs)),
+            summary=report.line,
         )
         self.model.fit(
             self._examples(train.from_batch(done * config.accumulation)),
