@@ -6,12 +6,12 @@
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
-The kind of data is inferred from the file's name, or given by --kind: `text` (texts and labels in
-TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's JSON), `tagging` (CoNLL columns), `choice`
-(SWAG's CSV, CODAH's TSV).
+The kind of data is that of the model; with --answers it is inferred from the file's name, or given
+by --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
+JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV, JSON Lines).
 
 Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
-`training.predict`, `predictions.json`, or CoNLL columns with the predictions last.
+`predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last.
 
 With --report_dir, the page report.html shows where the model fails: scores beside a baseline, by
 class and by length, and the most confident mistakes with their text.
@@ -30,7 +30,7 @@ from absl import flags
 
 from keras_bert import atomic
 
-from .engine import program
+from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_one_of
 from .plots import error_report, page
@@ -51,7 +51,8 @@ class EvaluateConfig(TextColumns, WordColumns):
 
     Args:
         data_file: The labeled file.
-        kind: The kind of data: text, squad, tagging or choice; auto infers it from the file's name.
+        kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
+            infers it from the file's name.
         model: The .keras file of the task to score. Give either --model or --answers.
         answers: The file of predictions to score. Give either --model or --answers.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
@@ -116,17 +117,20 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
     if bool(config.model) == bool(config.answers):
         raise ValueError("expected either --model or --answers, and not both")
     for path in (config.data_file, config.model, config.answers):
+        if Path(path, "saved_model.pb").is_file():
+            raise ValueError(
+                f"{path} is an exported model, expected the .keras file that it was made from, "
+                "such as seed_1/model.keras; predictions of an export are scored with --answers"
+            )
         if path and not Path(path).is_file():
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
         raise ValueError("--data_file is empty, expected a labeled file")
-    kinds: dict[str, Callable[[EvaluateConfig], Evaluation]] = {
-        "text": _text,
-        "squad": _squad,
-        "tagging": _tagging,
-        "choice": _choice,
-    }
-    kind = kind_of(Path(config.data_file), config.kind)
+    model, kind = None, config.kind
+    if config.model:
+        model = _load(config.model)
+        kind = _kind_of_model(model, config)
+    kind = kind_of(Path(config.data_file), kind)
     if config.plots_dir and not (kind == "text" or (kind == "squad" and config.model)):
         raise ValueError(
             "--plots_dir: plots are available for text classification, and for question answering "
@@ -134,7 +138,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
         )
     if config.report_dir:
         program.require(program.TRAINING_LIBRARIES, "training")
-    found = kinds[kind](config)
+    found = _KINDS[kind](config, model)
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
@@ -151,8 +155,36 @@ def _load(path: str) -> Any:
     return keras_bert.load_model(path, compile=False)
 
 
-def _text(config: EvaluateConfig) -> Evaluation:
-    model = _load(config.model) if config.model else None
+def _kind_of_model(model: Any, config: EvaluateConfig) -> str:
+    """Returns the kind of data that a model is scored on.
+
+    Raises:
+        ValueError: If it is another than --kind, or the model predicts no labels.
+    """
+    import keras_bert
+
+    kinds: dict[type, str] = {
+        keras_bert.TextClassifier: "text",
+        keras_bert.QuestionAnswerer: "squad",
+        keras_bert.TokenClassifier: "tagging",
+        keras_bert.MultipleChoice: "choice",
+    }
+    name = f"{config.model} is a {type(model).__name__}"
+    kind = next((kind for task, kind in kinds.items() if isinstance(model, task)), None)
+    if kind is None:
+        scored = ", ".join(task.__name__ for task in kinds)
+        raise ValueError(f"{name}, expected a {scored}")
+    if config.kind not in ("auto", kind):
+        raise ValueError(f"{name}, which is scored with --kind={kind}, not {config.kind}")
+    return kind
+
+
+def _text(config: EvaluateConfig, model: Any) -> Evaluation:
+    if model and not config.text_pair and output_folder.trained_on_pairs(config.model):
+        raise ValueError(
+            f"{config.model} was trained on pairs of texts: name the column of the second one by "
+            "--text_pair"
+        )
     class_names = config.class_names or (model.class_names if model else None)
     regression = config.regression or (model is not None and model.is_regression)
     if regression and config.plots_dir:
@@ -220,22 +252,28 @@ def _read_answers(
     return rows
 
 
-def _squad(config: EvaluateConfig) -> Evaluation:
+def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
     from keras_bert.data.squad import read_squad
 
     golds, is_version_2 = squad_scores.read_gold(config.data_file)
-    if config.answers:
+    score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
+    if config.answers and Path(config.answers).suffix == ".jsonl":
+        rows = [row for _, row in read_records(Path(config.answers))]
+        if not all({"id", "answer"} <= set(row) for row in rows):
+            raise ValueError(f"{config.answers} has a row without id and answer")
+        texts = {str(row["id"]): row["answer"] for row in rows}
+        scores = score(golds, texts)
+    elif config.answers:
         scores = squad_scores.score_files(
             config.data_file, config.answers, config.null_odds, config.null_threshold
         )
         texts = squad_scores.read_predictions(config.answers)
     else:
         examples = read_squad(config.data_file).examples
-        found = _load(config.model).answer(
+        found = model.answer(
             [example.question for example in examples], [example.context for example in examples]
         )
         texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
-        score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
         scores = score(golds, texts)
 
     def answered() -> list[AnsweredQuestion]:
@@ -276,18 +314,23 @@ def _as_answered(
     )
 
 
-def _tagging(config: EvaluateConfig) -> Evaluation:
+def _tagging(config: EvaluateConfig, model: Any) -> Evaluation:
     from keras_bert.data.conll import read_conll
     from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
 
     gold = config.read_words(config.data_file)
     if config.answers:
-        answered = read_conll(config.answers)
-        if answered.words != gold.words:
+        if Path(config.answers).suffix == ".jsonl":
+            rows = _read_answers(config, len(gold.words), ("answers",))
+            words = [[tag["word"] for tag in row["answers"]] for row in rows]
+            labels = [[str(tag["label"]) for tag in row["answers"]] for row in rows]
+        else:
+            answered = read_conll(config.answers)
+            words, labels = answered.words, answered.labels
+        if words != gold.words:
             raise ValueError(f"{config.answers} and {config.data_file} have different words")
-        labels, scheme = answered.labels, detect_scheme(answered.labels)
+        scheme = detect_scheme(labels)
     else:
-        model = _load(config.model)
         tags = model.tag(gold.words, batch_size=64)
         labels = [[tag["label"] for tag in sentence] for sentence in tags]
         scheme = _scheme_of(model.class_names) or detect_scheme(labels)
@@ -322,12 +365,12 @@ def _scheme_of(class_names: Sequence[str]) -> Any:
     return "IOB2" if any("I" not in found for found in types) else None
 
 
-def _choice(config: EvaluateConfig) -> Evaluation:
+def _choice(config: EvaluateConfig, model: Any) -> Evaluation:
     data = read_choices(Path(config.data_file), config.format)
     if data.labels is None:
         raise ValueError(f"{config.data_file} has no labels to score against")
-    if config.model:
-        first = [ranked[0] for ranked in _load(config.model).choose(data.inputs, batch_size=64)]
+    if model:
+        first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
     else:
         rows = _read_answers(config, len(data), ("choice", "answers"))
         first = [row["answers"][0] if "answers" in row else row for row in rows]
@@ -336,6 +379,15 @@ def _choice(config: EvaluateConfig) -> Evaluation:
         classifier_scores.score(("accuracy",), chosen, data.labels),
         lambda: error_report.of_choices(data, chosen, _probabilities(first)),
     )
+
+
+# How each kind of data is scored
+_KINDS: dict[str, Callable[[EvaluateConfig, Any], Evaluation]] = {
+    "text": _text,
+    "squad": _squad,
+    "tagging": _tagging,
+    "choice": _choice,
+}
 
 
 def _probabilities(rows: Sequence[dict[str, Any]]) -> list[float] | None:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +32,7 @@ from absl import flags, logging
 
 from keras_bert.atomic import atomic_path
 
-from .engine import program
+from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least, check_one_of
 from .readers.choice_files import read_choices
@@ -39,6 +40,7 @@ from .readers.labelled_text import HEADERS
 from .readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
+    decoded_lines,
     excerpt,
     field,
     is_array,
@@ -224,7 +226,12 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
     if config.format != "auto":
         return config.format
     suffix = Path(config.input.removesuffix(".gz")).suffix.lower()
-    if suffix in TAGGING_SUFFIXES and "text" in predictor.lists:
+    if suffix in TAGGING_SUFFIXES:
+        if "text" not in predictor.lists:
+            raise ValueError(
+                f"{config.input} is a file of words in columns, but the model takes "
+                f"{', '.join(predictor.fields)}; --format=lines reads each line as a text"
+            )
         return "conll"
     format = FORMATS.get(suffix, "auto")
     if "choices" in predictor.fields:
@@ -268,9 +275,7 @@ def _line_rows(config: PredictConfig, format: str) -> Iterator[tuple[int, Row]]:
 
 
 def _standard_input() -> Iterator[str]:
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    for number, line in enumerate(sys.stdin):
-        yield line if number else line.removeprefix("\ufeff")
+    yield from decoded_lines(sys.stdin.buffer, "standard input")
 
 
 def load_predictor(model: str) -> Predictor:
@@ -300,7 +305,10 @@ def _saved(path: Path) -> Predictor:
 
     task = keras_bert.load_model(path, compile=False)
     verbs: dict[type, tuple[tuple[str, ...], Callable[..., Any]]] = {
-        keras_bert.TextClassifier: (("text",), lambda rows: task.classify(_texts(rows))),
+        keras_bert.TextClassifier: (
+            ("text", "text_pair") if output_folder.trained_on_pairs(path) else ("text",),
+            lambda rows: task.classify(_texts(rows)),
+        ),
         keras_bert.TokenClassifier: (("text",), lambda rows: task.tag(_column(rows, "text"))),
         keras_bert.QuestionAnswerer: (
             ("question", "context"),
@@ -312,7 +320,7 @@ def _saved(path: Path) -> Predictor:
         ),
         keras_bert.TextEmbedder: (
             ("text",),
-            lambda rows: [{"vector": v.tolist()} for v in task.embed(_column(rows, "text"))],
+            lambda rows: [{"embedding": v.tolist()} for v in task.embed(_column(rows, "text"))],
         ),
         keras_bert.MaskedLM: (("text",), lambda rows: task.fill(_column(rows, "text"))),
     }
@@ -329,25 +337,71 @@ def _exported(path: Path) -> Predictor:
     import tensorflow_text  # noqa: F401
 
     loaded = tf.saved_model.load(os.fspath(path))
-    # Of choices, the signature that is told how many each row has
-    counted = "serve_counted_choices"
-    signature = loaded.signatures[counted if counted in loaded.signatures else "serving_default"]
-    specs = signature.structured_input_signature[1]
-    fields = tuple(name for name in specs if name != "num_choices")
 
-    def answer(rows: list[Row]) -> list[Any]:
-        inputs = {name: tf.constant(_padded(_column(rows, name))) for name in fields}
-        if "num_choices" in specs:
-            inputs["num_choices"] = tf.constant([len(row["choices"]) for row in rows], tf.int32)
-        # TensorFlow returns them in any order
-        outputs = {name: value.numpy() for name, value in sorted(signature(**inputs).items())}
+    def outputs(signature: str, **inputs: Any) -> list[Row]:
+        """Returns a dict of the outputs of each row, in the order of their names."""
+        tensors = {
+            name: tf.constant(values, tf.int32 if name.startswith("num_") else tf.string)
+            for name, values in inputs.items()
+        }
+        found = sorted(loaded.signatures[signature](**tensors).items())
+        columns = [(name, _plain(values.numpy())) for name, values in found]
         return [
-            {name: _plain(values[index]) for name, values in outputs.items()}
-            for index in range(len(rows))
+            {name: values[index] for name, values in columns}
+            for index in range(len(next(iter(inputs.values()))))
         ]
 
-    answer.loaded = loaded  # type: ignore[attr-defined]  # keeps the variables alive
+    if "serve_counted_words" in loaded.signatures:
+        return Predictor(("text",), functools.partial(_tagged, outputs), ("text",))
+    if "serve_counted_choices" in loaded.signatures:
+        return Predictor(("text", "choices"), functools.partial(_ranked, outputs), ("choices",))
+    fields = tuple(loaded.signatures["serving_default"].structured_input_signature[1])
+
+    def answer(rows: list[Row]) -> list[Any]:
+        columns = {name: _padded(_column(rows, name)) for name in fields}
+        return outputs("serving_default", **columns)
+
     return Predictor(fields, answer, ("choices",))
+
+
+def _tagged(outputs: Callable[..., list[Row]], rows: list[Row]) -> list[Any]:
+    """Returns the tags of texts, or of words, as a tagger's `tag` does."""
+    texts = [index for index, row in enumerate(rows) if isinstance(row["text"], str)]
+    words = [index for index in range(len(rows)) if index not in texts]
+    answers: list[Any] = [None] * len(rows)
+    if texts:
+        found = outputs("serving_default", text=[rows[index]["text"] for index in texts])
+        for index, row in zip(texts, found, strict=True):
+            names = {"words": "word", "labels": "label", "scores": "score"}
+            names |= {"starts": "start", "ends": "end"}
+            answers[index] = _unpadded(row, names, row["num_words"])
+    if words:
+        given = [rows[index]["text"] for index in words]
+        counts = [len(sentence) for sentence in given]
+        found = outputs("serve_counted_words", words=_padded(given), num_words=counts)
+        for index, row, sentence in zip(words, found, given, strict=True):
+            names = {"words": "word", "labels": "label", "scores": "score"}
+            answers[index] = _unpadded({"words": sentence, **row}, names, len(sentence))
+    return answers
+
+
+def _ranked(outputs: Callable[..., list[Row]], rows: list[Row]) -> list[Any]:
+    """Returns the choices of texts, as `choose` does."""
+    choices = _column(rows, "choices")
+    counts = [len(own) for own in choices]
+    found = outputs(
+        "serve_counted_choices",
+        text=_column(rows, "text"),
+        choices=_padded(choices),
+        num_choices=counts,
+    )
+    names = {"ranking": "choice", "ranked_choices": "text", "ranked_scores": "score"}
+    return [_unpadded(row, names, count) for row, count in zip(found, counts, strict=True)]
+
+
+def _unpadded(row: Row, names: Mapping[str, str], count: int) -> list[Row]:
+    """Returns a dict for each of the first items of padded lists, under other names."""
+    return [{new: row[old][index] for old, new in names.items()} for index in range(count)]
 
 
 def _texts(rows: list[Row]) -> list[Any]:

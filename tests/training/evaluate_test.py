@@ -212,6 +212,56 @@ def test_what_is_asked_for(reviews, tmp_path):
         evaluate(EvaluateConfig(data_file=str(tmp_path / "test.annotated"), answers=reviews))
 
 
+def test_a_model_says_what_it_is_scored_on(tmp_path):
+    tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc?"])
+    preprocessor = keras_bert.data.MultipleChoicePreprocessor(tokenizer, 16)
+    task = keras_bert.MultipleChoice(keras_bert.Backbone(SMALL), preprocessor)
+    (tmp_path / "run" / "seed_1").mkdir(parents=True)
+    model = tmp_path / "run" / "seed_1" / "model.keras"
+    task.save(model)
+    rows = [{"text": "a", "choices": ["b", "c"], "label": 0}]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = EvaluateConfig(data_file=str(tmp_path / "dev.jsonl"), model=str(model))
+    right = task.choose([("a", ["b", "c"])])[0][0]["choice"] == 0
+    assert evaluate(config) == {"accuracy": 100.0 * right}
+    with pytest.raises(
+        ValueError, match=r"is a MultipleChoice, which is scored with --kind=choice"
+    ):
+        evaluate(dataclasses.replace(config, kind="text"))
+
+    classifier = keras_bert.TextClassifier(
+        keras_bert.Backbone(SMALL),
+        2,
+        keras_bert.data.TextClassifierPreprocessor(tokenizer, 16),
+    )
+    classifier.save(model)
+    (model.parents[1] / "results.json").write_text('{"pairs": true}')
+    (tmp_path / "dev.csv").write_text("text,label\na b,0\nc,1\n")
+    with pytest.raises(ValueError, match=r"was trained on pairs.*--text_pair"):
+        evaluate(dataclasses.replace(config, data_file=str(tmp_path / "dev.csv")))
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
+    with pytest.raises(ValueError, match=r"is an exported model, expected the \.keras file"):
+        evaluate(dataclasses.replace(config, model=str(tmp_path / "1")))
+
+
+def test_lines_of_predict_are_scored(tmp_path):
+    (tmp_path / "dev.conll").write_text("Ann B-PER\nsang O\n\nhere O\n")
+    rows = [[("Ann", "B-PER"), ("sang", "B-PER")], [("here", "O")]]
+    lines = [{"answers": [{"word": word, "label": label} for word, label in row]} for row in rows]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = EvaluateConfig(data_file=str(tmp_path / "dev.conll"), answers=str(answers))
+    assert evaluate(config)["accuracy"] == pytest.approx(100 * 2 / 3)
+
+    question = {"id": "1", "question": "Who?", "answers": [{"text": "Goethe", "answer_start": 3}]}
+    data = {"data": [{"paragraphs": [{"context": "By Goethe.", "qas": [question]}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(data))
+    answers.write_text('{"id": "1", "answer": "Goethe", "start": 3, "end": 9, "score": 0.5}\n')
+    config = EvaluateConfig(data_file=str(tmp_path / "dev.json"), answers=str(answers))
+    assert evaluate(config)["exact_match"] == 100.0
+
+
 def test_calibration_by_bins():
     confidence, accuracy, share = calibration([True, False, True], [0.91, 0.97, 1.0])
     assert confidence.tolist() == pytest.approx([0.96])

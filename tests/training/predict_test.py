@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import io
+import itertools
 import json
 import warnings
 
@@ -134,6 +135,59 @@ def test_standard_input_is_lines_or_a_table(monkeypatch):
         monkeypatch.setattr("sys.stdin", stream)
         rows = read_rows(PredictConfig(format=format), CLASSIFIER)
         assert [row["text"] for row in rows] == expected
+
+
+def test_bytes_that_are_no_text_are_named(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a film\ncaf\xe9\n")))
+    with pytest.raises(
+        ValueError, match=r"standard input, line 2: expected UTF-8, found byte 0xe9"
+    ):
+        list(read_rows(PredictConfig(), CLASSIFIER))
+
+
+@pytest.mark.parametrize("kind", ["tagger", "choices"])
+def test_an_export_answers_as_its_task(kind, classifier, tmp_path):
+    """Words in columns too, and without the padding of a batch."""
+    tokenizer = classifier.preprocessor.tokenizer
+    if kind == "tagger":
+        task = keras_bert.TokenClassifier(
+            keras_bert.Backbone(CONFIG),
+            preprocessor=keras_bert.data.TokenClassifierPreprocessor(tokenizer, 32),
+            class_names=["O", "B-PER"],
+        )
+        files = {"in.conll": "a O\nfilm B-PER\n\ngood O\n", "in.txt": "a fine film\n\nbad\n"}
+    else:
+        task = keras_bert.MultipleChoice(
+            keras_bert.Backbone(CONFIG), keras_bert.data.MultipleChoicePreprocessor(tokenizer, 32)
+        )
+        rows = [{"text": "a", "choices": ["b", "good"]}, {"text": "b", "choices": ["a", "b", "c"]}]
+        files = {"in.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}
+    task.save(tmp_path / "model.keras")
+    task.export(tmp_path / "1", warm_up=False)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        answers = []
+        for model in ("model.keras", "1"):
+            config = PredictConfig(
+                model=str(tmp_path / model),
+                input=str(tmp_path / name),
+                output=str(tmp_path / "out.jsonl"),
+            )
+            predict(config)
+            lines = (tmp_path / "out.jsonl").read_text().splitlines()
+            answers.append([json.loads(line)["answers"] for line in lines])
+        saved, exported = answers
+        assert [len(row) for row in exported] == [len(row) for row in saved]
+        parts = map(itertools.chain.from_iterable, (exported, saved))
+        for row, other in zip(*parts, strict=True):
+            assert row.pop("score") == pytest.approx(other.pop("score"), abs=1e-4)
+            assert row == other
+
+
+def test_words_in_columns_are_no_texts(tmp_path):
+    (tmp_path / "a.conll").write_text("Ann B-PER\n")
+    with pytest.raises(ValueError, match=r"words in columns, but the model takes text; --format"):
+        list(read_rows(PredictConfig(input=str(tmp_path / "a.conll")), CLASSIFIER))
 
 
 def test_the_files_of_other_tasks_are_read(tmp_path):

@@ -93,6 +93,19 @@ def kept(folder: Path) -> str:
     )
 
 
+def trained_on_pairs(model: str | os.PathLike[str]) -> bool:
+    """Returns whether the run that a `.keras` file belongs to recorded that it has pairs of texts.
+
+    Args:
+        model: The file in the folder of a seed; beside that folder is the run's results.json.
+    """
+    results = Path(model).absolute().parent.parent / "results.json"
+    try:
+        return bool(json.loads(results.read_text(encoding="utf-8")).get("pairs"))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def _lock(file: IO[str], folder: Path) -> None:
     """Locks the file for this process, not for its children, and writes its id there."""
     if fcntl is None:

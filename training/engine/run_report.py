@@ -86,6 +86,8 @@ def report(
     present = {name: path for name, path in files.items() if path is not None and path.exists()}
     blocks.append("\n".join(f"{name:8} {path}" for name, path in present.items()))
     if example_input:
+        if results.get("pairs"):
+            example_input = "pairs.csv"
         model = present.get("export", present.get("model"))
         predict = child_programs.typed("predict")
         blocks.append(f"Next: {predict} --model={model} --input={example_input}")

@@ -189,6 +189,7 @@ class TextClassification(Job):
         from ..scores import classifier_scores
 
         classifier, results = load(), {}
+        results["pairs"] = self.data.train.text_pairs is not None
         dev, test = next(iter(self.data.dev.values())), self.data.test
         if dev.class_names is not None:
             predictions = answers(classifier, dev)

@@ -406,21 +406,31 @@ def read_lines(path: Path) -> Iterator[str]:
         ValueError: If the file is not UTF-8, or its compressed data is corrupted.
     """
     opener = gzip.open if path.suffix.lower() == ".gz" else open
-    number = 0
     with cast(BinaryIO, opener(path, "rb")) as file:
-        try:
-            for line in _byte_lines(file):
-                number += 1
-                yield line.decode()
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise row_error(
-                path,
-                number,
-                f"expected UTF-8, found byte 0x{byte:02x} at position {error.start} of the line",
-            ) from error
-        except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"{path}: cannot be read past line {number}: {error}") from error
+        yield from decoded_lines(file, path)
+
+
+def decoded_lines(file: BinaryIO, name: str | Path) -> Iterator[str]:
+    """Yields the lines of a binary file as `read_lines` does.
+
+    Args:
+        file: The file, or standard input.
+        name: Its name, for error messages.
+    """
+    number = 0
+    try:
+        for line in _byte_lines(file):
+            number += 1
+            yield line.decode()
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise row_error(
+            name,
+            number,
+            f"expected UTF-8, found byte 0x{byte:02x} at position {error.start} of the line",
+        ) from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
 
 
 def _byte_lines(file: BinaryIO) -> Iterator[bytes]:

@@ -176,8 +176,9 @@ def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray
 def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray) -> float:
     """Returns the null threshold with the largest sum of scores.
 
-    Every distinct value of the odds is tried, and one below all of them; of equally good
-    thresholds, the smallest is returned.
+    All ways to divide the questions are tried. Of those that are equally good, the one with the
+    most empty answers is chosen, and of its thresholds the middle of the gap, so that rounding
+    errors of another runtime move no question to the other side.
 
     Args:
         scores: The score of each question's best answer, `(questions,)`.
@@ -190,7 +191,10 @@ def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray
     # A threshold cannot separate equal odds: only the position after the last of them is valid.
     is_cut = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
     best = int(np.argmax(np.where(is_cut, gains, -np.inf)))
-    return float(odds[order][best - 1]) if best else float(odds[order][0]) - 1.0
+    below, above = odds[order][best - 1 : best], odds[order][best : best + 1]
+    if not len(below) or not len(above):
+        return float(above[0]) - 1.0 if len(above) else float(below[0]) + 1.0
+    return float(below[0] + above[0]) / 2
 
 
 def _official_thresholds(
