@@ -172,7 +172,8 @@ def check_ids(name: str, ids: Tensor, limit: int) -> None:
     if not isinstance(ids, np.ndarray):
         return
     if ids.dtype.kind not in "iufb":
-        raise ValueError(f"{name} holds {ids.dtype} values; it must hold integers.")
+        hint = " `fit`, `evaluate` and `predict` take text." if ids.dtype.kind in "USOT" else ""
+        raise ValueError(f"{name} holds {ids.dtype} values; it must hold integers.{hint}")
     if ids.dtype.kind == "f" and (fractions := ids[ids != np.floor(ids)]).size:
         raise ValueError(f"{name} holds {fractions.flat[0]}; ids must be integers.")
     bad = ids[(ids < 0) | (ids >= limit)]

@@ -40,6 +40,7 @@ class LabelRules:
             return finite_scores(labels, allow_unlabelled=self.lowest != 0)
         array = np.asarray(labels)
         if array.dtype.kind in "OUS":
+            _refuse_missing(labels)
             return _ids_of_names(array, self.class_names)
         if self.num_ids is None:
             return array
@@ -209,6 +210,13 @@ def _ids_of_names(
                 f"The label in row {row} is {str(label)!r}; the classes are {classes}."
             )
     return np.array([ids[str(label)] for label in labels], "int32")
+
+
+def _refuse_missing(labels: Any) -> None:
+    """Raises an error for `None` and NaN, which NumPy would make the names "None" and "nan"."""
+    for row, label in enumerate(np.asarray(labels, dtype=object)):
+        if label is None or (isinstance(label, float) and np.isnan(label)):
+            raise ValueError(f"The label in row {row} is missing: {label}.")
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

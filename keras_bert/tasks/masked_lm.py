@@ -49,6 +49,8 @@ class MaskedRows(NamedTuple):
 class MaskedTokenTask(Task):
     """Base class of tasks with masked tokens: their targets, their head, and text masking."""
 
+    needs_labels = False
+
     default_learning_rate = 1e-4
     uses_pooler = False
     needs_vocabulary = False

@@ -133,18 +133,10 @@ class ObjectiveModel(TokenModel):
 
         It also updates a weighted mean of each loss over all rows or tokens, so that the reported
         values do not depend on the batches.
-
-        Raises:
-            ValueError: If there are no labels.
         """
         if self._output_losses is None or self.losses:
             self._output_losses = None
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        if y is None:  # JAX would train on it
-            raise ValueError(
-                f"There are no labels, but this {type(self).__name__} is trained and evaluated with "
-                "them: pass `y`, or a dataset of (x, y)."
-            )
         total = 0
         for name, (loss, weight) in self._output_losses.items():
             target, output, weights = (

@@ -67,6 +67,10 @@ class Batching:
     class_weight: Mapping[int, float] | None = None
     allow_unlabelled: bool = False
 
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}; it must be at least 1.")
+
     def options(self) -> BatchOptions:
         """Returns the `BatchOptions` of `keras_bert.data`."""
         options: BatchOptions = {
@@ -93,6 +97,11 @@ class Rows(abc.ABC):
     has_own_labels: ClassVar[bool] = False
     # Whether the outputs of all rows have the same shape, so that Keras can concatenate them
     outputs_are_joined: ClassVar[bool] = False
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are labels."""
+        return getattr(self, "labels", None) is not None or self.has_own_labels
 
     @classmethod
     @abc.abstractmethod
@@ -182,7 +191,10 @@ class TextRows(Rows):
     def read(
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
-        columns, rules = text_columns(x), rules or LabelRules()
+        columns = text_columns(x)
+        if rules is not None and not len(columns["text"]):
+            raise ValueError("There are no texts to train on, or to evaluate.")
+        rules = rules or LabelRules()
         labels = None if y is None else rules.read(y)
         weights = None if sample_weight is None else np.asarray(sample_weight, "float32")
         for values in (labels, weights):
@@ -264,6 +276,7 @@ class TextDataset(Rows):
 
     @property
     def has_labels(self) -> bool:
+        """Whether its elements have labels."""
         spec = self.dataset.element_spec
         return isinstance(spec, tuple) and len(spec) > 1
 
@@ -332,7 +345,9 @@ def is_text(x: Any) -> bool:
     if not isinstance(x, Collection) or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
-        return isinstance(x, (list, tuple))
+        # Of an empty series, the dtype tells; NumPy's are ids
+        name = getattr(dtype, "name", "")
+        return isinstance(x, (list, tuple)) or name in ("str", "string", "object")
     first = next(iter(x))
     while isinstance(first, (list, tuple, np.ndarray)) and len(first):
         first = first[0]
@@ -371,8 +386,9 @@ def refuse_other_rows(x: Any, forms: str) -> None:
         forms: The forms of text that the task takes, for the error message.
 
     Raises:
-        ValueError: If `x` is `None`, a row of a list or series is neither text nor numbers, or has
-            numbers while other rows have text; the message names the row.
+        ValueError: If `x` is `None` or a list of plain numbers, a row of a list or series is
+            neither text nor numbers, or has numbers while other rows have text; the message names
+            the row.
     """
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")
@@ -380,6 +396,10 @@ def refuse_other_rows(x: Any, forms: str) -> None:
     if not (isinstance(x, (list, tuple)) or is_objects):
         return
     rows = list(x)
+    if rows and all(isinstance(leaf, numbers.Number) for row in rows for leaf in _leaves(row)):
+        raise ValueError(
+            f"Received a list of numbers; expected {forms}, or ids as an array (batch, length)."
+        )
     has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
     for index, row in enumerate(rows):
         for leaf in _leaves(row):

@@ -64,6 +64,8 @@ class Task(ObjectiveModel):
     answers_whole_texts: ClassVar[bool] = False
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
+    # Whether text needs labels to be trained on or evaluated
+    needs_labels: ClassVar[bool] = True
     # Whether a preset without a vocabulary can be loaded
     needs_vocabulary: ClassVar[bool] = True
     # Whether to warn if a checkpoint lacks the encoder's pooler, even if the task does not use it
@@ -457,10 +459,22 @@ class Task(ObjectiveModel):
 
         Returns:
             A tuple `(x, y, sample_weight)`.
+
+        Raises:
+            ValueError: If there are no labels, but losses of outputs, which need some.
         """
         if rows is None:
-            return self._checked_features(x, y, sample_weight, batching)
-        return self._batches(rows, batching), None, None
+            x, y, sample_weight = self._checked_features(x, y, sample_weight, batching)
+        # (Batches of rows without labels may have weights in second place.)
+        lacks_labels = _lacks_labels(x, y) if rows is None else not rows.has_labels
+        if lacks_labels and self.needs_labels and self._output_losses is not None:
+            raise ValueError(
+                f"There are no labels, with which a {type(self).__name__} is trained and "
+                "evaluated: pass `y`, or a dataset of (x, y)."
+            )
+        if rows is not None:
+            return self._batches(rows, batching), None, None
+        return x, y, sample_weight
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
         """Converts validation data to the argument of Keras' `fit`, text to a dataset."""
@@ -813,6 +827,15 @@ def as_array(values: Any) -> Any:
     if keras.ops.is_tensor(values):
         return keras.ops.convert_to_numpy(values)
     return None if values is None else np.asarray(values)
+
+
+def _lacks_labels(x: Any, y: Any) -> bool:
+    """Returns whether data for Keras has no labels; on JAX, it would be trained on all the same."""
+    if is_dataset(x):
+        return not isinstance(x.element_spec, tuple) or len(x.element_spec) < 2
+    # Of other objects, such as generators, the labels are seen only when they are read
+    is_arrays = isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
+    return y is None and is_arrays
 
 
 def second_axis(x: Any) -> int | None:

@@ -65,6 +65,7 @@ class TextEmbedder(Task):
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
     """
 
+    needs_labels = False
     options = ("pooling", "normalize")
     preset_options = options
     output_name = "embedding"

@@ -92,6 +92,41 @@ def test_series_of_pandas(tasks):
             tasks["TextClassifier"].classify(pandas.Series(values, dtype=object))
 
 
+def test_an_empty_series_is_no_text_at_all(tasks):
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(["a", "b"])[:0]
+    assert tasks["TextClassifier"].predict(series, verbose=0).shape == (0, 2)
+
+
+@pytest.mark.parametrize("x", [[1], [[1, 2], [3, 4]], [float("nan")]])
+def test_lists_of_numbers_are_refused(tasks, x):
+    with pytest.raises(
+        ValueError, match="Received a list of numbers; expected a string, a list of"
+    ):
+        tasks["TextClassifier"].predict(x, verbose=0)
+
+
+@pytest.mark.on_each_backend
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_labels_are_needed(tasks, method):
+    """JAX trained on none."""
+    task = tasks["TextClassifier"]
+    task.compile()
+    with pytest.raises(ValueError, match="There are no labels, with which a TextClassifier is"):
+        getattr(task, method)(["a", "b"], verbose=0)
+    with pytest.raises(ValueError, match="There are no texts to train on, or to evaluate"):
+        getattr(task, method)([], [], verbose=0)
+    with pytest.raises(ValueError, match="batch_size is 0; it must be at least 1"):
+        getattr(task, method)(["a"], [1], batch_size=0, verbose=0)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_label_is_no_name(missing, tasks):
+    tasks["TextClassifier"].compile()
+    with pytest.raises(ValueError, match="The label in row 1 is missing"):
+        tasks["TextClassifier"].fit(["a", "b"], ["nan", missing], verbose=0)
+
+
 def test_ids_in_lists_are_features(tasks):
     logits = tasks["TextClassifier"].predict(np.array([[2, 5, 3]]), verbose=0)
     assert logits.shape == (1, 2)
