@@ -32,7 +32,7 @@ from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from .costs import energy, run_cost
 from .costs.hardware import ACCELERATORS, ASSUMED_SHARE
-from .engine import program, run_report
+from .engine import child_programs, program, run_report
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least, check_one_of
 
@@ -220,6 +220,8 @@ def plan(config: PlanConfig) -> str:
         if energy.is_installed():
             grams = energy.grams_per_kwh(config.country)
             emitted = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
+        else:
+            emitted = f" (for CO2: {child_programs.install('energy')})"
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emitted}")
     if config.price_per_hour:
         lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")

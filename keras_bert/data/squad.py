@@ -128,6 +128,11 @@ class _Reader:
         self._ids: set[str] = set()
 
     def examples(self, content: Any) -> Iterator[QuestionExample]:
+        if not isinstance(content, dict):
+            raise SquadError(
+                f"{self.path} is {_KINDS[type(content)]}, expected an object with the field "
+                '"data": a list of articles, each with paragraphs of a context and its qas'
+            )
         articles = _field(content, "data", list, self.path)
         for number, article in enumerate(articles, start=1):
             where = f"{self.path}: article {number}"
@@ -228,6 +233,15 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
         )
 
 
+# The types of JSON's values, by those that Python reads them as
+_KINDS = {
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
 _TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 
 

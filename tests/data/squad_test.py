@@ -161,6 +161,21 @@ def test_what_is_bad_can_be_left_out_and_is_listed(tmp_path, case):
     assert {"q4", "q5", "q6"} <= {example.id for example in file.examples}
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ([{"id": "a", "question": "q"}], "is a list"),
+        (None, "is null"),
+    ],
+)
+def test_a_file_of_another_form_is_told_which_one_is_expected(tmp_path, content, found):
+    path = tmp_path / "flat.json"
+    path.write_text(json.dumps(content))
+    message = rf'flat\.json {found}, expected an object with the field "data": a list of articles'
+    with pytest.raises(SquadError, match=message):
+        read_squad(path)
+
+
 @pytest.mark.parametrize("text", ["", "[1, 2]", '{"data": 3}', '{"data": [}'])
 def test_what_is_no_squad_file_is_always_refused(tmp_path, text):
     path = tmp_path / "squad.json"

@@ -8,7 +8,7 @@ import pytest
 
 import keras_bert
 from training import plan as plan_program
-from training.costs import model_flops
+from training.costs import energy, model_flops
 from training.costs.hardware import ACCELERATORS
 from training.plan import PlanConfig, busy_note, parameters, plan
 
@@ -66,6 +66,14 @@ def test_published_hardware():
     kwh = float(lines["energy"].split()[0])
     assert kwh == pytest.approx(8 * 0.4 * hours, rel=0.01)
     assert "at 50% of the published peak of 8 x a100" in lines["speed"]
+
+
+def test_without_codecarbon_the_energy_says_what_its_co2_needs(monkeypatch):
+    config = PlanConfig(model="bert_tiny_uncased", hardware="a100", tokens=1e6)
+    monkeypatch.setattr(energy, "is_installed", lambda: False)
+    line = lines_of(config)["energy"]
+    assert re.search(r"W \(for CO2: pip install -e '\.\[energy\]'", line)
+    assert " of CO2" not in line
 
 
 def test_fine_tuning_has_no_masked_tokens():
