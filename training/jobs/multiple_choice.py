@@ -39,11 +39,15 @@ class ChoiceConfig(FineTuningConfig):
         dropout: Dropout rate before the classifier; the checkpoint's by default.
         sequence_length: Maximum length of a text with a choice in tokens; longer ones are
             truncated.
+        epochs: Number of passes over the training data; chosen by the number of texts by default.
+        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
+            the encoder by default.
     """
 
     format: str = "auto"
     batch_size: int = 16
-    learning_rate: float = 2e-5
+    epochs: int | None = optional(recorded=3)
+    learning_rate: float | None = optional(recorded=2e-5)
     dropout: float | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_choice"
 
@@ -115,6 +119,13 @@ class Choosing(Job):
     data: ChoiceData
 
     read = staticmethod(read_data)
+
+    def __init__(self, config: ChoiceConfig, data: ChoiceData, preset: str) -> None:
+        from ..engine import finetuning_defaults
+
+        super().__init__(
+            finetuning_defaults.complete(config, len(data.train), preset), data, preset
+        )
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines

@@ -32,8 +32,14 @@ class TaggingConfig(FineTuningConfig, TaggedFilesConfig):
     Args:
         batch_size: Windows in an optimizer step.
         dropout: Dropout rate before the classifier; the checkpoint's by default.
+        epochs: Number of passes over the training data; chosen by the number of sentences by
+            default.
+        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
+            the encoder by default.
     """
 
+    epochs: int | None = optional(recorded=3)
+    learning_rate: float | None = optional(recorded=5e-5)
     dropout: float | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_tagging"
 
@@ -114,6 +120,13 @@ class Tagging(TaggingJob):
     config_class = TaggingConfig
     example_input = "texts.txt"
     config: TaggingConfig
+
+    def __init__(self, config: TaggingConfig, data: TaggingData, preset: str) -> None:
+        from ..engine import finetuning_defaults
+
+        super().__init__(
+            finetuning_defaults.complete(config, len(data.train), preset), data, preset
+        )
 
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier

@@ -8,6 +8,7 @@ import pytest
 from keras_bert import Backbone, BertConfig
 from training.engine import finetuning_defaults
 from training.jobs.classification import FinetuneConfig
+from training.jobs.multiple_choice import ChoiceConfig
 from training.jobs.tagging import TaggingConfig
 
 pytestmark = pytest.mark.backend_independent
@@ -46,6 +47,19 @@ def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
     assert completed == dataclasses.replace(given, epochs=10)
     given = FinetuneConfig(learning_rate=0.0, epochs=2)
     assert finetuning_defaults.complete(given, 800, "nowhere") is given
+
+
+@pytest.mark.parametrize(("config_class", "batch_size"), [(TaggingConfig, 32), (ChoiceConfig, 16)])
+def test_tags_and_choices_take_the_same_rule(tmp_path, config_class, batch_size):
+    config = BertConfig(
+        vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
+    )
+    Backbone(config).save_to_preset(tmp_path)
+    completed = finetuning_defaults.complete(config_class(), 150, str(tmp_path))
+    assert (completed.learning_rate, completed.epochs) == (1.5e-4, 20)
+    assert completed.batch_size == batch_size
+    given = config_class(learning_rate=2e-5, epochs=3)
+    assert finetuning_defaults.complete(given, 150, "nowhere") is given
 
 
 def test_other_programs_have_values_of_their_own():
