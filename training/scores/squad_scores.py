@@ -271,7 +271,8 @@ def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is not in SQuAD's format: {excerpt(error)} (use --kind for other formats)"
+            f'{path} is not in SQuAD\'s format, an object with "data", a list of articles with '
+            f'"paragraphs" and their "qas": {excerpt(error)} (use --kind for other formats)'
         ) from error
     return golds, any("is_impossible" in question for question in questions)
 

@@ -152,5 +152,5 @@ def test_malformed_files_are_named(tmp_path):
         score_files(data, write(tmp_path / "bad.json", {"a": 3}))
     with pytest.raises(ValueError, match=r"list\.json contains a list"):
         score_files(data, write(tmp_path / "list.json", []))
-    with pytest.raises(ValueError, match=r"empty\.json is not in SQuAD's format: KeyError"):
+    with pytest.raises(ValueError, match=r"empty\.json is not in SQuAD's format.*: KeyError"):
         read_gold(write(tmp_path / "empty.json", {}))
