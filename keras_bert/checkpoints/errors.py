@@ -21,6 +21,6 @@ class CheckpointWarning(UserWarning):
 def warn(message: str) -> None:
     """Issues a `CheckpointWarning` that shows the line of code outside this package."""
     frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == _PACKAGE:
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, CheckpointWarning, stacklevel=level)
