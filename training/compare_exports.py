@@ -29,6 +29,7 @@ from keras_bert import atomic
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least
+from .export import megabytes
 from .readers.labelled_text import LabelledText, TextColumns
 from .scores import classifier_scores
 
@@ -36,7 +37,6 @@ Features = dict[str, np.ndarray[Any, Any]]
 # Token ids to logits
 Network = Callable[[Features], np.ndarray[Any, Any]]
 
-_SUFFIXES = {"tf_saved_model": "", "onnx": ".onnx", "openvino": ".xml", "litert": ".tflite"}
 # OpenVINO computes a file in float32 in the precision that it is told.
 _PRECISIONS = {
     "tf_saved_model": ("float32", "bfloat16"),
@@ -173,7 +173,7 @@ def compare(config: CompareExportsConfig) -> list[Export]:
     rows, networks = [], {}
     for name in config.exports:
         path = _export(task, name, data, calibration, Path(config.output_dir))
-        rows.append(Export(name, megabytes=_megabytes(path)))
+        rows.append(Export(name, megabytes=megabytes(path)))
         try:
             networks[name] = _network(name, path, config.threads)
         except ImportError as error:
@@ -223,9 +223,11 @@ def _batch_title(name: str) -> str:
 
 def _export(task: Any, name: str, data: LabelledText, calibration: Any, folder: Path) -> Path:
     """Writes an export unless it exists, and returns its path."""
+    from keras_bert.export.exporting import SUFFIXES
+
     format, _, dtype = name.partition(":")
     written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
-    path = folder / f"{format}_{written_as}" / f"1{_SUFFIXES[format]}"
+    path = folder / f"{format}_{written_as}" / f"1{SUFFIXES[format][0]}"
     if path.exists():
         logging.info("%s is there already", path)
         return path
@@ -240,11 +242,6 @@ def _export(task: Any, name: str, data: LabelledText, calibration: Any, folder: 
         options["sequence_length"] = task.preprocessor.sequence_length
     task.export(path, format, dtype=written_as, **options)
     return path
-
-
-def _megabytes(path: Path) -> float:
-    files = [path, path.with_suffix(".bin")] if path.is_file() else path.rglob("*")
-    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 
 def _network(name: str, path: Path, threads: int) -> Network:
@@ -359,8 +356,8 @@ def _timed_batches(
         if length:
             ids = np.concatenate(
                 [
-                    np.asarray(batch[0]["token_ids"]).reshape(-1)
-                    for batch in _batches(task, texts, 1)
+                    np.asarray(features["token_ids"]).reshape(-1)
+                    for features, *_ in task.evaluation_batches(texts, batch_size=1)
                 ]
             )
             shape = (int(count), int(length))
@@ -373,14 +370,11 @@ def _timed_batches(
                 }
             ]
         else:
-            batches[name] = [_ids(batch[0]) for batch in _batches(task, texts, int(count))]
+            batches[name] = [
+                _ids(features)
+                for features, *_ in task.evaluation_batches(texts, batch_size=int(count))
+            ]
     return batches
-
-
-def _batches(task: Any, texts: Sequence[Any], batch_size: int) -> list[Any]:
-    return list(
-        task.evaluation_batches(texts, np.zeros(len(texts), "int32"), batch_size=batch_size)
-    )
 
 
 def _measure(

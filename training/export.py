@@ -128,7 +128,7 @@ def export(config: ExportConfig) -> str:
         written.parent.mkdir(parents=True, exist_ok=True)
         task.export(written, format, overwrite=config.overwrite, **options)
         lines = [
-            f"{type(task).__name__}, {format}, {config.dtype}: {_size(written)} in "
+            f"{type(task).__name__}, {format}, {config.dtype}: {megabytes(written):.1f} MB in "
             f"{run_report.duration(time.perf_counter() - start)}"
         ]
         if config.output:
@@ -180,10 +180,10 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
     return data.inputs[: config.calibration_rows]
 
 
-def _size(path: Path) -> str:
+def megabytes(path: Path) -> float:
+    """Returns the size of an export: of a folder, or of a file with its weights beside it."""
     files = [path, path.with_suffix(".bin")] if path.is_file() else path.rglob("*")
-    size = sum(file.stat().st_size for file in files if file.is_file())
-    return f"{size / 1e6:.1f} MB"
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 
 if __name__ == "__main__":

@@ -366,21 +366,20 @@ def _exported(path: Path) -> Predictor:
 
 def _tagged(outputs: Callable[..., list[Row]], rows: list[Row]) -> list[Any]:
     """Returns the tags of texts, or of words, as a tagger's `tag` does."""
+    names = {"words": "word", "labels": "label", "scores": "score"}
     texts = [index for index, row in enumerate(rows) if isinstance(row["text"], str)]
-    words = [index for index in range(len(rows)) if index not in texts]
+    words = [index for index, row in enumerate(rows) if not isinstance(row["text"], str)]
     answers: list[Any] = [None] * len(rows)
     if texts:
         found = outputs("serving_default", text=[rows[index]["text"] for index in texts])
         for index, row in zip(texts, found, strict=True):
-            names = {"words": "word", "labels": "label", "scores": "score"}
-            names |= {"starts": "start", "ends": "end"}
-            answers[index] = _unpadded(row, names, row["num_words"])
+            offsets = {"starts": "start", "ends": "end"}
+            answers[index] = _unpadded(row, names | offsets, row["num_words"])
     if words:
         given = [rows[index]["text"] for index in words]
         counts = [len(sentence) for sentence in given]
         found = outputs("serve_counted_words", words=_padded(given), num_words=counts)
         for index, row, sentence in zip(words, found, given, strict=True):
-            names = {"words": "word", "labels": "label", "scores": "score"}
             answers[index] = _unpadded({"words": sentence, **row}, names, len(sentence))
     return answers
 

@@ -2,7 +2,7 @@
 """Loading and saving of checkpoints: presets, Hugging Face, TF1 releases and (loading) KerasHub."""
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
-from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning, warn
+from keras_bert.checkpoints.errors import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.formats.google_tf1 import save_google_tf1
 from keras_bert.checkpoints.formats.hugging_face import save_hugging_face
 from keras_bert.checkpoints.formats.preset import save_preset
@@ -19,5 +19,4 @@ __all__ = [
     "save_hugging_face",
     "save_model_card",
     "save_preset",
-    "warn",
 ]

@@ -18,7 +18,6 @@ from keras_bert.tasks.rows import (
     DEFAULT_BATCH_SIZE,
     Batching,
     Rows,
-    TextDataset,
     is_text,
     single_texts,
 )
@@ -73,8 +72,7 @@ class MaskedTokenTask(Task):
 
     def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
         rows = super()._read(x, None, None, batching)
-        has_labels = isinstance(rows, TextDataset) and rows.has_labels
-        if rows is not None and (y is not None or sample_weight is not None or has_labels):
+        if rows is not None and (y is not None or sample_weight is not None or rows.has_labels):
             raise ValueError("Text for a masked LM must not have labels or sample weights.")
         return rows
 

@@ -98,7 +98,7 @@ def task_of_preset(
         if head.mismatch:
             leave_heads(checkpoint)
             load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
-            checkpoints.warn(
+            checkpoints.errors.warn(
                 f"{checkpoint.folder} {head.mismatch}; the {make_task.head_name} head is "
                 "initialized randomly.",
             )
@@ -183,7 +183,7 @@ def _stored_outputs(
         return [list(stored).index(name) for name in wanted]
     from keras_bert import checkpoints
 
-    checkpoints.warn(
+    checkpoints.errors.warn(
         f"{os.fspath(preset)} has a trained head for the classes {', '.join(stored)}; class_names "
         f"renames its outputs, in this order, to {', '.join(wanted)}. If these are different "
         "classes and not only different names, start from the encoder alone: save it with "

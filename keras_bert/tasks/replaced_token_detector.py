@@ -235,7 +235,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         if not load_weights:
             return task
         if second is None:
-            checkpoints.warn(
+            checkpoints.errors.warn(
                 f"{preset} has no generator; it is initialized randomly, except its embeddings.",
             )
         else:

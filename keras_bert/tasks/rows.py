@@ -277,8 +277,7 @@ class TextDataset(Rows):
     @property
     def has_labels(self) -> bool:
         """Whether its elements have labels."""
-        spec = self.dataset.element_spec
-        return isinstance(spec, tuple) and len(spec) > 1
+        return dataset_has_labels(self.dataset)
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data import text_batches
@@ -328,6 +327,12 @@ def is_dataset(x: object) -> bool:
     """Returns whether `x` is a `tf.data.Dataset`."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
+
+
+def dataset_has_labels(dataset: tf.data.Dataset) -> bool:
+    """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
+    spec = dataset.element_spec
+    return isinstance(spec, tuple) and len(spec) > 1
 
 
 def is_text(x: Any) -> bool:

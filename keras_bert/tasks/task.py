@@ -28,6 +28,7 @@ from keras_bert.tasks.rows import (
     TextDataset,
     TextRows,
     checked_generator,
+    dataset_has_labels,
     is_dataset,
     is_text,
     refuse_other_rows,
@@ -832,7 +833,7 @@ def as_array(values: Any) -> Any:
 def _lacks_labels(x: Any, y: Any) -> bool:
     """Returns whether data for Keras has no labels; on JAX, it would be trained on all the same."""
     if is_dataset(x):
-        return not isinstance(x.element_spec, tuple) or len(x.element_spec) < 2
+        return not dataset_has_labels(x)
     # Of other objects, such as generators, the labels are seen only when they are read
     is_arrays = isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
     return y is None and is_arrays
