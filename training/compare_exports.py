@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the exports of a classifier or a regression: size, speed, scores and changed answers.
+"""Compares the exports of a model: size, speed, scores and changed answers.
 
     python -m training.compare_exports --model=runs/finetune/seed_1/model.keras \\
         --data_file=dev.csv --calibration_file=train.csv --text=review --label=stars
+    python -m training.compare_exports --model=runs/finetune_squad/seed_1/model.keras \\
+        --data_file=dev-v1.1.json --calibration_file=train-v1.1.json --data_rows=1000
 
-Exports the model in each format and precision, runs them all on the rows of --data_file in this
-process, and prints a table: which is small and fast enough, and what is lost. The exports take
-turns, so that other work on the machine affects all of them alike, and processor time is measured,
-so that it hardly affects them. Writes the exports and compare_exports.json to --output_dir; exports
-that are there already are not written again.
+Exports a classifier, a regression or a question answerer in each format and precision, runs them
+all on the rows of --data_file in this process, and prints a table: which is small and fast enough,
+and what is lost. With the models of several seeds, `--model=seed_1/model.keras,seed_2/model.keras`,
+scores are means with their 95 % intervals, and what is lost is shown with its range. The exports
+take turns, so that other work on the machine affects all of them alike, and processor time is
+measured, so that it hardly affects them. Writes the exports and compare_exports.json to
+--output_dir; exports that are there already are not written again.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +34,12 @@ from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least
 from .export import megabytes
-from .readers.labelled_text import LabelledText, TextColumns
-from .scores import classifier_scores
+from .readers.labelled_text import TextColumns
+from .scores import classifier_scores, squad_scores
 
-Features = dict[str, np.ndarray[Any, Any]]
-# Token ids to logits
-Network = Callable[[Features], np.ndarray[Any, Any]]
+Arrays = dict[str, np.ndarray[Any, Any]]
+# Features of token ids to the outputs of the task, by their names
+Network = Callable[[Arrays], Arrays]
 
 # OpenVINO computes a file in float32 in the precision that it is told.
 _PRECISIONS = {
@@ -45,32 +49,36 @@ _PRECISIONS = {
     "litert": ("float32", "int8"),
 }
 _BATCH_SIZE = 32  # of the rows that are scored
-_MOST_TIMED = 64  # rows of the file that are timed
+_MOST_TIMED = 64  # rows of those that are timed
 
 
 @dataclasses.dataclass(frozen=True)
 class CompareExportsConfig(TextColumns):
-    """The model, the rows, and what is compared.
+    """The models, the rows, and what is compared.
 
     Args:
-        model: The .keras file of a classifier or a regression.
-        data_file: Labeled rows, which are scored and timed.
-        calibration_file: Texts like those that will be served, for openvino:int8, such as the
-            training file.
-        calibration_rows: Number of rows of that file to use.
+        model: The .keras file of a classifier, a regression or a question answerer; or those of
+            several seeds, the first of which is timed.
+        data_file: Labeled rows, which are scored and timed; for a question answerer, questions in
+            SQuAD's JSON.
+        data_rows: Number of rows of that file to use, at equal distances; 0 for all.
+        calibration_file: Texts or questions like those that will be served, for openvino:int8, such
+            as the training file.
+        calibration_rows: Number of rows of that file to use, at equal distances.
         exports: What is compared, each format:precision. The first one is the standard of speed.
             Formats: tf_saved_model (float32, bfloat16), onnx (float32, int8), openvino (float32,
             bfloat16, int8), litert (float32, int8).
         batches: What is timed: a number of rows, at their own lengths, or rows x tokens, such as
-            8x128.
+            8x128. The rows of a question answerer are windows of passages.
         rounds: Number of times that each export is measured.
         seconds: Duration of a measurement, in seconds.
         threads: Number of threads that a runtime uses.
         output_dir: Folder to write to.
     """
 
-    model: str = ""
+    model: tuple[str, ...] = ()
     data_file: str = ""
+    data_rows: int = 0
     calibration_file: str = ""
     calibration_rows: int = 300
     exports: tuple[str, ...] = (
@@ -90,6 +98,7 @@ class CompareExportsConfig(TextColumns):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_at_least(self, 0, "data_rows")
         check_at_least(self, 1, "calibration_rows", "rounds", "threads")
         for name in self.exports:
             format, _, dtype = name.partition(":")
@@ -110,11 +119,12 @@ class Export:
     Args:
         name: `format:precision`.
         megabytes: Size of its files.
-        scores: The score of each metric, in percent.
-        changed: Percentage of the rows whose class differs from that of the model in float32;
-            `None` for a regression.
+        scores: By metric, the score of each model; in percent, except `mse`.
+        change: By metric, the score of each model minus that of the same model in float32.
+        changed: For each model, the percentage of the rows whose class or answer differs from that
+            of the model in float32; empty for a regression.
         largest_move: The largest difference of a probability, or of a predicted score, from the
-            model in float32.
+            models in float32.
         milliseconds: Processor time of a row, by the name of a batch: the median of the rounds.
         speed: By the name of a batch, how many times as fast it is as the first export.
         unavailable: Why there are no results; empty if there are.
@@ -122,12 +132,38 @@ class Export:
 
     name: str
     megabytes: float = 0.0
-    scores: dict[str, float] = dataclasses.field(default_factory=dict)
-    changed: float | None = None
+    scores: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    change: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    changed: list[float] = dataclasses.field(default_factory=list)
     largest_move: float = 0.0
     milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
     speed: dict[str, float] = dataclasses.field(default_factory=dict)
     unavailable: str = ""
+
+    def add(self, answers: Answers, expected: Answers) -> None:
+        """Adds the answers of one model's export, given those of the model in float32."""
+        for metric, score in answers.scores.items():
+            self.scores.setdefault(metric, []).append(score)
+            self.change.setdefault(metric, []).append(score - expected.scores[metric])
+        if answers.labels is not None:
+            self.changed.append(100 * float(np.mean(answers.labels != expected.labels)))
+        move = float(np.max(np.abs(answers.numbers - expected.numbers)))
+        self.largest_move = max(self.largest_move, move)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a network answers to the rows.
+
+    Args:
+        scores: The score of each metric.
+        labels: The classes, or the texts of the answers, `(rows,)`; `None` for a regression.
+        numbers: The probabilities of the classes or of the answers, or the predicted scores.
+    """
+
+    scores: dict[str, float]
+    labels: np.ndarray[Any, Any] | None
+    numbers: np.ndarray[Any, Any]
 
 
 def main(arguments: list[str]) -> None:
@@ -148,67 +184,83 @@ def compare(config: CompareExportsConfig) -> list[Export]:
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If the model is no classifier or regression, or a file is malformed.
+        ValueError: If a model is of another kind, or a file is malformed.
     """
-    for name in ("model", "data_file"):
-        if not Path(getattr(config, name)).is_file():
-            raise FileNotFoundError(f"--{name}={getattr(config, name)} does not exist")
-    calibration = None
-    if "openvino:int8" in config.exports:
-        if not Path(config.calibration_file).is_file():
-            raise FileNotFoundError(
-                f"--calibration_file={config.calibration_file} does not exist; openvino:int8 needs "
-                "texts like those that will be served"
-            )
-        calibration = config.read_text(config.calibration_file, labelled=False).inputs
-        calibration = calibration[: config.calibration_rows]
+    _check_files(config)
     program.import_quietly()
-    import keras_bert
-
-    task = keras_bert.load_model(config.model, compile=False)
-    if not isinstance(task, keras_bert.TextClassifier):
-        raise ValueError(f"{config.model} holds a {type(task).__name__}, expected a TextClassifier")
-    names = None if task.is_regression else task.class_names
-    data = config.read_text(config.data_file, names, task.is_regression)
-    rows, networks = [], {}
-    for name in config.exports:
-        path = _export(task, name, data, calibration, Path(config.output_dir))
-        rows.append(Export(name, megabytes=megabytes(path)))
-        try:
-            networks[name] = _network(name, path, config.threads)
-        except ImportError as error:
-            rows[-1].unavailable = str(error)
-    _score(rows, networks, task, data)
-    _measure(rows, networks, _timed_batches(task, data, config.batches), config)
-    table = format_table(rows, config.batches)
+    exports = [Export(name) for name in config.exports]
+    for number, model in enumerate(config.model, start=1):
+        task, rows = _load(model, config)
+        names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
+        networks = {}
+        for export in exports:
+            folder = Path(config.output_dir, f"model_{number}")
+            path = _export(task, export.name, rows, config, folder)
+            export.megabytes = megabytes(path)
+            try:
+                networks[export.name] = _network(export.name, path, names, config.threads)
+            except ImportError as error:
+                export.unavailable = str(error)
+        _score(exports, networks, _of_task(task, names), rows)
+        if number == 1:
+            _measure(exports, networks, _timed_batches(task, rows.inputs, config.batches), config)
+    table = format_table(exports, config.batches)
     print(table)
     results = {
         "config": dataclasses.asdict(config),
-        "exports": [dataclasses.asdict(row) for row in rows],
+        "exports": [dataclasses.asdict(export) for export in exports],
     }
     atomic.write_json(Path(config.output_dir, "compare_exports.json"), results)
-    return rows
+    return exports
 
 
-def format_table(rows: Sequence[Export], batches: Sequence[str]) -> str:
+def _check_files(config: CompareExportsConfig) -> None:
+    if not config.model:
+        raise ValueError("--model is empty, expected a .keras file, or those of several seeds")
+    for name, paths in (("model", config.model), ("data_file", (config.data_file,))):
+        for path in paths:
+            if not Path(path).is_file():
+                raise FileNotFoundError(f"--{name}={path} does not exist")
+    if "openvino:int8" in config.exports and not Path(config.calibration_file).is_file():
+        raise FileNotFoundError(
+            f"--calibration_file={config.calibration_file} does not exist; openvino:int8 needs "
+            "texts like those that will be served"
+        )
+
+
+def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
     """Returns the results as a Markdown table."""
-    metrics = list(next((row.scores for row in rows if row.scores), {}))
+    metrics = list(next((export.scores for export in exports if export.scores), {}))
     speed = f"times as fast: {' / '.join(map(_batch_title, batches))}"
-    heads = ["export", "MB", speed, *metrics, "changed labels", "largest move"]
+    heads = ["export", "MB", speed]
+    for metric in metrics:
+        heads += [metric, "change"]
+    heads += ["changed answers", "largest move"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for row in rows:
-        cells = [row.name, f"{row.megabytes:.1f}"]
-        if row.unavailable:
-            cells += [f"not measured: {row.unavailable}", *[""] * (len(heads) - 3)]
+    for export in exports:
+        cells = [export.name, f"{export.megabytes:.1f}"]
+        if export.unavailable:
+            cells += [f"not measured: {export.unavailable}", *[""] * (len(heads) - 3)]
         else:
-            cells += [
-                " / ".join(f"{row.speed[name]:.2f}" for name in batches),
-                *(f"{row.scores[name]:.2f}" for name in metrics),
-                "" if row.changed is None else f"{row.changed:.2f} %",
-                f"{row.largest_move:.3f}",
-            ]
+            cells.append(" / ".join(f"{export.speed[name]:.2f}" for name in batches))
+            for metric in metrics:
+                cells += [_mean(export.scores[metric]), _mean_change(export.change[metric])]
+            changed = f"{np.mean(export.changed):.2f} %" if export.changed else ""
+            cells += [changed, f"{export.largest_move:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Formats the mean over models and half the width of its interval."""
+    mean, half_width = classifier_scores.summarise(values)
+    return f"{mean:.2f}" if len(values) == 1 else f"{mean:.2f} ± {half_width:.2f}"
+
+
+def _mean_change(values: Sequence[float]) -> str:
+    """Formats the mean over models, the lowest and the highest."""
+    mean = f"{np.mean(values):+.2f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):+.2f} to {max(values):+.2f})"
 
 
 def _batch_title(name: str) -> str:
@@ -218,10 +270,155 @@ def _batch_title(name: str) -> str:
     return "1 row" if count == "1" else f"{count} rows"
 
 
+# === Models and their rows ===
+
+
+def _load(path: str, config: CompareExportsConfig) -> tuple[Any, _Texts | _Questions]:
+    """Loads a model in float32, with the rows that it is compared on.
+
+    Raises:
+        ValueError: If it is of another kind, or a file is malformed.
+    """
+    import keras
+
+    import keras_bert
+
+    stored = keras_bert.load_model(path, compile=False)
+    if isinstance(stored, keras_bert.TextClassifier):
+        kind: type[_Texts | _Questions] = _Texts
+    elif isinstance(stored, keras_bert.QuestionAnswerer):
+        kind = _Questions
+    else:
+        raise ValueError(
+            f"{path} holds a {type(stored).__name__}, expected a TextClassifier or a "
+            "QuestionAnswerer"
+        )
+    # The programs train in mixed_bfloat16, whose own rounding is not to be compared with
+    settings = keras.saving.serialize_keras_object(stored)
+    settings["config"]["backbone"]["config"]["dtype"] = "float32"
+    task = keras.saving.deserialize_keras_object(settings)
+    task.set_weights(stored.get_weights())
+    return task, kind(task, config)
+
+
+class _Texts:
+    """Labeled texts or pairs, for a classifier or a regression.
+
+    Args:
+        task: The model.
+        config: The rows.
+
+    Attributes:
+        inputs: The rows in a form that `evaluation_batches` takes.
+        pair: Whether they are pairs of texts.
+        batches: Their features in batches.
+        calibration: Rows to calibrate with.
+    """
+
+    def __init__(self, task: Any, config: CompareExportsConfig) -> None:
+        names = None if task.is_regression else task.class_names
+        data = config.read_text(config.data_file, names, task.is_regression)
+        data = data.rows(_spread(len(data), config.data_rows))
+        self.inputs: Sequence[Any] = data.inputs
+        self.pair = data.text_pairs is not None
+        self.calibration: Sequence[Any] = ()
+        if config.calibration_file:
+            texts = config.read_text(config.calibration_file, labelled=False).inputs
+            self.calibration = [texts[row] for row in _spread(len(texts), config.calibration_rows)]
+        batches = list(task.evaluation_batches(data.inputs, data.labels, batch_size=_BATCH_SIZE))
+        self.batches = [_ids(features) for features, _ in batches]
+        self._labels = np.concatenate([np.asarray(labels) for _, labels in batches])
+        self._metrics = classifier_scores.metrics_for(task.num_classes)
+        self._is_regression = task.is_regression
+
+    def answers(self, outputs: Sequence[Arrays]) -> Answers:
+        """Returns the answers, given the outputs for each batch."""
+        from scipy.special import softmax
+
+        logits = np.concatenate([output["logits"].astype("float32") for output in outputs])
+        labels = None if self._is_regression else np.argmax(logits, axis=-1)
+        predictions = logits[:, 0] if labels is None else labels
+        scores = classifier_scores.score(self._metrics, predictions, self._labels)
+        return Answers(scores, labels, logits if labels is None else softmax(logits, axis=-1))
+
+
+class _Questions:
+    """Questions on passages, for a question answerer; see `_Texts`."""
+
+    pair = False
+
+    def __init__(self, task: Any, config: CompareExportsConfig) -> None:
+        from keras_bert.data.question_batches import question_rows, window_batches
+        from keras_bert.data.squad import read_squad
+
+        file = read_squad(config.data_file)
+        chosen = _spread(len(file.examples), config.data_rows)
+        self.inputs = [file.examples[row] for row in chosen]
+        self.calibration: Sequence[Any] = ()
+        if config.calibration_file:
+            examples = read_squad(config.calibration_file, labelled=False).examples
+            chosen = _spread(len(examples), config.calibration_rows)
+            self.calibration = [(examples[row].question, examples[row].context) for row in chosen]
+        self._task, self._has_unanswerable = task, file.has_unanswerable
+        self._windows = question_rows(self.inputs, task.preprocessor)
+        batches = window_batches(self._windows, task.preprocessor, batch_size=_BATCH_SIZE)
+        self._batches = list(batches.as_numpy_iterator())
+        self.batches = [_ids(features) for features, _ in self._batches]
+
+    def answers(self, outputs: Sequence[Arrays]) -> Answers:
+        """Returns the answers, given the outputs for each batch."""
+        from keras_bert.tasks.answer_spans import find_answer_spans
+        from keras_bert.tasks.question_answerer import logits_of_tokens
+
+        def outputs_of_batches() -> Iterator[Any]:
+            for (features, index), output in zip(self._batches, outputs, strict=True):
+                # Exports of a fixed length pad more
+                length = features["token_ids"].shape[1]
+                yield features, index, {name: x[:, :length] for name, x in output.items()}
+
+        logits = logits_of_tokens(self._windows, outputs_of_batches())
+        spans = find_answer_spans(
+            self._windows,
+            logits["start_logits"],
+            logits["end_logits"],
+            max_answer_length=self._task.max_answer_length,
+        )
+        contexts = [example.context for example in self.inputs]
+        found = spans.answers(contexts, self._task.null_threshold)
+        texts = {one.id: answer["answer"] for one, answer in zip(self.inputs, found, strict=True)}
+        golds = [
+            squad_scores.GoldQuestion(one.id, tuple(answer.text for answer in one.answers or ()))
+            for one in self.inputs
+        ]
+        return Answers(
+            squad_scores.dev_scores(golds, texts, self._has_unanswerable),
+            np.array([answer["answer"] for answer in found]),
+            np.array([answer["score"] for answer in found]),
+        )
+
+
+def _spread(count: int, wanted: int) -> list[int]:
+    """Returns the indices of the wanted number of rows at equal distances; of all if it is 0."""
+    if not 0 < wanted < count:
+        return list(range(count))
+    indices: list[int] = np.linspace(0, count - 1, wanted).astype(int).tolist()
+    return indices
+
+
+def _ids(features: Mapping[str, Any]) -> Arrays:
+    return {name: np.asarray(values, "int32") for name, values in features.items()}
+
+
 # === Exports ===
 
 
-def _export(task: Any, name: str, data: LabelledText, calibration: Any, folder: Path) -> Path:
+def _export(
+    task: Any,
+    name: str,
+    rows: _Texts | _Questions,
+    config: CompareExportsConfig,
+    folder: Path,
+) -> Path:
     """Writes an export unless it exists, and returns its path."""
     from keras_bert.export.exporting import SUFFIXES
 
@@ -235,16 +432,28 @@ def _export(task: Any, name: str, data: LabelledText, calibration: Any, folder: 
     path.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {}
     if format == "tf_saved_model":
-        options = {"warm_up": False, "pair": data.text_pairs is not None}
+        options = {"warm_up": False, "pair": rows.pair}
     if name == "openvino:int8":
-        options["calibration"] = calibration
+        options["calibration"] = rows.calibration
     if format == "litert":
         options["sequence_length"] = task.preprocessor.sequence_length
     task.export(path, format, dtype=written_as, **options)
     return path
 
 
-def _network(name: str, path: Path, threads: int) -> Network:
+def _of_task(task: Any, names: Sequence[str]) -> Network:
+    """Returns the model itself as a network."""
+    import keras
+
+    def run(features: Arrays) -> Arrays:
+        outputs = task(features, training=False)
+        outputs = outputs if isinstance(outputs, dict) else {names[0]: outputs}
+        return {name: keras.ops.convert_to_numpy(value) for name, value in outputs.items()}
+
+    return run
+
+
+def _network(name: str, path: Path, outputs: Sequence[str], threads: int) -> Network:
     """Loads an export in its runtime.
 
     Raises:
@@ -259,12 +468,11 @@ def _network(name: str, path: Path, threads: int) -> Network:
         signature = loaded.signatures["serve_ids"]
 
         # Those of single texts have no segment ids, and padding is known by its ids
-        names = signature.structured_input_signature[1]
+        inputs = signature.structured_input_signature[1]
 
-        def run_saved_model(features: Features, loaded: Any = loaded) -> np.ndarray[Any, Any]:
-            tensors = {key: tf.constant(features[key]) for key in names}
-            logits: np.ndarray[Any, Any] = signature(**tensors)["logits"].numpy()
-            return logits
+        def run_saved_model(features: Arrays, loaded: Any = loaded) -> Arrays:
+            found = signature(**{key: tf.constant(features[key]) for key in inputs})
+            return {key: found[key].numpy() for key in outputs}
 
         return run_saved_model
     if format == "onnx":
@@ -273,27 +481,32 @@ def _network(name: str, path: Path, threads: int) -> Network:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = threads
         session = onnxruntime.InferenceSession(path, options)
-        return lambda features: session.run(["logits"], features)[0]
+        return lambda features: dict(zip(outputs, session.run(outputs, features), strict=True))
     if format == "openvino":
         import openvino
 
-        settings = {"INFERENCE_NUM_THREADS": threads}
+        settings: dict[str, int | str] = {"INFERENCE_NUM_THREADS": threads}
         if dtype != "int8":
             settings["INFERENCE_PRECISION_HINT"] = {"float32": "f32", "bfloat16": "bf16"}[dtype]
         model = openvino.compile_model(path, "CPU", settings)
-        return lambda features: np.array(model(features)["logits"])
+
+        def run_openvino(features: Arrays) -> Arrays:
+            found = model(features)
+            return {key: np.array(found[key]) for key in outputs}
+
+        return run_openvino
     import tensorflow as tf
 
     runner = tf.lite.Interpreter(str(path), num_threads=threads).get_signature_runner()
     length = runner.get_input_details()["token_ids"]["shape_signature"][1]
 
-    def run_litert(features: Features) -> np.ndarray[Any, Any]:
+    def run_litert(features: Arrays) -> Arrays:
         padded = {
             key: np.pad(value, ((0, 0), (0, length - value.shape[1])))
             for key, value in features.items()
         }
-        logits: np.ndarray[Any, Any] = runner(**padded)["logits"]
-        return logits
+        found: Arrays = runner(**padded)
+        return found
 
     return run_litert
 
@@ -302,54 +515,31 @@ def _network(name: str, path: Path, threads: int) -> Network:
 
 
 def _score(
-    rows: Sequence[Export], networks: Mapping[str, Network], task: Any, data: LabelledText
+    exports: Sequence[Export],
+    networks: Mapping[str, Network],
+    in_float32: Network,
+    rows: _Texts | _Questions,
 ) -> None:
-    """Scores all exports on all rows of the data, and compares them with the model in float32."""
-    import keras
+    """Scores all exports on all rows, and compares them with the model in float32."""
 
-    batches = [
-        (_ids(batch[0]), np.asarray(batch[1]))
-        for batch in task.evaluation_batches(data.inputs, data.labels, batch_size=_BATCH_SIZE)
-    ]
-    labels = np.concatenate([labels for _, labels in batches])
-    expected = _answers(
-        [keras.ops.convert_to_numpy(task(features, training=False)) for features, _ in batches],
-        task.is_regression,
-    )
-    for row in rows:
-        if row.name not in networks:
-            continue
-        logging.info("scoring %s", row.name)
-        logits = [networks[row.name](features) for features, _ in batches]
-        answers = _answers(logits, task.is_regression)
-        predictions = answers[:, 0] if task.is_regression else np.argmax(answers, axis=-1)
-        metrics = classifier_scores.metrics_for(task.num_classes)
-        row.scores = classifier_scores.score(metrics, predictions, labels)
-        row.largest_move = float(np.max(np.abs(answers - expected)))
-        if not task.is_regression:
-            row.changed = 100 * float(np.mean(predictions != np.argmax(expected, axis=-1)))
+    def answers(network: Network) -> Answers:
+        return rows.answers([network(features) for features in rows.batches])
 
-
-def _ids(features: Mapping[str, Any]) -> Features:
-    return {name: np.asarray(values, "int32") for name, values in features.items()}
-
-
-def _answers(logits: Sequence[np.ndarray[Any, Any]], is_regression: bool) -> Any:
-    """Returns probabilities `(rows, classes)`, or scores `(rows, 1)`."""
-    from scipy.special import softmax
-
-    joined = np.concatenate([np.asarray(part, "float32") for part in logits])
-    return joined if is_regression else softmax(joined, axis=-1)
+    expected = answers(in_float32)
+    for export in exports:
+        if export.name in networks:
+            logging.info("scoring %s", export.name)
+            export.add(answers(networks[export.name]), expected)
 
 
 # === Speed ===
 
 
 def _timed_batches(
-    task: Any, data: LabelledText, names: Sequence[str]
-) -> dict[str, list[Features]]:
+    task: Any, inputs: Sequence[Any], names: Sequence[str]
+) -> dict[str, list[Arrays]]:
     """Returns batches of token ids, by their names."""
-    texts = data.inputs[:_MOST_TIMED]
+    texts = [inputs[row] for row in _spread(len(inputs), _MOST_TIMED)]
     batches = {}
     for name in names:
         count, _, length = name.partition("x")
@@ -378,12 +568,12 @@ def _timed_batches(
 
 
 def _measure(
-    rows: Sequence[Export],
+    exports: Sequence[Export],
     networks: Mapping[str, Network],
-    batches: Mapping[str, Sequence[Features]],
+    batches: Mapping[str, Sequence[Arrays]],
     config: CompareExportsConfig,
 ) -> None:
-    """Times the exports in turns, and adds the medians to the rows."""
+    """Times the exports in turns, and adds the medians to the exports."""
     found: dict[tuple[str, str], list[float]] = {}
     for network in networks.values():
         for batch in (features for part in batches.values() for features in part):
@@ -393,19 +583,18 @@ def _measure(
         for kind, part in batches.items():
             for name, network in networks.items():
                 found.setdefault((name, kind), []).append(_seconds(network, part, config.seconds))
-    for row in rows:
-        if row.name not in networks:
-            continue
-        for kind in batches:
-            row.milliseconds[kind] = 1000 * statistics.median(found[row.name, kind])
-    first = next(row for row in rows if row.milliseconds)
-    for row in rows:
-        row.speed = {
-            kind: first.milliseconds[kind] / value for kind, value in row.milliseconds.items()
+    measured = [export for export in exports if export.name in networks]
+    for export in measured:
+        export.milliseconds = {
+            kind: 1000 * statistics.median(found[export.name, kind]) for kind in batches
+        }
+        export.speed = {
+            kind: measured[0].milliseconds[kind] / value
+            for kind, value in export.milliseconds.items()
         }
 
 
-def _seconds(network: Network, batches: Sequence[Features], least: float) -> float:
+def _seconds(network: Network, batches: Sequence[Arrays], least: float) -> float:
     """Returns the processor time of a row, in seconds, of runs over all batches."""
     begin, count = time.process_time(), 0
     while True:

@@ -84,9 +84,10 @@ def export_task(
             float32. The other formats may also be `"int8"`, with 8-bit products, quantized by NNCF
             (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights statically,
             activations dynamically). An int8 model answers differently: evaluate it before serving.
-        calibration: About 300 texts, or pairs of texts with `pair`, like those that will be served.
-            Required for `openvino` in int8, whose quantization is calibrated with their
-            activations; the other formats take none.
+        calibration: About 300 texts like those that will be served; pairs of texts for a classifier
+            of pairs, and of a question and its passage for a question answerer. Required for
+            `openvino` in int8, whose quantization is calibrated with their activations; the other
+            formats take none.
         pair: Whether a classifier takes two texts.
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
             and LiteRT cannot.
@@ -231,10 +232,10 @@ def _calibration_rows(
                 f"format={format!r} and dtype={dtype!r}."
             )
         return ()
-    if not task.answers_whole_texts:
+    if not (task.answers_whole_texts or task.answers_questions):
         raise ExportError(
-            "format='openvino' with dtype='int8' is for classifiers, regressions and embedders; "
-            f"for a {type(task).__name__} there is 'onnx' with dtype='int8'."
+            "format='openvino' with dtype='int8' is for classifiers, regressions, embedders and "
+            f"question answerers; for a {type(task).__name__} there is 'onnx' with dtype='int8'."
         )
     _ = task.preprocessor  # Raises where there is none
     if calibration is None or isinstance(calibration, str) or not len(calibration):
@@ -249,6 +250,10 @@ def _calibration_rows(
                 f"calibration[{index}] is {calibration[index]!r}; expected a text, or a pair of "
                 "texts if all of them are."
             )
+    if task.answers_questions and len(rows[0]) != 2:
+        raise ValueError(
+            f"calibration[0] is {calibration[0]!r}; expected a question and its passage."
+        )
     return rows
 
 

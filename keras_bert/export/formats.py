@@ -78,14 +78,23 @@ def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]])
     """Returns an `openvino.Model` with int8 matrix products."""
     import nncf
 
-    def features(row: Sequence[str]) -> dict[str, Any]:
+    from keras_bert.data.question_batches import QuestionWindows
+
+    def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
         # Batches of one row have no padding, which would distort the calibration.
+        number, row = numbered_row
         packed = task.preprocessor(*(tf.constant([text]) for text in row))
+        if isinstance(packed, QuestionWindows):
+            # Of the first passage its first window, of the second its second, and so on
+            packed = task.preprocessor.padded(packed)
+            window = number % len(packed["token_ids"])
+            real = packed["padding_mask"][window]
+            packed = {name: x[window][real][None] for name, x in packed.items()}
         return {name: tf.cast(packed[name], tf.int32).numpy() for name in INPUT_NAMES}
 
     return nncf.quantize(
         model,
-        nncf.Dataset(calibration, features),
+        nncf.Dataset(list(enumerate(calibration)), features),
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(calibration),
     )

@@ -161,6 +161,7 @@ class QuestionAnswerer(Task):
     preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
     # The length of rows for SQuAD in the released code
     default_sequence_length = 384
+    answers_questions = True
     head_name = "question_answerer"
     default_learning_rate = 5e-5
     uses_pooler = False

@@ -63,6 +63,8 @@ class Task(ObjectiveModel):
     serves_pairs: ClassVar[bool] = False
     # Whether there is one prediction per text or pair, so that token offsets are not needed
     answers_whole_texts: ClassVar[bool] = False
+    # Whether the text is questions, each with a passage
+    answers_questions: ClassVar[bool] = False
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
     # Whether text needs labels to be trained on or evaluated

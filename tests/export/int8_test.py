@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from tests.export.small_classifier import make_classifier
+from tests.export.small_classifier import make_answerer, make_classifier
 
 tf = pytest.importorskip("tensorflow")
 
@@ -57,6 +57,34 @@ def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
     np.testing.assert_allclose(answers["probabilities"], expected, atol=0.1)
 
 
+def test_openvino_takes_the_windows_of_passages(tmp_path):
+    openvino = pytest.importorskip("openvino")
+    pytest.importorskip("nncf")
+    answerer = make_answerer(tmp_path)
+    path = tmp_path / "model.xml"
+    words = ["the", "cat", "mat", "able", *"abc012?,"]
+    generator = np.random.default_rng(0)
+    questions = [
+        (" ".join(generator.choice(words, 4)), " ".join(generator.choice(words, length)))
+        for length in range(5, 45)
+    ]
+    answerer.export(path, "openvino", dtype="int8", calibration=questions)
+    assert "FakeQuantize" in path.read_text(encoding="utf-8")
+    windows = answerer.preprocessor(*(list(texts) for texts in zip(*questions, strict=True)))
+    features = {
+        name: tf.cast(values, tf.int32).numpy()
+        for name, values in answerer.preprocessor.padded(windows).items()
+    }
+    outputs = openvino.compile_model(path, "CPU")(features)
+    expected = answerer.predict(features, verbose=0)
+    mask = features["padding_mask"] > 0
+    for name, logits in expected.items():
+        difference = (outputs[name] - logits)[mask]
+        assert 0 < np.std(difference) < 0.5 * np.std(logits[mask])
+    with pytest.raises(ValueError, match="expected a question and its passage"):
+        answerer.export(tmp_path / "2.xml", "openvino", dtype="int8", calibration=["the cat?"])
+
+
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
 def test_litert(classifier, tmp_path):
     classifier.export(tmp_path / "float.tflite", "litert", sequence_length=16)
@@ -84,6 +112,6 @@ def test_calibration_is_texts_for_openvino(classifier, tmp_path):
     with pytest.raises(ValueError, match="must be one of float32, bfloat16"):
         export("1", dtype="int8")
     tagger = keras_bert.TokenClassifier(classifier.backbone, num_classes=2)
-    with pytest.raises(ExportError, match="is for classifiers, regressions and embedders"):
+    with pytest.raises(ExportError, match="is for classifiers, regressions, embedders and quest"):
         tagger.export(tmp_path / "model.xml", "openvino", dtype="int8", calibration=["a", "b"])
     assert list(tmp_path.iterdir()) == []

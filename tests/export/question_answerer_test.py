@@ -9,9 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-import keras_bert
 from tests.export.served_tasks import OPTIONS
-from tests.export.small_classifier import make_classifier
+from tests.export.small_classifier import make_answerer
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
@@ -40,18 +39,6 @@ answers["answer"] = [answer.decode() for answer in answers["answer"]]
 assert "keras_bert" not in sys.modules
 print(json.dumps(answers))
 """
-
-
-def make_answerer(folder, **arguments):
-    from keras_bert.data import QuestionAnswererPreprocessor
-
-    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
-    preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
-    answerer = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor, **arguments)
-    answerer.head.dense.kernel.assign(
-        np.random.default_rng(1).normal(0, 0.5, answerer.head.dense.kernel.shape)
-    )
-    return answerer
 
 
 @pytest.fixture(scope="module")

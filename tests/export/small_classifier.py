@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small classifier whose weights affect its predictions."""
+"""A small classifier and a small question answerer whose weights affect their predictions."""
 
 import string
 from pathlib import Path
@@ -44,3 +44,16 @@ def make_classifier(vocabulary_file: Path, **arguments: Any) -> Any:
         mean = 1.0 if weight.name == "gamma" else 0.0
         weight.assign(generator.normal(mean, 0.5, weight.shape))
     return classifier
+
+
+def make_answerer(folder: Path, **arguments: Any) -> Any:
+    """A question answerer on the same encoder, with windows of 24 tokens."""
+    from keras_bert.data import QuestionAnswererPreprocessor
+
+    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+    preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
+    answerer = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor, **arguments)
+    answerer.head.dense.kernel.assign(
+        np.random.default_rng(1).normal(0, 0.5, answerer.head.dense.kernel.shape)
+    )
+    return answerer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports of one classifier side by side."""
+"""Exports of a model side by side."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 pytest.importorskip("tensorflow_text")
 
 import keras_bert  # noqa: E402
-from tests.export.small_classifier import make_classifier  # noqa: E402
+from tests.export.small_classifier import make_answerer, make_classifier  # noqa: E402
 from training.compare_exports import CompareExportsConfig, compare  # noqa: E402
 
 TEXTS = ["0 1 2", "3 4", "5 6 7 8 9", "a b", "c d 0 0", "1", "2 2 2", "9 8 7 6"]
@@ -34,7 +34,7 @@ def test_exports_are_scored_and_timed(files, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     config = CompareExportsConfig(
-        model=str(files / "model.keras"),
+        model=(str(files / "model.keras"),),
         data_file=str(files / "dev.csv"),
         exports=("tf_saved_model:float32", "onnx:float32", "onnx:int8"),
         batches=("1", "3", "2x6"),
@@ -50,18 +50,19 @@ def test_exports_are_scored_and_timed(files, capsys):
         assert row.megabytes > 0
     saved_model, onnx, int8 = rows
     assert saved_model.speed == {"1": 1.0, "3": 1.0, "2x6": 1.0}
-    assert saved_model.scores["accuracy"] == pytest.approx(100 * 7 / 8)
+    assert saved_model.scores["accuracy"] == [pytest.approx(100 * 7 / 8)]
     for exact in (saved_model, onnx):
-        assert exact.changed == 0
+        assert exact.changed == [0]
+        assert exact.change == {"accuracy": [0], "macro_f1": [0]}
         assert exact.largest_move < 1e-5
     assert 1e-5 < int8.largest_move < 0.2
     assert onnx.speed["1"] == saved_model.milliseconds["1"] / onnx.milliseconds["1"]
     table = capsys.readouterr().out
-    assert "| times as fast: 1 row / 3 rows / 2 x 6 tokens | accuracy |" in table
+    assert "| times as fast: 1 row / 3 rows / 2 x 6 tokens | accuracy | change |" in table
     written = json.loads((files / "out" / "compare_exports.json").read_text())
     assert [row["name"] for row in written["exports"]] == list(config.exports)
     # Once more, exports are not written again
-    model = files / "out" / "onnx_int8" / "1.onnx"
+    model = files / "out" / "model_1" / "onnx_int8" / "1.onnx"
     before = model.stat().st_mtime_ns
     compare(config)
     assert model.stat().st_mtime_ns == before
@@ -77,7 +78,7 @@ def test_a_regression(files, tmp_path):
         csv.writer(file).writerows([("text", "label"), *zip(TEXTS, scores, strict=True)])
     (row,) = compare(
         CompareExportsConfig(
-            model=str(tmp_path / "model.keras"),
+            model=(str(tmp_path / "model.keras"),),
             data_file=str(tmp_path / "dev.csv"),
             exports=("tf_saved_model:float32",),
             batches=("2",),
@@ -86,9 +87,95 @@ def test_a_regression(files, tmp_path):
             output_dir=str(tmp_path),
         )
     )
-    assert row.changed is None
+    assert row.changed == []
     assert row.largest_move < 1e-5
     assert set(row.scores) == {"pearson", "spearman", "mse"}
+
+
+def test_several_seeds_in_the_precision_of_training(files, tmp_path, capsys):
+    """What is compared with is float32, although the models are in mixed_bfloat16."""
+    models = []
+    for seed in (1, 2):
+        classifier = keras_bert.TextClassifier(
+            keras_bert.Backbone(
+                keras_bert.load_model(files / "model.keras").backbone.config,
+                dtype="mixed_bfloat16",
+            ),
+            preprocessor=make_preprocessor(files),
+            class_names=["bad", "fair", "good"],
+        )
+        generator = np.random.default_rng(seed)
+        for weight in classifier.trainable_weights:
+            mean = 1.0 if weight.name == "gamma" else 0.0
+            weight.assign(generator.normal(mean, 0.5, weight.shape))
+        models.append(str(tmp_path / f"{seed}.keras"))
+        classifier.save(models[-1])
+    (float32, bfloat16) = compare(
+        CompareExportsConfig(
+            model=tuple(models),
+            data_file=str(files / "dev.csv"),
+            data_rows=6,
+            exports=("tf_saved_model:float32", "tf_saved_model:bfloat16"),
+            batches=("2",),
+            rounds=1,
+            seconds=0.0,
+            output_dir=str(tmp_path),
+        )
+    )
+    assert len(float32.scores["accuracy"]) == len(bfloat16.changed) == 2
+    # Of six rows
+    assert all(round(score * 0.06, 6).is_integer() for score in float32.scores["accuracy"])
+    assert float32.largest_move < 1e-5 < bfloat16.largest_move
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if ":float32" in line)
+    assert f"{np.mean(float32.scores['accuracy']):.2f} ± " in row
+    assert "| +0.00 (+0.00 to +0.00) |" in row
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
+def test_questions(tmp_path):
+    """The answers of an export are those of `answer`, and its scores the official ones."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    answerer = make_answerer(tmp_path, max_answer_length=5)
+    answerer.save(tmp_path / "model.keras")
+    contexts = ["naïve cats able unable 7 mats 42 in a big red hat of no use", "the cat sat", "0 1"]
+    questions = ["the cat?", "mat", "b"]
+    found = answerer.answer(questions, contexts)
+    wrong = next(text for text in ("0", "1") if text != found[2]["answer"])
+    golds = [found[0], found[1], {"answer": wrong, "start": contexts[2].index(wrong)}]
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [
+                {
+                    "id": question,
+                    "question": question,
+                    "answers": [{"text": gold["answer"], "answer_start": gold["start"]}],
+                }
+            ],
+        }
+        for question, context, gold in zip(questions, contexts, golds, strict=True)
+    ]
+    content = {"version": "1.1", "data": [{"title": "all", "paragraphs": paragraphs}]}
+    (tmp_path / "dev.json").write_text(json.dumps(content), encoding="utf-8")
+    rows = compare(
+        CompareExportsConfig(
+            model=(str(tmp_path / "model.keras"),),
+            data_file=str(tmp_path / "dev.json"),
+            exports=("tf_saved_model:float32", "onnx:float32", "litert:float32", "onnx:int8"),
+            batches=("1", "2x6"),
+            rounds=1,
+            seconds=0.0,
+            output_dir=str(tmp_path),
+        )
+    )
+    *exact, int8 = rows
+    for row in exact:
+        assert row.scores["exact_match"] == [pytest.approx(200 / 3)]
+        assert row.changed == [0]
+        assert row.largest_move < 1e-5
+        assert min(row.milliseconds.values()) > 0
+    assert 1e-5 < int8.largest_move < 0.5
 
 
 def make_preprocessor(files):
@@ -101,7 +188,9 @@ def test_what_is_asked_for(files, tmp_path):
     with pytest.raises(ValueError, match="--batches has '8x', expected rows, or rows x tokens"):
         CompareExportsConfig(batches=("8x",))
     with pytest.raises(FileNotFoundError, match="--model=none does not exist"):
-        compare(CompareExportsConfig(model="none"))
-    model, data = str(files / "model.keras"), str(files / "dev.csv")
+        compare(CompareExportsConfig(model=("none",)))
+    with pytest.raises(ValueError, match="--model is empty"):
+        compare(CompareExportsConfig())
+    model, data = (str(files / "model.keras"),), str(files / "dev.csv")
     with pytest.raises(FileNotFoundError, match="openvino:int8 needs texts like those"):
         compare(CompareExportsConfig(model=model, data_file=data))
