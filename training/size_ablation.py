@@ -29,6 +29,7 @@ from absl import flags
 from keras_bert import atomic
 from keras_bert.config import BertConfig
 
+from .costs.run_cost import operations
 from .engine import child_programs, output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .pretraining.ablations import (
@@ -220,7 +221,14 @@ def size_ablation(config: SizeAblationConfig) -> list[dict[str, Any]]:
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Formats the runs as a Markdown table, with the paper's numbers where it has the size."""
     columns = list(rows[0]["scores"])
-    heads = ["layers x hidden x heads", "", "million parameters", "PFLOP", "perplexity", *columns]
+    heads = [
+        "layers x hidden x heads",
+        "",
+        "million parameters",
+        "operations",
+        "perplexity",
+        *columns,
+    ]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:
         paper = PAPER.get(Size(*map(int, row["size"].split("x"))), {})
@@ -232,7 +240,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
             row["size"],
             row["column"],
             f"{row['parameters'] / 1e6:.2f}",
-            f"{row['flops'] / 1e15:.3g}",
+            operations(row["flops"]),
             beside(f"{row['perplexity']:.1f}", "perplexity"),
             *(beside(cell(values), name) for name, values in row["scores"].items()),
         ]

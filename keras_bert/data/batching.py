@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Required, TypedDict, Unpack
 
@@ -163,35 +164,18 @@ def length_bucketed_batches(
     """
     if window_batches < 1:
         raise ValueError(f"window_batches is {window_batches}; it must be at least 1.")
-    boundaries = tf.constant(buckets, tf.int64)
-
-    def batches_of_window(features: dict[str, tf.RaggedTensor], rest: Any) -> tf.data.Dataset:
-        lengths = longest_sequences(features["token_ids"])
-        order = tf.argsort(lengths, stable=True)
-        num_batches = -(-tf.size(order) // batch_size)
-
-        def batch(index: tf.Tensor) -> Any:
-            rows_of_batch = order[index * batch_size : (index + 1) * batch_size]
-            extra = rest
-            if pad_last_batch:
-                rows_of_batch, is_real = _repeat_to(rows_of_batch, batch_size)
-            picked = {name: tf.gather(value, rows_of_batch) for name, value in features.items()}
-            extra = tf.nest.map_structure(lambda value: tf.gather(value, rows_of_batch), extra)
-            dense = pad_to_bucket(picked, boundaries, pad_token_id)
-            if pad_last_batch:
-                dense = tf.nest.map_structure(lambda x: _set_rows(x, batch_size), dense)
-                extra = tf.nest.map_structure(lambda x: _set_rows(x, batch_size), extra)
-                extra = (*extra, is_real)
-            return dense, extra
-
-        return tf.data.Dataset.range(tf.cast(num_batches, tf.int64), output_type=tf.int32).map(
-            batch
-        )
-
+    num_rows = int(rows.cardinality())
+    batcher = _batcher(batch_size, tuple(buckets), pad_last_batch, pad_token_id)
+    if shuffle_seed is None and 0 < num_rows <= batch_size:
+        # A single batch is made at once, in a tenth of the time that it takes to set up a pipeline.
+        with tf.device("CPU:0"):
+            (window,) = rows.batch(batch_size)
+            features, rest = featurize(*(window if isinstance(window, tuple) else (window,)))
+            batch = batcher.batch(_by_length(features), features, rest)
+        return _dataset_of_one(*batch, batch_size if pad_last_batch else None)
     windows = rows.batch(batch_size * window_batches)
     batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
-    batches = batches.prefetch(1).flat_map(batches_of_window)
-    num_rows = int(rows.cardinality())
+    batches = batches.prefetch(1).flat_map(batcher.batches_of_window)
     if num_rows >= 0:
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
@@ -199,6 +183,84 @@ def length_bucketed_batches(
             window_batches, seed=shuffle_seed, reshuffle_each_iteration=reshuffle
         )
     return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
+
+
+class _Batcher:
+    """Cuts windows of rows into batches.
+
+    Args:
+        batch_size: Number of rows in a batch.
+        buckets: See `length_bucketed_batches`.
+        pad_last_batch: See `length_bucketed_batches`.
+        pad_token_id: See `length_bucketed_batches`.
+    """
+
+    def __init__(
+        self, batch_size: int, buckets: tuple[int, ...], pad_last_batch: bool, pad_token_id: int
+    ) -> None:
+        self.batch_size = batch_size
+        self.buckets = buckets
+        self.pad_last_batch = pad_last_batch
+        self.pad_token_id = pad_token_id
+        self.batches_of_window = tf.function(
+            self._batches_of_window, autograph=False, reduce_retracing=True
+        )
+
+    def batch(
+        self, rows: tf.Tensor, features: dict[str, tf.RaggedTensor], rest: Any
+    ) -> tuple[dict[str, tf.Tensor], Any]:
+        """Returns the padded features and the other columns of some rows of a window."""
+        if self.pad_last_batch:
+            rows, is_real = _repeat_to(rows, self.batch_size)
+        picked = {name: tf.gather(value, rows) for name, value in features.items()}
+        rest = tf.nest.map_structure(lambda value: tf.gather(value, rows), rest)
+        boundaries = tf.constant(self.buckets, tf.int64)
+        dense = pad_to_bucket(picked, boundaries, self.pad_token_id)
+        if self.pad_last_batch:
+            dense, rest = tf.nest.map_structure(
+                lambda x: _set_rows(x, self.batch_size), (dense, rest)
+            )
+            rest = (*rest, is_real)
+        return dense, rest
+
+    def _batches_of_window(
+        self, features: dict[str, tf.RaggedTensor], rest: Any
+    ) -> tf.data.Dataset:
+        order = _by_length(features)
+        size = self.batch_size
+        num_batches = tf.cast(-(-tf.size(order) // size), tf.int64)
+        return tf.data.Dataset.range(num_batches, output_type=tf.int32).map(
+            lambda index: self.batch(order[index * size : (index + 1) * size], features, rest)
+        )
+
+
+# Tracing takes longer than batching: once for each kind of batches, not in each pipeline.
+_batcher = functools.lru_cache(maxsize=64)(_Batcher)
+
+
+def _by_length(features: dict[str, tf.RaggedTensor]) -> tf.Tensor:
+    """Returns the indices of rows, sorted by length, int32 `(rows,)`."""
+    return tf.argsort(longest_sequences(features["token_ids"]), stable=True)
+
+
+def _dataset_of_one(features: dict[str, tf.Tensor], rest: Any, num_rows: int | None) -> Any:
+    """Returns a dataset of one batch, with the static shapes of a dataset of many batches."""
+
+    def dynamic(features: dict[str, tf.Tensor], rest: Any) -> Any:
+        return (
+            {
+                name: _with_shape(value, [num_rows, *[None] * (value.shape.rank - 1)])
+                for name, value in features.items()
+            },
+            tf.nest.map_structure(lambda x: _with_shape(x, [num_rows, *x.shape[1:]]), rest),
+        )
+
+    return without_tuning(tf.data.Dataset.from_tensors((features, rest)).map(dynamic))
+
+
+def _with_shape(tensor: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:
+    """Replaces a static shape by a less specific one."""
+    return tf.compat.v1.placeholder_with_default(tensor, shape)
 
 
 def pad_to_bucket(

@@ -69,6 +69,8 @@ class TextClassifierPreprocessor:
             )
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
+        # Tracing takes longer than packing: once, not in each pipeline.
+        self._pack = tf.function(self._packed, autograph=False, reduce_retracing=True)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, tf.Tensor]:
         text = tf.convert_to_tensor(text, tf.string)
@@ -88,12 +90,22 @@ class TextClassifierPreprocessor:
         Returns:
             A dict of ragged `token_ids` and `segment_ids`, int32 `(batch, None)`.
         """
-        first = self.tokenizer(text)
-        room = self.sequence_length - num_special_tokens(
-            self.tokenizer, 1 if text_pair is None else 2
+        text, text_pair = (
+            None if part is None else tf.convert_to_tensor(part, tf.string)
+            for part in (text, text_pair)
         )
+        num_texts = 1 if text_pair is None else 2
+        room = self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
+        with tf.device("CPU:0"):
+            packed: dict[str, tf.RaggedTensor] = self._pack(
+                text, text_pair, tf.constant(room, tf.int64)
+            )
+        return packed
+
+    def _packed(self, text: tf.Tensor, text_pair: tf.Tensor | None, room: tf.Tensor) -> Any:
+        first = self.tokenizer(text)
         if text_pair is None:
-            return pack_texts(self.tokenizer, cut_rows(first, tf.constant(room, tf.int64)))
+            return pack_texts(self.tokenizer, cut_rows(first, room))
         return pack_texts(self.tokenizer, *truncate_pair(first, self.tokenizer(text_pair), room))
 
     def get_config(self) -> dict[str, Any]:
@@ -111,7 +123,7 @@ class TextClassifierPreprocessor:
 
 
 def truncate_pair(
-    first: tf.RaggedTensor, second: tf.RaggedTensor, max_tokens: int
+    first: tf.RaggedTensor, second: tf.RaggedTensor, max_tokens: int | tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Truncates pairs to a maximum total length, from the end of the longer text.
 
@@ -122,7 +134,7 @@ def truncate_pair(
     Args:
         first: Ragged ids of shape `(batch, None)`.
         second: Ragged ids of shape `(batch, None)`.
-        max_tokens: Maximum number of tokens of a pair.
+        max_tokens: Maximum number of tokens of a pair, an int or an int64 scalar.
 
     Returns:
         A tuple of both, truncated.

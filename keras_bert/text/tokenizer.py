@@ -53,6 +53,14 @@ class Tokenizer(abc.ABC):
         # A constant that is created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._special_ids = tf.constant(self.special_token_ids, tf.int32)
+        # Tracing takes longer than tokenizing a thousand texts: once, not in each pipeline.
+        spec = tf.TensorSpec([None], tf.string)
+        self._ids_of_texts = tf.function(
+            lambda texts: (self._tokenize(texts),), [spec], autograph=False
+        )
+        self._pieces_of_texts = tf.function(
+            lambda texts: self._tokenize_with_offsets(texts), [spec], autograph=False
+        )
 
     @classmethod
     def special_tokens(cls) -> tuple[str, ...]:
@@ -61,7 +69,7 @@ class Tokenizer(abc.ABC):
 
     def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
         """Converts a text, or a batch of texts, to ids."""
-        (ids,) = on_any_shape(text, lambda texts: (self._tokenize(texts),))
+        (ids,) = on_any_shape(text, self._ids_of_texts)
         return ids
 
     def tokenize_with_offsets(
@@ -88,7 +96,7 @@ class Tokenizer(abc.ABC):
             A tuple of the ids, the start of each token (the offset of its first character), and its
             end (the offset one past its last character), all int32 and of the same shape.
         """
-        ids, starts, ends = on_any_shape(text, self._tokenize_with_offsets)
+        ids, starts, ends = on_any_shape(text, self._pieces_of_texts)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:

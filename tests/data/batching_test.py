@@ -115,3 +115,29 @@ def test_a_row_longer_than_the_last_bucket_is_an_error_and_not_cut():
     features = {"token_ids": tf.ragged.constant([[1] * 17])}
     with pytest.raises(tf.errors.InvalidArgumentError):
         pad_to_bucket(features, tf.constant(BUCKETS, tf.int64))
+
+
+def ragged_pairs(indices):
+    """Each row has two sequences, of 1 + i % 13 and of 2 ids."""
+    features, rest = ragged_rows(indices)
+    second = tf.fill([tf.size(indices), 2], 7)
+    both = [
+        features["token_ids"][:, tf.newaxis],
+        tf.RaggedTensor.from_tensor(second[:, None], ragged_rank=2),
+    ]
+    return {"token_ids": tf.concat(both, axis=1)}, rest
+
+
+@pytest.mark.parametrize("featurize", [ragged_rows, ragged_pairs])
+@pytest.mark.parametrize("pad_last_batch", [False, True])
+def test_a_single_batch_is_that_of_a_pipeline(featurize, pad_last_batch):
+    options = {"batch_size": 8, "buckets": BUCKETS, "pad_last_batch": pad_last_batch}
+    rows = tf.data.Dataset.range(3, 10).map(lambda i: (i,))
+    single = length_bucketed_batches(rows, featurize, **options)
+    # Of rows whose number is not known, batches are made by a pipeline
+    piped = length_bucketed_batches(rows.filter(lambda i: True), featurize, **options)
+    assert single.element_spec == piped.element_spec
+    assert int(single.cardinality()) == 1
+    for _ in range(2):
+        (batch,), (expected,) = single.as_numpy_iterator(), piped.as_numpy_iterator()
+        tf.nest.map_structure(np.testing.assert_array_equal, batch, expected)

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.data.text_batches import truncate_pair  # noqa: E402
+from keras_bert.data.text_batches import batches_from_rows, truncate_pair  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
@@ -103,3 +103,16 @@ def test_config_round_trip_is_json(preprocessor):
 def test_a_length_without_room_for_text_is_refused():
     with pytest.raises(ValueError, match="sequence_length is 4"):
         TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=4)
+
+
+def test_the_text_of_all_pipelines_is_traced_once():
+    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=10)
+    for num_rows in (3, 5, 8):
+        rows = tf.data.Dataset.from_tensor_slices((["a b", "c"] * num_rows, [0, 1] * num_rows))
+        for seed in (None, 1):
+            batches = batches_from_rows(rows, preprocessor, batch_size=2, shuffle_seed=seed)
+            assert len(list(batches)) == num_rows
+    traced = preprocessor._pack.experimental_get_tracing_count()
+    assert traced == 1
+    traced = preprocessor.tokenizer._ids_of_texts.experimental_get_tracing_count()
+    assert traced == 1

@@ -42,11 +42,16 @@ def lines() -> Iterator[str]:
                 yield line
 
 
-def batches(size: int) -> Iterator[list[str]]:
-    """The lines in lists of `size`."""
+def batches(size: int, every: int) -> Iterator[list[str]]:
+    """The lines in lists of `size`: one list of `every`, or all with `KERAS_BERT_WHOLE_GRID=1`."""
     iterator = lines()
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch
+    whole = os.environ.get("KERAS_BERT_WHOLE_GRID") == "1"
+    for number in itertools.count():
+        batch = list(itertools.islice(iterator, size))
+        if not batch:
+            return
+        if whole or number % every == 0:
+            yield batch
 
 
 def _lines_of(path: Path) -> Iterator[str]:

@@ -152,11 +152,11 @@ def test_tokens_that_no_text_can_have():
 
 @real_text.needed
 @pytest.mark.parametrize(("name", "lowercase"), [("uncased", True), ("cased", False)])
-def test_every_line_of_real_text(name, lowercase):
+def test_real_text(name, lowercase):
     compared = Compared(real_text.vocabulary(name), lowercase)
     wrong, count = [], 0
-    for lines in real_text.batches(4096):
+    for lines in real_text.batches(4096, every=4):
         count += len(lines)
         wrong += differences(lines, compared)
-    assert count > 100_000
+    assert count > 50_000
     assert wrong == []
