@@ -166,16 +166,19 @@ def length_bucketed_batches(
         raise ValueError(f"window_batches is {window_batches}; it must be at least 1.")
     num_rows = int(rows.cardinality())
     batcher = _batcher(batch_size, tuple(buckets), pad_last_batch, pad_token_id)
-    if shuffle_seed is None and 0 < num_rows <= batch_size:
-        # A single batch is made at once, in a tenth of the time that it takes to set up a pipeline.
+    if shuffle_seed is None and 0 < num_rows <= batch_size * window_batches:
+        # A single window is tokenized at once: setting up a pipeline for it takes ten times longer.
         with tf.device("CPU:0"):
-            (window,) = rows.batch(batch_size)
+            (window,) = rows.batch(num_rows)
             features, rest = featurize(*(window if isinstance(window, tuple) else (window,)))
-            batch = batcher.batch(_by_length(features), features, rest)
-        return _dataset_of_one(*batch, batch_size if pad_last_batch else None)
-    windows = rows.batch(batch_size * window_batches)
-    batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
-    batches = batches.prefetch(1).flat_map(batcher.batches_of_window)
+            if num_rows <= batch_size:
+                batch = batcher.batch(_by_length(features), features, rest)
+                return _dataset_of_one(*batch, batch_size if pad_last_batch else None)
+            batches = batcher.batches_of_window(features, rest)
+    else:
+        windows = rows.batch(batch_size * window_batches)
+        batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
+        batches = batches.prefetch(1).flat_map(batcher.batches_of_window)
     if num_rows >= 0:
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
