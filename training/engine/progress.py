@@ -132,4 +132,10 @@ def step_seconds(steps: list[float]) -> float | None:
 
 
 def _metrics(logs: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {float(value):.4g}" for name, value in logs.items())
+    """Formats metrics; accuracies of Keras are fractions, scores on development sets percents."""
+    percents = {
+        name: 100 * float(value)
+        for name, value in logs.items()
+        if "accuracy" in name and not name.startswith("dev_")
+    }
+    return ", ".join(f"{name} {float(percents.get(name, logs[name])):.4g}" for name in logs)

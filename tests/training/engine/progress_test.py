@@ -65,3 +65,16 @@ def test_a_terminal_has_one_line_that_is_overwritten():
     progress.on_epoch_end(0, {"loss": 0.5})
     assert file.getvalue().count("\r") == 4
     assert file.getvalue().count("\n") == 1
+
+
+def test_accuracies_and_scores_are_percents():
+    file = io.StringIO()
+    progress = Progress(file, clock=clock([1.0] * 4), epochs=1)
+    progress.on_epoch_begin(0)
+    progress.on_train_batch_end(0, {})
+    logs = {"accuracy": 0.8751, "start_logits_accuracy": 0.5, "loss": 0.25, "dev_accuracy": 0.5}
+    progress.on_epoch_end(0, logs)
+    (line,) = file.getvalue().splitlines()
+    assert line.startswith(
+        "epoch 1/1, 1 steps, accuracy 87.51, start_logits_accuracy 50, loss 0.25, dev_accuracy 0.5,"
+    )
