@@ -490,9 +490,13 @@ def _network(name: str, path: Path, outputs: Sequence[str], threads: int) -> Net
             settings["INFERENCE_PRECISION_HINT"] = {"float32": "f32", "bfloat16": "bf16"}[dtype]
         model = openvino.compile_model(path, "CPU", settings)
 
+        request = model.create_infer_request()
+
         def run_openvino(features: Arrays) -> Arrays:
-            found = model(features)
-            return {key: np.array(found[key]) for key in outputs}
+            # With one thread, errors of `model(features)` are not raised
+            request.start_async(features)
+            request.wait()
+            return {key: request.get_tensor(key).data.copy() for key in outputs}
 
         return run_openvino
     import tensorflow as tf
