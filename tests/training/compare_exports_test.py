@@ -136,6 +136,7 @@ def test_questions(tmp_path):
     """The answers of an export are those of `answer`, and its scores the official ones."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
+    pytest.importorskip("openvino")
     answerer = make_answerer(tmp_path, max_answer_length=5)
     answerer.save(tmp_path / "model.keras")
     contexts = ["naïve cats able unable 7 mats 42 in a big red hat of no use", "the cat sat", "0 1"]
@@ -162,7 +163,10 @@ def test_questions(tmp_path):
         CompareExportsConfig(
             model=(str(tmp_path / "model.keras"),),
             data_file=str(tmp_path / "dev.json"),
-            exports=("tf_saved_model:float32", "onnx:float32", "litert:float32", "onnx:int8"),
+            exports=(
+                *("tf_saved_model:float32", "onnx:float32", "openvino:float32", "litert:float32"),
+                "onnx:int8",
+            ),
             batches=("1", "2x6"),
             rounds=1,
             seconds=0.0,
