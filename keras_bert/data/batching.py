@@ -9,6 +9,7 @@ from typing import Any, Protocol, Required, TypedDict, Unpack
 
 import tensorflow as tf
 
+from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.tokenizer import Tokenizer
 
 # The number of batches whose rows are sorted by length together: large enough that the rows of a
@@ -205,9 +206,7 @@ class _Batcher:
         self.buckets = buckets
         self.pad_last_batch = pad_last_batch
         self.pad_token_id = pad_token_id
-        self.batches_of_window = tf.function(
-            self._batches_of_window, autograph=False, reduce_retracing=True
-        )
+        self.batches_of_window = traced_once(self._batches_of_window)
 
     def batch(
         self, rows: tf.Tensor, features: dict[str, tf.RaggedTensor], rest: Any

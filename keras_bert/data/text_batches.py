@@ -19,6 +19,7 @@ from keras_bert.data.batching import (
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.next_tokens import NextTokenTargets
 from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.tokenizer import Tokenizer
 
 # The features that a masker adds, of shape `(batch, slots)`
@@ -69,8 +70,7 @@ class TextClassifierPreprocessor:
             )
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
-        # Tracing takes longer than packing: once, not in each pipeline.
-        self._pack = tf.function(self._packed, autograph=False, reduce_retracing=True)
+        self._pack = traced_once(self._packed)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, tf.Tensor]:
         text = tf.convert_to_tensor(text, tf.string)

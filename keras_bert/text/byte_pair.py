@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.normalization import WHITE_SPACE, drop_invalid
 from keras_bert.text.offsets import Pieces
 from keras_bert.text.special_tokens import TypedSegments
@@ -385,9 +386,7 @@ class PieceMerger:
         # A table cannot be empty; without merges, it has a key that no pair has.
         pairs = [left * self._size + right for left, right in merges] or [-1]
         # In eager mode, the loop would be executed by Python.
-        self._merge = tf.function(
-            self._merge_bytes, [tf.TensorSpec([None], tf.string)], autograph=False
-        )
+        self._merge = traced_once(self._merge_bytes)
         # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)

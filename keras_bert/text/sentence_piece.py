@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.atomic import write_bytes
+from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.normalization import drop_invalid
 from keras_bert.text.offsets import Characters, Pieces, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
@@ -111,10 +112,8 @@ class SentencePieceTokenizer(Tokenizer):
         )
         # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
         # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
-        self._search = tf.function(
-            lambda texts: _processor(self.model).tokenize_with_offsets(texts),
-            [tf.TensorSpec([None], tf.string)],
-            autograph=False,
+        self._search = traced_once(
+            lambda texts: _processor(self.model).tokenize_with_offsets(texts)
         )
         present = {self.vocabulary[index]: index for index in self.special_token_ids}
         self._typed = TypedSegments(present, self.mask_token) if special_tokens_in_text else None

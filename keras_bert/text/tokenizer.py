@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
+from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.offsets import Pieces
 
 
@@ -53,14 +54,8 @@ class Tokenizer(abc.ABC):
         # A constant that is created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._special_ids = tf.constant(self.special_token_ids, tf.int32)
-        # Tracing takes longer than tokenizing a thousand texts: once, not in each pipeline.
-        spec = tf.TensorSpec([None], tf.string)
-        self._ids_of_texts = tf.function(
-            lambda texts: (self._tokenize(texts),), [spec], autograph=False
-        )
-        self._pieces_of_texts = tf.function(
-            lambda texts: self._tokenize_with_offsets(texts), [spec], autograph=False
-        )
+        self._ids_of_texts = traced_once(lambda texts: (self._tokenize(texts),))
+        self._pieces_of_texts = traced_once(lambda texts: self._tokenize_with_offsets(texts))
 
     @classmethod
     def special_tokens(cls) -> tuple[str, ...]:

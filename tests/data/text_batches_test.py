@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import collections
 import json
 
 import numpy as np
@@ -105,14 +106,25 @@ def test_a_length_without_room_for_text_is_refused():
         TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=4)
 
 
-def test_the_text_of_all_pipelines_is_traced_once():
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=10)
-    for num_rows in (3, 5, 8):
-        rows = tf.data.Dataset.from_tensor_slices((["a b", "c"] * num_rows, [0, 1] * num_rows))
-        for seed in (None, 1):
+def test_text_is_traced_once_for_all_pipelines_and_numbers_of_rows(caplog):
+    traces = collections.Counter()
+
+    class Tokenizer(WordPieceTokenizer):
+        def _tokenize(self, texts):
+            traces["tokenizer"] += 1
+            return super()._tokenize(texts)
+
+    class Preprocessor(TextClassifierPreprocessor):
+        def _packed(self, *arguments):
+            traces["preprocessor"] += 1
+            return super()._packed(*arguments)
+
+    # A few objects of a class, for TensorFlow logs a warning about the traces of them together
+    for count in range(1, 6):
+        preprocessor = Preprocessor(Tokenizer(TOKENS), sequence_length=10)
+        for num_rows, seed in ((3, None), (5, None), (8, 1)):
+            rows = tf.data.Dataset.from_tensor_slices((["a b", "c"] * num_rows, [0, 1] * num_rows))
             batches = batches_from_rows(rows, preprocessor, batch_size=2, shuffle_seed=seed)
             assert len(list(batches)) == num_rows
-    traced = preprocessor._pack.experimental_get_tracing_count()
-    assert traced == 1
-    traced = preprocessor.tokenizer._ids_of_texts.experimental_get_tracing_count()
-    assert traced == 1
+        assert traces == {"tokenizer": count, "preprocessor": count}
+    assert not caplog.records
