@@ -179,7 +179,7 @@ torchrun(2)
 # ## Mixed precision
 #
 # It needs no second device, and often gains as much: `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. Programs do
-# that by default. bfloat16 has the range of float32, so that no loss scaling is needed; with `mixed_float16` Keras scales the loss itself.
+# that by default where it is faster. bfloat16 has the range of float32, so that no loss scaling is needed; with `mixed_float16` Keras scales the loss itself.
 
 # %%
 PRECISION = """
@@ -198,8 +198,9 @@ for dtype in ("float32", "mixed_bfloat16"):
 run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 
 # %% [markdown]
-# The difference in accuracy is six of 160 rows, which is chance. The processor has products in bfloat16 (`avx512_bf16`); on JAX, float32 is
-# faster on a CPU. [Speed](../measurements/speed.md) has larger models.
+# The difference in accuracy is six of 160 rows, which is chance. The processor, an AMD EPYC, has products in bfloat16 (`avx512_bf16`). Not
+# every one that has them is faster with them: on an Intel Xeon without AMX, a step of MiniLM took 1.7 times as long as in float32. The
+# programs measure it at the start. On JAX, float32 is faster on a CPU. [Speed](../measurements/speed.md) has larger models.
 #
 # ## In short
 #

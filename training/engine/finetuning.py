@@ -24,7 +24,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.optimizers import AdamW
 
-from ..costs import run_cost
+from ..costs import model_flops, run_cost
 from ..costs.energy import Energy, Meter
 from ..plots import curves
 from ..scores import baselines, classifier_scores
@@ -53,6 +53,7 @@ class Run:
         seconds: Duration of each part: building, training, scoring.
         flops: FLOPs of the matrix products of training; `None` if unknown.
         energy: The energy of training and scoring; `None` if it was not metered.
+        dtype: Keras' dtype policy of the model; `None` in runs of before it was recorded.
     """
 
     seed: int
@@ -66,18 +67,31 @@ class Run:
     seconds: dict[str, float]
     flops: int | None = None
     energy: Energy | None = None
+    dtype: str | None = None
+
+
+# Below it, conversions between the dtypes take what the products gain.
+_LEAST_SPEEDUP = 1.1
 
 
 def resolve_precision(name: str) -> str:
-    """Returns the dtype policy; `auto` depends on the backend and the device."""
+    """Returns Keras' dtype policy.
+
+    Args:
+        name: The policy, or `auto`: `mixed_bfloat16` on an accelerator and on CPUs whose bfloat16
+            products are faster, which is measured; else `float32`.
+    """
     if name != "auto":
         return name
+    if model_flops.has_accelerator():
+        return "mixed_bfloat16"
+    # Measured: on a CPU, JAX computes models in bfloat16 more slowly, even if products are fast.
     if keras.backend.backend() == "jax":
-        import jax
-
-        # Measured: XLA's bfloat16 products on a CPU are slower than its float32 ones.
-        return "float32" if jax.default_backend() == "cpu" else "mixed_bfloat16"
-    return "mixed_bfloat16"
+        return "float32"
+    speedup = model_flops.bfloat16_speedup()
+    precision = "mixed_bfloat16" if speedup > _LEAST_SPEEDUP else "float32"
+    logging.info("precision: %s (bfloat16 products are %.1f times as fast)", precision, speedup)
+    return precision
 
 
 def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
@@ -167,8 +181,6 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
     """
     from keras_bert import MultipleChoice, TextClassifier
 
-    from ..costs import model_flops
-
     # They read the first token only, unless layers on top read all.
     is_of_first = isinstance(model, TextClassifier | MultipleChoice)
     reads_all = not is_of_first or bool(model.top_layers)
@@ -255,6 +267,7 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
         seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
         energy=evaluation.metered(),
+        dtype=training.model.dtype_policy.name,
     )
 
 

@@ -73,8 +73,8 @@ class RunConfig:
         warmup: Share of the steps in which the learning rate rises.
         weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
         sequence_length: Maximum length of a row in tokens; longer texts are truncated.
-        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16,
-            or float32 for JAX on a CPU, where bfloat16 is slower.
+        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
+            an accelerator and on CPUs that compute it faster, which is measured at the start.
         seed: Seed of the first run; it determines the new head's weights, dropout and the order of
             the rows.
         output_dir: Folder for models, scores and plots.

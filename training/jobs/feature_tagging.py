@@ -38,7 +38,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
             concatenated_last_4 or weighted_all.
         cache_dir: Folder that features are cached in.
         precision: Precision of the encoder: float32, bfloat16 or mixed_bfloat16; auto takes
-            mixed_bfloat16, or float32 for JAX on a CPU, where bfloat16 is slower.
+            mixed_bfloat16 on an accelerator and on CPUs that compute it faster.
         lstm_layers: Number of layers of the BiLSTM.
         lstm_units: Units of each direction of the BiLSTM.
         dropout: Dropout rate on the features, and before the classifier.

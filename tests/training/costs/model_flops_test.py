@@ -6,7 +6,12 @@ import pytest
 
 import keras_bert
 from keras_bert import BertConfig
-from training.costs.model_flops import fine_tuning_flops, peak_flops, training_flops
+from training.costs.model_flops import (
+    bfloat16_speedup,
+    fine_tuning_flops,
+    peak_flops,
+    training_flops,
+)
 
 
 def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
@@ -64,6 +69,12 @@ def test_peak(monkeypatch, dtype):
     monkeypatch.setattr("training.costs.model_flops._SIZE_ON_CPU", 64)
     assert 1e6 < peak_flops(dtype) < 1e16
     assert np.isfinite(peak_flops(dtype))
+
+
+def test_precisions_are_compared_once():
+    speedup = bfloat16_speedup()
+    assert 0.001 < speedup < 1000
+    assert bfloat16_speedup() == speedup
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch has a profiler of FLOPs")
