@@ -76,6 +76,13 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset):
     assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
     assert saved["rte"]["best_setting"] in [["1e-3", "32"], ["1e-4", "32"]]
+    first = tmp_path / "runs" / "rte_1e-3_32" / "seed_1" / "run.json"
+    done = first.stat().st_mtime_ns
+    config = dataclasses.replace(config, learning_rates=("1e-3",), num_seeds=2)
+    more = finetune_glue(config)
+    assert first.stat().st_mtime_ns == done
+    assert first.with_name("model.keras").exists()
+    assert len(more["rte"].seeds["dev"]["accuracy"]) == 2
     with pytest.raises(
         ValueError, match=r"1e-3_32 contains a run of other settings \(--epochs=1\)"
     ):

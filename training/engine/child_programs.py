@@ -55,6 +55,8 @@ def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
 def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str, Any]:
     """Runs a program of this project, unless its results exist.
 
+    With another number of seeds, the program runs again, and trains only the seeds that are missing.
+
     Args:
         folder: The program's `--output_dir`.
         command: The program's module and its other flags.
@@ -72,19 +74,30 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
     found: dict[str, Any] = {}
     if record.exists():
         found = json.loads(record.read_text(encoding="utf-8"))
-    if (record.exists() or results.exists()) and found != expected:
-        before = set(found.get("command", ["settings that were not recorded"]))
-        changed = sorted(before - set(command)) or [f"other files in {preset}"]
+    before = found.get("command", ["settings that were not recorded"])
+    is_same = found == expected
+    adds_seeds = (
+        not is_same
+        and _without_seeds(before) == _without_seeds(command)
+        and found == command_record(before, preset)
+    )
+    if (record.exists() or results.exists()) and not (is_same or adds_seeds):
+        changed = sorted(set(before) - set(command)) or [f"other files in {preset}"]
         raise output_folder.OtherSettingsError(
             f"{folder} contains a run of other settings ({' '.join(changed)}); choose another "
             "--output_dir, or remove that folder"
         )
-    if not results.exists():
+    if adds_seeds or not results.exists():
         logging.info("%s: %s", folder.name, " ".join(command))
         folder.mkdir(parents=True, exist_ok=True)
+        results.unlink(missing_ok=True)  # those of fewer seeds, before the record says otherwise
         atomic.write_json(record, expected)
         module = f"{_PACKAGE}.{command[0].removeprefix('training.')}"
         arguments = [sys.executable, "-m", module, *command[1:], f"--output_dir={folder}"]
         subprocess.run(arguments, check=True)
     values: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
     return values
+
+
+def _without_seeds(command: Sequence[str]) -> list[str]:
+    return [flag for flag in command if not flag.startswith("--num_seeds=")]
