@@ -55,7 +55,7 @@ def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
 def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str, Any]:
     """Runs a program of this project, unless its results exist.
 
-    With another number of seeds, the program runs again, and trains only the seeds that are missing.
+    With another number of seeds, the program runs again, and trains only those that are missing.
 
     Args:
         folder: The program's `--output_dir`.
