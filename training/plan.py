@@ -70,7 +70,7 @@ class PlanConfig:
         batch_size: Rows in an update.
         masked: Share of the tokens that are predicted by a masked LM.
         next_sentence: Whether there is a sentence pair objective.
-        precision: Keras' dtype policy.
+        precision: Keras' dtype policy; auto takes the faster one of float32 and mixed_bfloat16.
         hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
             h200, tpu_v3 or tpu_v4.
         devices: Number of accelerators, which share each batch.
@@ -91,7 +91,7 @@ class PlanConfig:
     batch_size: int = 32
     masked: float = 0.15
     next_sentence: bool = False
-    precision: str = "mixed_bfloat16"
+    precision: str = "auto"
     hardware: str = _THIS
     devices: int = 1
     share_of_peak: float = 0.0
@@ -197,7 +197,10 @@ def plan(config: PlanConfig) -> str:
     """Returns the estimate as text."""
     program.import_quietly("keras")
     from .costs import model_flops
+    from .engine import precision
 
+    if config.hardware == _THIS:
+        config = dataclasses.replace(config, precision=precision.resolve(config.precision))
     architecture = config.architecture()
     of_row = model_flops.training_flops(
         architecture, 1, config.sequence_length, config.slots, config.reads_first
@@ -368,7 +371,7 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     fixed = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
     rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
-    width = 2 if "16" in config.precision else 4
+    width = 4 if config.precision == "float32" else 2
     # Korthikanti et al., 2022, https://arxiv.org/abs/2205.05198, equation 1: 34 bytes for each
     # token and hidden unit of a layer in 16 bits, and 5 for each attention score.
     of_layer = 17 * width * tokens * architecture.hidden_dim

@@ -70,30 +70,6 @@ class Run:
     dtype: str | None = None
 
 
-# Below it, conversions between the dtypes take what the products gain.
-_LEAST_SPEEDUP = 1.1
-
-
-def resolve_precision(name: str) -> str:
-    """Returns Keras' dtype policy.
-
-    Args:
-        name: The policy, or `auto`: `mixed_bfloat16` on an accelerator and on CPUs whose bfloat16
-            products are faster, which is measured; else `float32`.
-    """
-    if name != "auto":
-        return name
-    if model_flops.has_accelerator():
-        return "mixed_bfloat16"
-    # Measured: on a CPU, JAX computes models in bfloat16 more slowly, even if products are fast.
-    if keras.backend.backend() == "jax":
-        return "float32"
-    speedup = model_flops.bfloat16_speedup()
-    precision = "mixed_bfloat16" if speedup > _LEAST_SPEEDUP else "float32"
-    logging.info("precision: %s (bfloat16 products are %.1f times as fast)", precision, speedup)
-    return precision
-
-
 def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
     """Returns AdamW with a linear warm-up and decay over all steps of a run.
 

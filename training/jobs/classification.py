@@ -212,7 +212,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
     """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
     from keras_bert import TextClassifier
 
-    from ..engine import finetuning
+    from ..engine import finetuning, precision
 
     classifier = TextClassifier.from_preset(
         preset,
@@ -223,7 +223,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         encoder_dropout=config.encoder_dropout,
         top_layers=finetuning.bilstm(config.bilstm_units, config.bilstm_layers),
         load_weights=config.pretrained,
-        dtype=finetuning.resolve_precision(config.precision),
+        dtype=precision.resolve(config.precision),
     )
     classifier.compile(optimizer=finetuning.make_optimizer(config, len(data)))
     return classifier

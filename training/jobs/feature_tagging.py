@@ -76,7 +76,7 @@ class FeatureTagging(TaggingJob):
 
     def __init__(self, config: FeatureTaggingConfig, data: TaggingData, preset: str) -> None:
         super().__init__(config, data, preset)
-        from ..engine import finetuning
+        from ..engine import precision
         from .word_features import WordFeatures
 
         self.title = f"{self.title}, {config.features}"
@@ -86,7 +86,7 @@ class FeatureTagging(TaggingJob):
             ROWS[config.features][0],
             config.cache_dir,
             sequence_length=config.sequence_length,
-            dtype=finetuning.resolve_precision(config.precision),
+            dtype=precision.resolve(config.precision),
         )
         # Computed before a seed is set, because the encoder's initializers draw random numbers.
         texts = {"train": data.train, "dev": data.dev, "test": data.test}

@@ -135,7 +135,7 @@ class Choosing(Job):
     def build(self, seed: int) -> Training:
         from keras_bert import MultipleChoice
 
-        from ..engine import finetuning
+        from ..engine import finetuning, precision
 
         config, train = self.config, self.data.train
         task = MultipleChoice.from_preset(
@@ -143,7 +143,7 @@ class Choosing(Job):
             sequence_length=config.sequence_length,
             dropout=config.dropout,
             load_weights=config.pretrained,
-            dtype=finetuning.resolve_precision(config.precision),
+            dtype=precision.resolve(config.precision),
         )
         task.compile(finetuning.make_optimizer(config, len(train)))
         fit_epoch = finetuning.epochs_of_text(task, train.inputs, train.labels, config)

@@ -207,7 +207,7 @@ class QuestionAnswering(Job):
         from keras_bert import QuestionAnswerer
         from keras_bert.data.question_batches import question_rows
 
-        from ..engine import finetuning
+        from ..engine import finetuning, precision
 
         config, train = self.config, self.data.train
         answerer = QuestionAnswerer.from_preset(
@@ -217,7 +217,7 @@ class QuestionAnswering(Job):
             max_query_length=config.max_query_length,
             top_layers=finetuning.bilstm(config.bilstm_units, return_sequences=True),
             load_weights=config.pretrained,
-            dtype=finetuning.resolve_precision(config.precision),
+            dtype=precision.resolve(config.precision),
         )
         answerer.max_answer_length = config.max_answer_length
         num_windows = len(question_rows(train, answerer.preprocessor))

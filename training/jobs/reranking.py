@@ -177,13 +177,13 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
     """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
     from keras_bert import MultipleChoice, TextClassifier
 
-    from ..engine import finetuning
+    from ..engine import finetuning, precision
 
     preset = preset_or_minilm(config.preset)
     options: Mapping[str, Any] = {
         "sequence_length": config.sequence_length,
         "load_weights": config.pretrained,
-        "dtype": finetuning.resolve_precision(config.precision),
+        "dtype": precision.resolve(config.precision),
     }
     x: Any
     if config.loss == "pairwise":

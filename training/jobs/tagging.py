@@ -132,7 +132,7 @@ class Tagging(TaggingJob):
         from keras_bert import TokenClassifier
         from keras_bert.data.word_batches import ragged_words
 
-        from ..engine import finetuning
+        from ..engine import finetuning, precision
 
         config, train = self.config, self.data.train
         tagger = TokenClassifier.from_preset(
@@ -141,7 +141,7 @@ class Tagging(TaggingJob):
             sequence_length=config.sequence_length,
             dropout=config.dropout,
             load_weights=config.pretrained,
-            dtype=finetuning.resolve_precision(config.precision),
+            dtype=precision.resolve(config.precision),
         )
         words = model_inputs(train, train.words, config.context)
         labels = model_inputs(train, train.labels, config.context)

@@ -242,7 +242,8 @@ class PretrainConfig(PretrainingDataConfig):
         beta_2: Decay rate of the second moments.
         epsilon: Small constant added to the denominator of the update.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        precision: Keras' dtype policy: float32, mixed_bfloat16, mixed_float16 or bfloat16.
+        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
+            an accelerator and on CPUs that compute it faster, which is measured at the start.
         jit: Whether to compile the training step with XLA: on, off or auto. auto compiles on JAX,
             and with TensorFlow on a GPU or TPU; on a CPU it is slower with TensorFlow.
         steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
@@ -297,7 +298,7 @@ class PretrainConfig(PretrainingDataConfig):
     beta_2: float = 0.999
     epsilon: float = 1e-6
     clip_norm: float = 1.0
-    precision: str = "mixed_bfloat16"
+    precision: str = "auto"
     jit: str = "auto"
     steps_per_execution: int = 1
     interval: int | None = optional(recorded=0)

@@ -23,7 +23,7 @@ from keras_bert.data import (
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import energy, model_flops, run_cost
-from ..engine import output_folder
+from ..engine import output_folder, precision
 from ..engine.options import recorded_settings
 from ..engine.progress import Progress
 from ..engine.run_checkpoints import RunCheckpoints, RunState
@@ -65,6 +65,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         ValueError: If text or records are malformed, or the folder contains a run of other
             settings.
     """
+    config = dataclasses.replace(config, precision=precision.resolve(config.precision))
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     if config.deterministic:

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import keras
+import pytest
+
+from training.costs import model_flops
+from training.engine import precision
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "speedup", "expected"),
+    [
+        (True, None, "mixed_bfloat16"),
+        (False, 1.6, "mixed_bfloat16"),
+        (False, 1.05, "float32"),
+        (False, 0.6, "float32"),
+    ],
+)
+def test_auto_is_the_faster_one(monkeypatch, accelerator, speedup, expected):
+    precision._fastest.cache_clear()
+    monkeypatch.setattr(model_flops, "has_accelerator", lambda: accelerator)
+    monkeypatch.setattr(model_flops, "bfloat16_speedup", lambda: speedup)
+    if keras.backend.backend() == "jax" and not accelerator:
+        expected = "float32"
+    assert precision.resolve("auto") == expected
+    assert precision.resolve("bfloat16") == "bfloat16"
+    precision._fastest.cache_clear()
