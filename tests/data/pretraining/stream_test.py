@@ -70,14 +70,15 @@ def originals(batch):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("first", [1, 12, 13, 29])
-def test_entered_anywhere_it_gives_what_it_would_have_given(files, packed, first):
+def test_entered_anywhere_it_gives_what_it_would_have_given(files, packed):
     one = stream(files, packed=packed)
     assert one.batches_per_epoch == (10 if packed else 13)
-    expected = take(one.from_batch(), 34)[first:]
-    # In another program, with another global seed
-    tf.random.set_seed(first)
-    assert_same(take(stream(files, packed=packed).from_batch(first), 34 - first), expected)
+    expected = take(one.from_batch(), 34)
+    for first in (1, 12, 13, 29):
+        # In another program, with another global seed
+        tf.random.set_seed(first)
+        found = take(stream(files, packed=packed).from_batch(first), 34 - first)
+        assert_same(found, expected[first:])
 
 
 def test_an_epoch_has_each_row_once_in_an_order_of_its_own(files):
