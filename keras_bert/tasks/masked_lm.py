@@ -53,7 +53,6 @@ class MaskedTokenTask(Task):
     default_learning_rate = 1e-4
     uses_pooler = False
     needs_vocabulary = False
-    warns_of_fresh_pooler = True
     masking: dict[str, Any]
     # The default options of the masker
     usual_masking: ClassVar[dict[str, Any]] = {}

@@ -92,9 +92,7 @@ def task_of_preset(
     def load() -> None:
         if not load_weights:
             return
-        checkpoint.load_into(
-            task.backbone, pooler_is_used=task.uses_pooler or task.warns_of_fresh_pooler
-        )
+        checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
         if head.mismatch:
             leave_heads(checkpoint)
             load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))

@@ -4,12 +4,8 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import transformers
-
-from keras_bert import MaskedLM
-from keras_bert.checkpoints import CheckpointWarning
 
 
 def save_model(kind: type[Any], tokens: list[str], folder: Path, **changes: Any) -> Path:
@@ -38,9 +34,3 @@ def save_masked_lm(tokens: list[str], folder: Path) -> Path:
         max_position_embeddings=64,
         initializer_range=0.5,
     )
-
-
-def load_masked_lm(folder: Path) -> MaskedLM:
-    """Loads what `save_masked_lm` wrote."""
-    with pytest.warns(CheckpointWarning, match="no pooler"):
-        return MaskedLM.from_preset(folder)

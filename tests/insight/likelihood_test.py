@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, insight  # noqa: E402
-from tests.insight.hugging_face_models import load_masked_lm, save_masked_lm  # noqa: E402
+from tests.insight.hugging_face_models import save_masked_lm  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def masked_lm(folder):
-    return load_masked_lm(folder)
+    return MaskedLM.from_preset(folder)
 
 
 def released_scores(model, rows):

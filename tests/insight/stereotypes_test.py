@@ -13,8 +13,8 @@ pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert import insight  # noqa: E402
-from tests.insight.hugging_face_models import load_masked_lm, save_masked_lm  # noqa: E402
+from keras_bert import MaskedLM, insight  # noqa: E402
+from tests.insight.hugging_face_models import save_masked_lm  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def masked_lm(folder):
-    return load_masked_lm(folder)
+    return MaskedLM.from_preset(folder)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.models import Backbone
 from keras_bert.ops import activation_function
-from keras_bert.tasks import Pretrainer, TextClassifier
+from keras_bert.tasks import MaskedLM, Pretrainer, TextClassifier
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 from tests.checkpoints.small_models import (
     VOCABULARY,
@@ -261,6 +261,19 @@ def test_a_missing_pooler_warns_and_stays_as_it_was(tmp_path):
     with pytest.warns(CheckpointWarning, match=r"it is initialized.*pooler\.dense\.kernel"):
         checkpoint.load_into(backbone)
     np.testing.assert_array_equal(weights_of(backbone.pooler)[0], before[0])
+
+
+@pytest.mark.on_each_backend
+def test_a_masked_lm_does_not_warn_about_the_pooler_that_it_does_not_use(tmp_path):
+    model = saved_by_transformers("BertForMaskedLM", tmp_path)
+    masked_lm = MaskedLM.from_preset(tmp_path)
+    inputs = random_inputs(masked_lm.config)
+    positions = np.tile(np.arange(7), (3, 1))
+    logits = outputs_of(masked_lm, {**inputs, "mask_positions": positions})
+    np.testing.assert_allclose(logits, reference_outputs(model, inputs).logits, atol=1e-5)
+    with pytest.warns(CheckpointWarning) as warned:
+        Pretrainer.from_preset(tmp_path)
+    assert "has no pooler; it is initialized randomly" in str(warned[0].message)
 
 
 def test_unused_weights_are_reported_by_name(tmp_path):
