@@ -92,18 +92,22 @@ def answers_of_logits(logits: Any, class_names: Sequence[str] | None) -> dict[st
     probabilities = ops.softmax(logits, 1)
     best = ops.topk(probabilities, _integer(1), 1, "max", "none")
     row = ops.squeeze(best.output(1), _integer(1))
-    encoded = [name.encode("utf-8") for name in class_names]
-    label_ends = np.cumsum([len(name) for name in encoded])
-    label_begins = np.concatenate([[0], label_ends[:-1]])
-    begins, ends = (
-        ops.gather(_integers(offsets), row, _integer(0)) for offsets in (label_begins, label_ends)
-    )
-    symbols = ops.constant(np.frombuffer(b"".join(encoded), np.uint8))
     return {
-        "label": ops.string_tensor_pack(begins, ends, symbols).output(0),
+        "label": _labels(row, class_names),
         "score": ops.squeeze(best.output(0), _integer(1)).output(0),
         "probabilities": probabilities.output(0),
     }
+
+
+def _labels(classes: Any, class_names: Sequence[str]) -> Any:
+    """The names, string `(batch,)`, of class ids `(batch,)`."""
+    # `StringTensorPack` requires offsets that ascend, so each row has its own copy of its name: a
+    # class id is handled as the only id of a text, and replaced by the bytes of its name.
+    number = ops.squeeze(ops.shape_of(classes, openvino.Type.i32))
+    begins = ops.range(_integer(0), number, _integer(1), openvino.Type.i32)
+    names = [name.encode("utf-8") for name in class_names]
+    begins, ends, symbols = _expanded([begins, ops.add(begins, _integer(1)), classes], names)
+    return ops.string_tensor_pack(begins, ends, ops.convert(symbols, "u8")).output(0)
 
 
 def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
@@ -337,18 +341,18 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
             ops.convert(ops.search_sorted(rows, numbers, right_mode=right), "i32").output(0)
             for right in (False, True)
         )
-        return _split_commas([begins, ends, ids], commas.parts) if commas else [begins, ends, ids]
+        return _expanded([begins, ends, ids], commas.parts) if commas else [begins, ends, ids]
 
     return find
 
 
-def _split_commas(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
-    """Ids with those parts that replace each."""
+def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
+    """Ids with `parts[id]` in place of each id."""
     begins, ends, ids = texts
     widths = np.asarray([len(row) for row in parts], np.int32)
-    table = np.full((len(parts), widths.max()), -1, np.int32)
+    table = np.full((len(parts), max(widths.max(), 1)), -1, np.int32)
     for index, row in enumerate(parts):
-        table[index, : len(row)] = row
+        table[index, : len(row)] = list(row)
     flat = ops.reshape(ops.gather(ops.constant(table), ids, _integer(0)), _integers([-1]), False)
     kept = ops.reshape(ops.non_zero(ops.greater_equal(flat, _integer(0))), _integers([-1]), False)
     before = ops.cum_sum(ops.gather(ops.constant(widths), ids, _integer(0)), _integer(0))

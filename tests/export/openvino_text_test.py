@@ -143,6 +143,61 @@ def test_a_request_without_texts_or_of_different_numbers_is_refused():
             answered(texts, pairs)
 
 
+# An empty name, names of several lengths, and names of more bytes than characters
+CLASS_NAMES = ["bad", "", "größer", "中国", "x" * 40]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """A classifier of five classes, the file of its export, and texts of all classes."""
+    folder = tmp_path_factory.mktemp("labelled")
+    classifier = make_classifier(folder / "vocab.txt", class_names=CLASS_NAMES)
+    draw = random.Random(0)
+    texts = ["".join(draw.choices("abcdefgh ,?", k=draw.randint(0, 40))) for _ in range(400)]
+    # Every class is the best of some texts
+    logits = classifier.predict(texts)
+    dense = classifier.head.dense
+    dense.kernel.assign(dense.kernel / logits.std(axis=0))
+    dense.bias.assign((dense.bias - logits.mean(axis=0)) / logits.std(axis=0))
+    classifier.export(folder / "model.xml", "openvino", text=True)
+    return folder / "model.xml", texts, [answer["label"] for answer in classifier.classify(texts)]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("threads", [{}, {"INFERENCE_NUM_THREADS": 1}])
+def test_labels_in_any_order_of_classes(labelled, threads, is_async):
+    path, texts, labels = labelled
+    assert set(labels) == set(CLASS_NAMES)
+    options = {"INFERENCE_PRECISION_HINT": "f32", **threads}
+    model = openvino.compile_model(path, "CPU", options)
+    request = model.create_infer_request()
+    draw = random.Random(1)
+    for _ in range(60):
+        rows = draw.choices(range(len(texts)), k=draw.choice([1, 2, 3, 7, 30]))
+        inputs = {"text": strings([texts[row] for row in rows])}
+        if is_async:
+            request.start_async(inputs)
+            request.wait()
+            received = request.get_tensor("label").str_data
+        else:
+            received = model(inputs)["label"]
+        assert received.tolist() == [labels[row] for row in rows]
+
+
+@pytest.mark.parametrize("names", [CLASS_NAMES, ["", "", ""], ["", "", "größer"]])
+def test_labels_of_logits(names):
+    logits = openvino.opset15.parameter([-1, len(names)], openvino.Type.f32)
+    model = openvino.Model([answers_of_logits(logits, names)["label"]], [logits], "answers")
+    request = openvino.compile_model(model, "CPU").create_infer_request()
+    # OpenVINO checks the shapes of a batch only if they differ from those of the one before.
+    for pair in itertools.product(range(len(names)), repeat=2):
+        for classes in (pair, pair[:1], pair * 2):
+            request.start_async([np.eye(len(names), dtype="float32")[list(classes)]])
+            request.wait()
+            received = request.get_output_tensor().str_data.tolist()
+            assert received == [names[index] for index in classes]
+
+
 def test_a_regression_answers_a_score():
     logits = openvino.opset15.parameter([-1, 1], openvino.Type.f32)
     answers = answers_of_logits(logits, None)
