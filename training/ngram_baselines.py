@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from absl import flags
 
 from .engine import program
 from .pretraining.config import PretrainConfig
+from .pretraining.unigrams import UnigramModel, never_predicted, unmasked_rows
 
 RUN = flags.DEFINE_string("run", "", "The --output_dir of a finished training.pretrain.")
 # Count of the previous token at which bigram and unigram have equal weights.
@@ -32,34 +33,29 @@ class NgramModel:
     """Unigram and bigram counts of tokens.
 
     The bigram probability is interpolated with the unigram probability (Jelinek-Mercer smoothing),
-    with a weight that grows with the count of the previous token. The unigram counts have add-one
-    smoothing.
+    with a weight that grows with the count of the previous token.
 
     Args:
         vocabulary_size: Number of token ids.
+        never_predicted: Ids that the unigram model leaves out.
     """
 
-    def __init__(self, vocabulary_size: int) -> None:
-        self._counts = np.zeros(vocabulary_size, np.int64)
+    def __init__(self, vocabulary_size: int, never_predicted: Collection[int] = ()) -> None:
+        self.unigrams = UnigramModel(vocabulary_size, never_predicted)
         self._pairs = np.zeros((vocabulary_size, vocabulary_size), np.int32)
 
     def add(self, token_ids: Integers, is_real: np.ndarray[Any, Any]) -> None:
         """Counts the tokens of rows `(rows, length)`; `is_real` is False at padding."""
-        self._counts += np.bincount(token_ids[is_real], minlength=len(self._counts))
+        self.unigrams.add(token_ids[is_real])
         both = is_real[:, 1:] & is_real[:, :-1]
         np.add.at(self._pairs, (token_ids[:, :-1][both], token_ids[:, 1:][both]), 1)
-
-    def unigram(self) -> np.ndarray[Any, Any]:
-        """Returns the unigram probabilities `(vocabulary,)`."""
-        smoothed = self._counts + 1.0
-        return smoothed / smoothed.sum()
 
     def bigram(self, before: Integers) -> np.ndarray[Any, Any]:
         """Returns probabilities `(tokens, vocabulary)`, given the previous tokens `(tokens,)`."""
         pairs = self._pairs[before].astype("float64")
         seen = pairs.sum(axis=1, keepdims=True)
         share = seen / (seen + _COUNT_FOR_HALF)
-        return share * pairs / np.maximum(seen, 1.0) + (1 - share) * self.unigram()
+        return share * pairs / np.maximum(seen, 1.0) + (1 - share) * self.unigrams.probabilities()
 
 
 def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -68,23 +64,18 @@ def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dic
     The bigram model is given the previous token of the masked input, which may itself be masked or
     replaced, as the network is.
     """
-    totals = {"unigram": np.zeros(2), "bigram": np.zeros(2)}
-    count = 0
-    unigram = model.unigram()
-    best = int(np.argmax(unigram))
+    batches = list(batches)
+    right, loss, count = 0, 0.0, 0
     for batch in batches:
         rows, slots = np.nonzero(batch["mask_weights"])
         positions = batch["mask_positions"][rows, slots]
         labels = batch["mask_ids"][rows, slots]
         behind = model.bigram(batch["token_ids"][rows, positions - 1])
-        right = behind[np.arange(len(labels)), labels]
-        totals["unigram"] += (labels == best).sum(), -np.log(unigram[labels]).sum()
-        totals["bigram"] += (behind.argmax(axis=1) == labels).sum(), -np.log(right).sum()
+        right += int((behind.argmax(axis=1) == labels).sum())
+        loss -= float(np.log(behind[np.arange(len(labels)), labels]).sum())
         count += len(labels)
-    return {
-        name: {"masked_accuracy": right / count, "perplexity": math.exp(loss / count)}
-        for name, (right, loss) in totals.items()
-    }
+    bigram = {"masked_accuracy": right / count, "perplexity": math.exp(loss / count)}
+    return {"unigram": model.unigrams.score(batches), "bigram": bigram}
 
 
 def baselines(folder: Path) -> dict[str, dict[str, float]]:
@@ -94,8 +85,6 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         FileNotFoundError: If the run is not finished.
         ValueError: If the run has no held-out text.
     """
-    from keras_bert.data import PretrainingStream
-
     from .pretraining.pretraining_run import RESULTS_FILE
     from .pretraining.pretraining_text import training_records, vocabulary_path
     from .pretraining.run import dev_stream
@@ -113,16 +102,9 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     dev = dev_stream(config, length, vocabulary, tokenizer)
     if dev is None:
         raise ValueError(f"{folder} is a run without held-out text (--dev_files)")
-    model = NgramModel(tokenizer.vocabulary_size)
-    # Unmasked rows
-    train = PretrainingStream(
-        training_records(config, length, vocabulary),
-        batch_size=config.micro_batch_size,
-        sequence_length=length,
-        masker=lambda batch, step: batch,
-    )
-    for batch in train.first_batches(train.batches_per_epoch).as_numpy_iterator():
-        model.add(batch["token_ids"].astype("int64"), batch["padding_mask"])
+    model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, config.causal))
+    for rows in unmasked_rows(training_records(config, length, vocabulary), length):
+        model.add(*rows)
     scores = score(model, dev.first_batches(config.dev_batches).as_numpy_iterator())
     last = results["last"]
     network = {name: last[f"val_{name}"] for name in ("masked_accuracy", "perplexity")}

@@ -28,15 +28,16 @@ from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine.run_checkpoints import NotFiniteError  # noqa: E402
+from training.ngram_baselines import baselines  # noqa: E402
 from training.pretraining.config import Phase, PretrainConfig  # noqa: E402
 from training.pretraining.pretraining_run import (  # noqa: E402
     collapse_warning,
     has_collapsed,
-    unigram_baseline,
 )
 from training.pretraining.pretraining_text import training_records, vocabulary_path  # noqa: E402
 from training.pretraining.run import pretrain  # noqa: E402
 from training.pretraining.tokenizer_source import open_tokenizer  # noqa: E402
+from training.pretraining.unigrams import unigram_model  # noqa: E402
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
 OPTIONS = {
@@ -148,6 +149,35 @@ def test_what_is_reported(finished):
     assert 5 < record["unigram_perplexity"] < 12
 
 
+def test_the_unigram_baseline_is_counted_on_training_text_and_scored_on_held_out_masks(finished):
+    folder, results = finished
+    expected = baselines(folder)["unigram"]
+    last = results["last"]
+    assert last["unigram_accuracy"] == round(expected["masked_accuracy"], 6)
+    assert last["unigram_perplexity"] == round(expected["perplexity"], 3)
+    # The first phase has rows of its own
+    assert results["log"][0]["unigram_perplexity"] != last["unigram_perplexity"]
+
+
+def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
+    models = []
+    for name in ("dynamic", "static"):
+        settings = config(corpus, tmp_path / name, static_masks=name == "static")
+        vocabulary = vocabulary_path(settings)
+        tokenizer = open_tokenizer(vocabulary, None)
+        records = training_records(settings, 16, vocabulary)
+        models.append(unigram_model(records, 16, tokenizer, causal=False))
+    first, second = (model.probabilities() for model in models)
+    np.testing.assert_array_equal(first, second)
+    assert first[tokenizer.special_token_ids].tolist() == [
+        0,
+        first[tokenizer.unk_token_id],
+        0,
+        0,
+        0,
+    ]
+
+
 @pytest.mark.on_each_backend
 def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
     folder, results = finished
@@ -175,8 +205,7 @@ def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
 
 @pytest.mark.backend_independent
 def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
-    baseline = unigram_baseline(np.array([5, 5, 7, 9]))
-    assert baseline == {"unigram_accuracy": 0.5, "unigram_perplexity": pytest.approx(2.828)}
+    baseline = {"unigram_accuracy": 0.5, "unigram_perplexity": 2.828}
 
     def log(*accuracies):
         return [

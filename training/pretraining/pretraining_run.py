@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 from absl import logging
 
 from keras_bert import (
@@ -198,31 +197,12 @@ class Workload:
     Args:
         tokens: Number of tokens, padding excluded.
         flops: FLOPs of the matrix products.
-        unigram: The `unigram_baseline` of the masked tokens.
+        unigram: `unigram_accuracy` and `unigram_perplexity`, the scores of a `UnigramModel`.
     """
 
     tokens: float
     flops: int
     unigram: Log
-
-
-def unigram_baseline(labels: np.ndarray[Any, Any]) -> Log:
-    """Returns the scores of a unigram model, which ignores the context, on masked tokens.
-
-    Args:
-        labels: Ids of masked tokens, int `(tokens,)`.
-
-    Returns:
-        `unigram_accuracy`, the share of the most frequent token, and `unigram_perplexity`, the
-        exponential of the unigram entropy in nats.
-    """
-    shares = np.bincount(labels) / len(labels)
-    occurring = shares[shares > 0]
-    entropy = -float(np.sum(occurring * np.log(occurring)))
-    return {
-        "unigram_accuracy": round(float(shares.max()), 6),
-        "unigram_perplexity": round(math.exp(entropy), 3),
-    }
 
 
 def has_collapsed(log: list[Log], warmup_steps: int) -> bool:

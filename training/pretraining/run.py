@@ -33,6 +33,7 @@ from .pretraining_report import metrics_line
 from .pretraining_run import PretrainingModel
 from .pretraining_text import dev_records, training_records, vocabulary_path
 from .tokenizer_source import content_of, is_lowercased, open_tokenizer
+from .unigrams import unigram_model
 
 # Settings that do not change the result
 _NO_INFLUENCE = (
@@ -90,8 +91,10 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         if config.measure_energy and energy.is_installed():
             meter = stack.enter_context(energy.energy_meter(config.country))
         for phase, (train, dev) in phases.items():
-            run = _Run(config, model, checkpoints, peak, meter)
-            state = run.train(phase, train, dev, state)
+            if state.step < phase.first_step + phase.num_steps:
+                baseline = _unigram_baseline(config, vocabulary, tokenizer, train, dev)
+                run = _Run(config, model, checkpoints, peak, meter, baseline)
+                state = run.train(phase, train, dev, state)
     model.save_to_preset(folder / "preset")
     return _report(config, model, state, folder)
 
@@ -171,6 +174,7 @@ class _Run:
     checkpoints: RunCheckpoints
     peak: float
     meter: energy.Meter | None
+    baseline: pretraining_run.Log
 
     def train(
         self,
@@ -251,13 +255,36 @@ class _Run:
         looked_at = [
             (np.count_nonzero(batch[name]), batch["mask_positions"].shape[1]) for batch in batches
         ]
-        labels = [batch["mask_ids"][batch["mask_weights"] > 0] for batch in batches]
         tokens = float(np.mean([count for count, _ in looked_at])) * self.config.accumulation
         flops = pretraining_run.update_flops(
             self.model, self.config.batch_size, train.sequence_length, looked_at[0][1]
         )
-        unigram = pretraining_run.unigram_baseline(np.concatenate(labels))
-        return pretraining_run.Workload(tokens, flops, unigram)
+        return pretraining_run.Workload(tokens, flops, self.baseline)
+
+
+def _unigram_baseline(
+    config: PretrainConfig,
+    vocabulary: Path,
+    tokenizer: Tokenizer,
+    train: PretrainingStream,
+    dev: PretrainingStream | None,
+) -> pretraining_run.Log:
+    """Scores a unigram model of the training tokens on what the run itself is scored on.
+
+    Those are the masked tokens of the held-out text; without it, of the first training batches.
+    """
+    length = train.sequence_length
+    records = training_records(config, length, vocabulary)
+    model = unigram_model(records, length, tokenizer, config.causal)
+    if dev is None:
+        scored = train.first_batches(_BATCHES_LOOKED_AT)
+    else:
+        scored = dev.first_batches(config.dev_batches)
+    scores = model.score(scored.as_numpy_iterator())
+    return {
+        "unigram_accuracy": round(scores["masked_accuracy"], 6),
+        "unigram_perplexity": round(scores["perplexity"], 3),
+    }
 
 
 def _report(
