@@ -70,11 +70,14 @@ class AttentionPatterns:
         Returns:
             Float64 `(layers, tokens, tokens)`, whose rows sum to 1.
 
+        Raises:
+            IndexError: If there is no such row.
+
         Reference:
             [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
             section 3, equation 1.
         """
-        mixed = np.eye(len(self.tokens[text]))
+        mixed = np.eye(len(self._tokens_of(text)))
         layers = []
         for layer in self._residual_attention(text):
             mixed = layer @ mixed
@@ -124,7 +127,7 @@ class AttentionPatterns:
         from scipy import sparse
         from scipy.sparse.csgraph import maximum_flow
 
-        width = len(self.tokens[text])
+        width = len(self._tokens_of(text))
         if max_tokens is not None and width > max_tokens:
             raise ValueError(
                 f"Text {text} has {width} tokens, which takes long; pass a larger max_tokens than "
@@ -147,6 +150,12 @@ class AttentionPatterns:
             for source in sources
         ]
         return np.asarray(np.array(flows, "float64").reshape(-1, width) / 2**_CAPACITY_BITS)
+
+    def _tokens_of(self, text: int) -> tuple[str, ...]:
+        count = len(self.tokens)
+        if not -count <= text < count:
+            raise IndexError(f"text is {text}; expected 0 to {count - 1}.")
+        return self.tokens[text]
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
         """Of each layer the heads' mean with the residual connection, `(tokens, tokens)`."""
@@ -264,7 +273,8 @@ class AttentionPatterns:
         """
         import matplotlib.pyplot as plt
 
-        scores, tokens = self.scores[text], self.tokens[text]
+        tokens = self._tokens_of(text)
+        scores = self.scores[text]
         shown = range(len(scores)) if layers is None else layers
         picked = {
             layer: range(len(scores[layer])) if heads is None else list(heads) for layer in shown
@@ -311,7 +321,8 @@ def attention(
         keeps all probabilities: layers x heads x tokens x tokens x 4 bytes for each text.
 
     Raises:
-        ValueError: If the model has no tokenizer, or `x` is none of these.
+        ValueError: If the model has no tokenizer, or `x` is none of these, or a text or a pair is
+            longer than a row.
 
     Example:
 

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
+from keras_bert.insight.states import require_fit, shortened
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import value_and_gradient
 from keras_bert.tasks import (
@@ -31,6 +32,9 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 BASELINES = ("pad", "mask")
 # Rows that are computed at a time
 _BATCH_SIZE = 32
+# The share of the difference from the baseline from which on an error is pointed out, and the
+# least one, which is above rounding
+_LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
 _COLORS = {True: "42, 125, 79", False: "209, 87, 12"}
 
 # Of a token: which text it is of, its first character and one past its last; None of a special one
@@ -108,7 +112,24 @@ class Attribution:
         ordered = sorted(self.words, key=lambda word: -abs(word["score"]))
         lines = [f"{self.target}: {self.output:.4f} ({self.method})"]
         lines += [f"{word['score']:+.4f}  {word['word']}" for word in ordered]
-        return "\n".join(lines)
+        return "\n".join([*lines, *([self.completeness] if self.completeness else [])])
+
+    @property
+    def completeness(self) -> str:
+        """What the scores add up to, beside what they should; empty without a baseline."""
+        error, difference = self.completeness_error, self.output - self.baseline_output
+        if np.isnan(error):
+            return ""
+        shown = (
+            f"The scores sum to {self.scores.sum():+.4f}; the difference from the baseline is "
+            f"{difference:+.4f} (error {error:+.4f})."
+        )
+        if abs(error) <= max(_LARGE_ERROR * abs(difference), _LEAST_ERROR):
+            return shown
+        return (
+            f"{shown} They do not explain the number: pass more steps; if the error stays, the "
+            "path from the baseline has a jump, and occlusion or another baseline may say more."
+        )
 
     def shaded(self) -> str:
         """The texts as HTML, words shaded green where they raise the number, otherwise orange."""
@@ -131,7 +152,8 @@ class Attribution:
 
     def _repr_html_(self) -> str:
         title = html.escape(f"{self.target}: {self.output:.4f} ({self.method})")
-        return f"<div><p><b>{title}</b></p>{self.shaded()}</div>"
+        sums = f"<p>{html.escape(self.completeness)}</p>" if self.completeness else ""
+        return f"<div><p><b>{title}</b></p>{self.shaded()}{sums}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the words' scores as bars, from the first word to the last.
@@ -354,9 +376,9 @@ def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int, output: flo
 
 
 def _classification(task: TextClassifier, x: Any, target: Any) -> _Row:
-    texts = (x,) if isinstance(x, str) else tuple(x)
+    texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"x is {x!r}; expected a text or a pair of texts.")
+        raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
     features, spans = _packed(task.preprocessor, texts)
     if task.is_regression:
         if target is not None:
@@ -372,7 +394,7 @@ def _classification(task: TextClassifier, x: Any, target: Any) -> _Row:
 def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
     words = list(x) if isinstance(x, (list, tuple)) else []
     if not words or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"x is {x!r}; expected a list of words.")
+        raise ValueError(f"x is {shortened(x)}; expected a list of words.")
     number, tag = target if isinstance(target, (list, tuple)) else (target, None)
     if not isinstance(number, int) or not 0 <= number < len(words):
         raise ValueError(
@@ -403,7 +425,7 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
 
 def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
     if not isinstance(x, (list, tuple)) or [type(part) for part in x] != [str, str]:
-        raise ValueError(f"x is {x!r}; expected (question, passage).")
+        raise ValueError(f"x is {shortened(x)}; expected (question, passage).")
     question, passage = x
     if target is None:
         best = task.answer(question, passage)
@@ -419,10 +441,14 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
     for position in positions:
         spans[position] = (1, starts[position], ends[position])
     _, of_question, to_question = task.preprocessor.tokenizer.tokenize_with_offsets([question])
-    bounds = zip(of_question.to_list()[0], to_question.to_list()[0], strict=True)
+    bounds = list(zip(of_question.to_list()[0], to_question.to_list()[0], strict=True))
+    if len(bounds) > task.preprocessor.max_query_length:
+        raise ValueError(
+            f"The question has {len(bounds)} tokens; expected at most max_query_length, which is "
+            f"{task.preprocessor.max_query_length}."
+        )
     for position, (start, end) in enumerate(bounds, start=1):
-        if position <= task.preprocessor.max_query_length:
-            spans[position] = (0, start, end)
+        spans[position] = (0, start, end)
     start, end = target
     first = last = 0  # [CLS], for no answer
     if end > start:
@@ -441,7 +467,7 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
 
 def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
     if not isinstance(x, (list, tuple)) or len(x) != 2 or not isinstance(x[0], str):
-        raise ValueError(f"x is {x!r}; expected (text, choices).")
+        raise ValueError(f"x is {shortened(x)}; expected (text, choices).")
     text, choices = x
     if target is None:
         target = task.choose((text, list(choices)))[0]["choice"]
@@ -462,7 +488,8 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
 
 def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     if not isinstance(x, str):
-        raise ValueError(f"x is {x!r}; expected a text.")
+        raise ValueError(f"x is {shortened(x)}; expected a text.")
+    require_fit(task.preprocessor, (x,), special_tokens_in_text=True)
     (ids,), (positions,), _ = task.masked_rows([x])
     tokenizer = task.preprocessor.tokenizer
     if len(positions) != 1:
@@ -475,7 +502,7 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets([x])
     bounds = zip(starts.to_list()[0], ends.to_list()[0], strict=True)
     spans: list[Span] = [None] * len(ids)
-    for position, (start, end) in enumerate(list(bounds)[: len(ids) - 2], start=1):
+    for position, (start, end) in enumerate(bounds, start=1):
         # The mask is what is asked for, and no reason
         if ids[position] != tokenizer.mask_token_id:
             spans[position] = (0, start, end)
@@ -507,28 +534,20 @@ def _packed(
     preprocessor: Any, texts: tuple[str, ...]
 ) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
     """The features of a text or a pair, and their tokens' spans."""
-    from keras_bert.data.text_batches import (
-        TextClassifierPreprocessor,
-        num_special_tokens,
-        truncate_pair,
-    )
+    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
-    tokenizer, length = preprocessor.tokenizer, preprocessor.sequence_length
-    pack = TextClassifierPreprocessor(tokenizer, length)
+    require_fit(preprocessor, texts)
+    tokenizer = preprocessor.tokenizer
+    pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
     features = _one_row(pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
-    ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
-    room = length - num_special_tokens(tokenizer, len(texts))
-    if len(texts) == 2:
-        kept = [int(part.row_lengths()[0]) for part in truncate_pair(ids[:1], ids[1:], room)]
-    else:
-        kept = [min(room, int(ids.row_lengths()[0]))]
+    _, starts, ends = (part.to_list() for part in tokenizer.tokenize_with_offsets(list(texts)))
     spans: list[Span] = [None] * features["token_ids"].shape[-1]
     position = 1
-    for number, count in enumerate(kept):
-        bounds = zip(starts[number].numpy().tolist(), ends[number].numpy().tolist(), strict=True)
-        for offset, (start, end) in enumerate(list(bounds)[:count]):
-            spans[position + offset] = (number, start, end)
-        position += count + (tokenizer.pair_separators if len(texts) == 2 else 1)
+    for number, bounds in enumerate(zip(starts, ends, strict=True)):
+        for start, end in zip(*bounds, strict=True):
+            spans[position] = (number, start, end)
+            position += 1
+        position += tokenizer.pair_separators
     return features, tuple(spans)
 
 

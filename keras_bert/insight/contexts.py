@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import encoder_of, text_states
+from keras_bert.insight.states import encoder_of, shortened, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
 
@@ -235,18 +235,19 @@ def contexts(
         sections 3.1 and 3.3.
     """
     if isinstance(texts, str) or len(texts) < 2:
-        raise ValueError(f"texts is {texts!r}; expected at least two texts.")
+        raise ValueError(f"texts is {shortened(texts)}; expected at least two texts.")
     backbone, preprocessor = encoder_of(model, preprocessor)
     spans = []
     for number, text in enumerate(texts):
         match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
         if match is None:
-            raise ValueError(f"Text {number} has no word {word!r}: {text!r}.")
+            raise ValueError(f"Text {number} has no word {word!r}: {shortened(text)}.")
         spans.append(match.span())
     _, *offsets = preprocessor.tokenizer.tokenize_with_offsets(list(texts))
     starts, ends = (part.to_list() for part in offsets)
     vectors, units = [], []
-    rows = text_states(backbone, preprocessor, [(text,) for text in texts])
+    # Only the word must be within the row
+    rows = text_states(backbone, preprocessor, [(text,) for text in texts], truncate=True)
     for number, row in enumerate(rows):
         start, end = spans[number]
         bounds = zip(starts[number], ends[number], strict=True)

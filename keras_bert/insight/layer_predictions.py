@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import encoder_of, text_states
+from keras_bert.insight.states import encoder_of, shortened, text_states
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
 
@@ -136,7 +136,8 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
         causal model, each token's predictions are of the token after it.
 
     Raises:
-        ValueError: If the task has no masked LM head, or `text` is not a string.
+        ValueError: If the task has no masked LM head, or `text` is not a string, or longer than a
+            row.
 
     Example:
 
@@ -154,7 +155,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
             f"Received a {type(masked_lm).__name__}; expected a MaskedLM or a Pretrainer."
         )
     if not isinstance(text, str):
-        raise ValueError(f"text is {text!r}; expected a string.")
+        raise ValueError(f"text is {shortened(text)}; expected a string.")
     backbone, preprocessor = encoder_of(masked_lm)
     vocabulary = preprocessor.tokenizer.vocabulary
     if not 1 <= top_k <= len(vocabulary):

@@ -54,6 +54,40 @@ def encoder_of(model: Backbone | Task, preprocessor: Any = None) -> tuple[Backbo
     return model, preprocessor
 
 
+def require_fit(
+    preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
+) -> None:
+    """Checks that a text or a pair fits in one row.
+
+    Args:
+        preprocessor: Has the tokenizer and the longest row.
+        texts: The text, or both texts of a pair.
+        special_tokens_in_text: Whether `[MASK]` in a text is a token and not six characters.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    from keras_bert.data.text_batches import num_special_tokens
+
+    tokenizer = preprocessor.tokenizer
+    if special_tokens_in_text:
+        tokenizer = tokenizer.reading_special_tokens
+    lengths = tokenizer.tokenize_with_offsets(list(texts))[0].row_lengths().numpy().tolist()
+    room = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
+    if sum(lengths) > room:
+        what = "The text has" if len(texts) == 1 else "The texts have"
+        raise ValueError(
+            f"{what} {' + '.join(map(str, lengths))} tokens, and a row has room for {room}: "
+            f"{shortened(texts[0])}. Shorten it, or give the preprocessor a longer sequence_length."
+        )
+
+
+def shortened(value: Any, longest: int = 80) -> str:
+    """What was received, for an error: the beginning of its `repr`."""
+    shown = repr(value)
+    return shown if len(shown) <= longest else f"{shown[:longest]}..."
+
+
 def texts_of(x: Any) -> list[tuple[str, ...]]:
     """Reads a text, a pair (a tuple of two) or a list of these.
 
@@ -67,7 +101,9 @@ def texts_of(x: Any) -> list[tuple[str, ...]]:
             or not 1 <= len(row) <= 2
             or not all(isinstance(text, str) for text in row)
         ):
-            raise ValueError(f"Received {row!r}; expected a text, a pair of texts or a list.")
+            raise ValueError(
+                f"Received {shortened(row)}; expected a text, a pair of texts or a list."
+            )
     if not rows:
         raise ValueError("Received an empty list; expected at least one text.")
     return rows
@@ -80,18 +116,23 @@ def text_states(
     *,
     attention: bool = False,
     special_tokens_in_text: bool = False,
+    truncate: bool = False,
 ) -> Iterator[TextStates]:
     """Computes hidden states, and optionally attention probabilities.
 
     Args:
         backbone: The encoder.
-        preprocessor: Has its tokenizer and the longest row; longer texts are cut.
+        preprocessor: Has its tokenizer and the longest row.
         rows: Texts and pairs.
         attention: Whether to compute the probabilities.
         special_tokens_in_text: Whether `[MASK]` in a text is a token and not six characters.
+        truncate: Whether a text that is longer than a row is cut.
 
     Yields:
         A `TextStates` for each row, in order.
+
+    Raises:
+        ValueError: If a text does not fit in a row, unless `truncate`.
     """
     from keras_bert.data.text_batches import TextClassifierPreprocessor
 
@@ -101,6 +142,9 @@ def text_states(
         tokenizer = tokenizer.reading_special_tokens
     pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
     encoder = backbone.with_hidden_states()
+    if not truncate:
+        for row in rows:
+            require_fit(preprocessor, row, special_tokens_in_text)
     for batch in _batches(rows):
         columns = [list(column) for column in zip(*batch, strict=True)]
         features = {name: np.asarray(value) for name, value in pack(*columns).items()}

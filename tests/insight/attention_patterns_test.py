@@ -216,3 +216,12 @@ def test_what_has_no_text_is_refused():
             insight.attention(backbone, x, preprocessor=preprocessor())
     with pytest.raises(ValueError, match="expected at least one text"):
         insight.attention(backbone, [], preprocessor=preprocessor())
+    for x in ("film " * 600, [("the film", "dull " * 600)]):
+        with pytest.raises(ValueError, match="600 tokens, and a row has room for "):
+            insight.attention(backbone, x, preprocessor=preprocessor())
+
+
+def test_a_text_that_is_not_there_is_refused(patterns):
+    for call in (patterns.rollout, patterns.flow, patterns.plot_heads):
+        with pytest.raises(IndexError, match="text is 9; expected 0 to 2"):
+            call(9)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attributions, held to Captum on the same weights and to what a trained model must rest on."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -229,11 +231,50 @@ def test_what_is_no_input_is_refused(folder):
     for arguments, message in (
         (("the", "lime"), "method is 'lime'"),
         ((["a", "b", "c"],), "expected a text or a pair"),
+        ((None,), "x is None; expected a text or a pair"),
+        (("film " * 31,), "The text has 31 tokens, and a row has room for 30: 'film film "),
+        (
+            (("the film", "dull " * 28),),
+            r"The texts have 2 \+ 28 tokens, and a row has room for 29",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             insight.attributions(classifier, *arguments)
+    whole = insight.attributions(classifier, ("the film", "dull " * 27), "occlusion")
+    assert all(word["score"] for word in whole.words)
     with pytest.raises(ValueError, match="baseline is 'zero'"):
         insight.attributions(classifier, "the", baseline="zero")
     embedder = TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
     with pytest.raises(ValueError, match="Received a TextEmbedder; expected one of TextClassifier"):
         insight.attributions(embedder, "the")
+
+
+def test_what_is_longer_than_a_row_is_refused_by_every_task():
+    for kind, arguments, x, message in (
+        (TokenClassifier, (3,), ["film"] * 30, "becomes 2 windows"),
+        (QuestionAnswerer, (), ("who " * 7, "ann"), "The question has 7 tokens; expected at most"),
+        (QuestionAnswerer, (), ("who ?", "ann " * 40), "windows"),
+        (MultipleChoice, (), ("ann", ["film " * 30, "paris"]), r"1 \+ 30 tokens, .* room for 21"),
+        (MaskedLM, (), "[MASK]" + " film" * 22, "23 tokens, and a row has room for 22"),
+    ):
+        task = random_task(kind, *arguments)
+        target = (0, 1) if kind in (TokenClassifier, QuestionAnswerer) else None
+        target = 0 if kind is MultipleChoice else target
+        with pytest.raises(ValueError, match=message):
+            insight.attributions(task, x, "occlusion", target)
+
+
+def test_the_sum_of_the_scores_is_shown_with_its_error(folder):
+    classifier = TextClassifier.from_preset(folder)
+    exact = insight.attributions(classifier, "the film was dull", steps=60)
+    difference = exact.output - exact.baseline_output
+    shown = f"The scores sum to {exact.scores.sum():+.4f}; the difference from the baseline is "
+    assert str(exact).splitlines()[-1].startswith(f"{shown}{difference:+.4f} (error ")
+    assert shown in exact._repr_html_()
+    assert "more steps" not in str(exact)
+    wrong = dataclasses.replace(exact, scores=exact.scores + 0.2)
+    assert "They do not explain the number: pass more steps" in str(wrong)
+    assert "more steps" in wrong._repr_html_()
+    without = insight.attributions(classifier, "the film was dull", "occlusion")
+    assert "sum to" not in str(without)
+    assert "sum to" not in without._repr_html_()

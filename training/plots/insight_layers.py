@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_bert import insight
+from keras_bert.insight.states import require_fit
 
 from . import page
 from .insight_report import Report
@@ -25,9 +27,17 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
     Args:
         report: The report.
         model: A task.
-        texts: Texts and pairs; the first ones are used.
+        texts: Texts and pairs; the first ones that fit in a row are used.
     """
-    patterns = insight.attention(model, list(texts[:_ATTENTION_TEXTS]))
+    fitting: list[str | tuple[str, str]] = []
+    for text in texts[:_ATTENTION_TEXTS]:
+        with contextlib.suppress(ValueError):
+            require_fit(model.preprocessor, (text,) if isinstance(text, str) else text)
+            fitting.append(text)
+    if not fitting:
+        report.leave_out("Where heads look: none of the texts fits in a row of the model.")
+        return
+    patterns = insight.attention(model, fitting)
     blocks = [
         page.text(
             f"Means over {sum(map(len, patterns.tokens)):,} tokens of {len(patterns.tokens)} rows. "
