@@ -52,8 +52,8 @@ def replaced_files(
 
     Args:
         folder: Path of the folder, which is created if it does not exist.
-        owned: The names of all files that may be written. Those of them that are not written, but
-            left from an earlier time, are removed.
+        owned: The names of all files that may be written, relative to the folder. Those of them
+            that are not written, but left from an earlier time, are removed.
         last: The file to move last. The format of a folder is detected by it, so that a new folder
             is not considered complete before its weights are there.
     """
@@ -64,10 +64,15 @@ def replaced_files(
     temporary.mkdir()
     try:
         yield temporary
-        written = sorted(temporary.iterdir(), key=lambda path: (path.name == last, path.name))
-        for path in written:
-            os.replace(path, target / path.name)
-        for name in set(owned) - {path.name for path in written}:
+        paths = (path for path in temporary.rglob("*") if path.is_file())
+        written = [path.relative_to(temporary).as_posix() for path in paths]
+        for name in sorted(written, key=lambda name: (name == last, name)):
+            (target / name).parent.mkdir(exist_ok=True)
+            os.replace(temporary / name, target / name)
+        for name in set(owned) - set(written):
             (target / name).unlink(missing_ok=True)
+            if "/" in name:
+                with contextlib.suppress(OSError):  # not empty, or missing
+                    (target / name).parent.rmdir()
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

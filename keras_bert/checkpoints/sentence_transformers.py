@@ -1,56 +1,145 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pooling options in checkpoint folders of sentence-transformers."""
+"""The options of sentence embeddings in checkpoint folders of sentence-transformers."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
+from keras_bert.checkpoints.tokenizer_files import SETTINGS_FILE
 
+MODULES_FILE = "modules.json"
 POOLING_FILE = "1_Pooling/config.json"
 LENGTH_FILE = "sentence_bert_config.json"
 NORMALIZE_FOLDER = "2_Normalize"
-_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+ALL_FILES = (
+    MODULES_FILE,
+    POOLING_FILE,
+    LENGTH_FILE,
+    f"{NORMALIZE_FOLDER}/config.json",
+    "config_sentence_transformers.json",
+)
+"""The names of all files that sentence-transformers adds to those of a model."""
+
+_TRANSFORMER, _POOLING, _NORMALIZE = "Transformer", "Pooling", "Normalize"
+# The names up to version 5, which version 6 reads too, and the names since then.
+_OLD_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+_MODES = ("mean", "cls")
 
 
-def read_options(folder: Path) -> dict[str, Any]:
+def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     """Reads the options of sentence embeddings from a checkpoint folder.
 
     Args:
         folder: The folder of a checkpoint in any format.
+        max_sequence_length: The number of positions of the encoder.
 
     Returns:
         A dict of those of `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length` that
         the folder specifies; empty if it is not a sentence-transformers model.
 
     Raises:
-        CheckpointError: If the pooling is not supported.
+        CheckpointError: If the pooling or another module is not supported.
     """
     options: dict[str, Any] = {}
-    if (folder / POOLING_FILE).exists():
-        options["pooling"] = _pooling(folder / POOLING_FILE)
-        options["normalize"] = _normalizes(folder)
+    length = None
     if (folder / LENGTH_FILE).exists():
         length = read_json(folder / LENGTH_FILE).get("max_seq_length")
-        if isinstance(length, int) and length > 0:
-            options["sequence_length"] = length
+    if (folder / POOLING_FILE).exists():
+        options["pooling"] = _pooling(folder / POOLING_FILE)
+        options["normalize"] = _NORMALIZE in _modules(folder)
+        # Since version 6, the length is only in the settings of the tokenizer.
+        if length is None and (folder / SETTINGS_FILE).exists():
+            length = read_json(folder / SETTINGS_FILE).get("model_max_length")
+    if isinstance(length, int) and length > 0:
+        options["sequence_length"] = min(length, max_sequence_length)
     return options
 
 
 def _pooling(path: Path) -> str:
     fields = read_json(path)
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
+    named = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
+    modes = [named] if isinstance(named, str) else list(named)
     if len(modes) != 1 or modes[0] not in _MODES:
         raise CheckpointError(
             f"{path}: the modes are {', '.join(modes) or 'none'}; expected one of "
             f"{', '.join(_MODES)}."
         )
-    return _MODES[modes[0]]
+    return str(modes[0])
 
 
-def _normalizes(folder: Path) -> bool:
-    # The module has no weights, so that copies of the model often lack its folder.
-    modules = folder / "modules.json"
-    return NORMALIZE_FOLDER in modules.read_text("utf-8") if modules.exists() else False
+def _modules(folder: Path) -> list[str]:
+    """Returns the names of the classes of the modules, in their order."""
+    path = folder / MODULES_FILE
+    if not path.exists():
+        return [_TRANSFORMER, _POOLING]
+    with checkpoint_errors():
+        modules = json.loads(path.read_text("utf-8"))
+    try:
+        names = [str(module["type"]).rpartition(".")[2] for module in modules]
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} must be a list of modules, each with a type.") from error
+    unknown = sorted(set(names) - {_TRANSFORMER, _POOLING, _NORMALIZE})
+    if unknown:
+        raise CheckpointError(
+            f"{path} has the module {unknown[0]}, which is not supported; the modules must be "
+            f"{_TRANSFORMER}, {_POOLING} and {_NORMALIZE}."
+        )
+    return names
+
+
+def options_of(model: Any) -> dict[str, Any]:
+    """Returns the options of sentence embeddings of a model, as `read_options` does.
+
+    Args:
+        model: An encoder or a task; of a distiller, the student.
+
+    Returns:
+        A dict of `pooling`, `normalize` and, if there is a preprocessor, `sequence_length`; empty
+        if the model is not an embedder.
+    """
+    task = getattr(model, "student_task", model)
+    if not hasattr(task, "pooling"):
+        return {}
+    # The config, since the preprocessor itself needs TensorFlow.
+    preprocessor = task.get_config()["preprocessor"] or {}
+    options = {"pooling": task.pooling, "normalize": task.normalize}
+    if "sequence_length" in preprocessor:
+        options["sequence_length"] = preprocessor["sequence_length"]
+    return options
+
+
+def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> None:
+    """Writes the files from which `read_options` and sentence-transformers read the options.
+
+    They are in the format before version 6 of sentence-transformers, which later versions read.
+
+    Args:
+        folder: The folder, which is in the Hugging Face format.
+        options: A dict as returned by `options_of`.
+        hidden_dim: The size of the embeddings.
+    """
+    paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
+    if options["normalize"]:
+        paths[_NORMALIZE] = NORMALIZE_FOLDER
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": path,
+            "type": f"sentence_transformers.models.{name}",
+        }
+        for index, (name, path) in enumerate(paths.items())
+    ]
+    (folder / MODULES_FILE).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+    modes = {name: mode == options["pooling"] for name, mode in _OLD_MODES.items()}
+    (folder / POOLING_FILE).parent.mkdir()
+    write_json(folder / POOLING_FILE, {"word_embedding_dimension": hidden_dim, **modes})
+    if "sequence_length" in options:
+        length = {"max_seq_length": options["sequence_length"], "do_lower_case": False}
+        write_json(folder / LENGTH_FILE, length)

@@ -109,7 +109,9 @@ class TextEmbedder(Task):
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
         from keras_bert.checkpoints import sentence_transformers
 
-        return checkpoint.task or sentence_transformers.read_options(checkpoint.folder)
+        return checkpoint.task or sentence_transformers.read_options(
+            checkpoint.folder, checkpoint.config.max_sequence_length
+        )
 
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives()

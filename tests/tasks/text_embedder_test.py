@@ -14,6 +14,7 @@ from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: 
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 
 COLOURS = ["red", "green", "blue", "white", "black", "grey"]
@@ -21,7 +22,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLOURS]
 TEXTS = ["a red b", "green", "b b a blue white", "a"]
 
 
-def make_embedder(**arguments):
+def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
     config = BertConfig(
         vocabulary_size=len(TOKENS),
         num_layers=1,
@@ -31,8 +32,11 @@ def make_embedder(**arguments):
         max_sequence_length=16,
         dropout=0.0,
         attention_dropout=0.0,
+        pooler_activation=pooler_activation,
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
+    preprocessor = TextClassifierPreprocessor(
+        WordPieceTokenizer(TOKENS), sequence_length=sequence_length
+    )
     embedder = TextEmbedder(Backbone(config), preprocessor, **arguments)
     random_weights(embedder)
     return embedder
@@ -88,12 +92,17 @@ def test_a_wrong_pooling_is_refused(causal):
         TextEmbedder(backbone, pooling="cls" if causal else "max")
 
 
+def write_modules(folder, *types):
+    modules = [{"path": "", "type": f"sentence_transformers.models.{name}"} for name in types]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
 def sentence_transformers_folder(embedder, folder, **modes):
     checkpoints.save_hugging_face(embedder.backbone, folder, tokenizer={"vocabulary": TOKENS})
     (folder / "1_Pooling").mkdir()
     modes = {"pooling_mode_mean_tokens": False, **modes}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
-    (folder / "modules.json").write_text(json.dumps([{"path": "1_Pooling"}]))
+    write_modules(folder, "Transformer", "Pooling")
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
 
 
@@ -107,6 +116,59 @@ def test_a_folder_of_sentence_transformers_says_how(tmp_path):
     other = TextEmbedder.from_preset(tmp_path, pooling="mean", normalize=True, sequence_length=9)
     assert (other.pooling, other.normalize) == ("mean", True)
     assert other.preprocessor.sequence_length == 9
+
+
+@pytest.mark.on_each_backend
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_folder_that_it_writes_gives_the_same_vectors(pooling, normalize, tmp_path):
+    embedder = make_embedder(pooling=pooling, normalize=normalize, sequence_length=12)
+    embedder.save_hugging_face(tmp_path)
+    same = TextEmbedder.from_preset(tmp_path)
+    assert (same.pooling, same.normalize) == (pooling, normalize)
+    assert same.preprocessor.sequence_length == 12
+    np.testing.assert_allclose(vectors_of(same), vectors_of(embedder), atol=1e-6)
+    checkpoints.save_hugging_face(embedder.backbone, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_as_it_was(tmp_path):
+    make_embedder().save_hugging_face(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    embedder = make_embedder(pooling="cls", pooler_activation="relu")
+    with pytest.raises(CheckpointError, match="No family"):
+        embedder.save_hugging_face(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_of_version_6_is_read(tmp_path):
+    sentence_transformers_folder(make_embedder(), tmp_path)
+    (tmp_path / "sentence_bert_config.json").write_text(
+        '{"transformer_task": "feature-extraction"}'
+    )
+    fields = {"embedding_dimension": 16, "pooling_mode": "cls", "include_prompt": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(fields))
+    write_modules(tmp_path, "Transformer", "Pooling", "Normalize")
+    edit_json(tmp_path / "tokenizer_config.json", model_max_length=9)
+    embedder = TextEmbedder.from_preset(tmp_path)
+    assert (embedder.pooling, embedder.normalize) == ("cls", True)
+    assert embedder.preprocessor.sequence_length == 9
+    edit_json(tmp_path / "tokenizer_config.json", model_max_length=10**30)
+    assert TextEmbedder.from_preset(tmp_path).preprocessor.sequence_length == 16
+
+
+def test_a_module_that_is_not_ours_is_named(tmp_path):
+    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+    write_modules(tmp_path, "Transformer", "Pooling", "Dense", "Normalize")
+    with pytest.raises(CheckpointError, match="has the module Dense, which is not supported"):
+        TextEmbedder.from_preset(tmp_path)
+    (tmp_path / "modules.json").write_text('{"0": "Transformer"}')
+    with pytest.raises(CheckpointError, match="must be a list of modules"):
+        TextEmbedder.from_preset(tmp_path)
 
 
 def test_a_pooling_that_is_not_ours_is_named(tmp_path):

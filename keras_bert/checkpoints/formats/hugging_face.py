@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import weights
+from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.families import BERT, FAMILIES, Family
@@ -247,7 +247,9 @@ def save_hugging_face(
     `BertModel`, with `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
     `BertForSequenceClassification`. As in `transformers`, the classes for masked LM and for tokens
     have no pooler. A causal encoder is saved with `is_decoder` and without a pooler, since
-    `transformers` would pool a different token, and with `masked_lm` as `BertLMHeadModel`.
+    `transformers` would pool a different token, and with `masked_lm` as `BertLMHeadModel`. A
+    `TextEmbedder` is saved with the files from which `sentence-transformers` reads how embeddings
+    are pooled and whether they are normalized.
 
     Args:
         model: The encoder, or a task, whose heads, tokenizer and class names are saved too. Of a
@@ -275,12 +277,21 @@ def save_hugging_face(
         **({"is_decoder": True} if causal else {}),
         **_labels(heads, class_names),
     }
-    owned = (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE, *ALL_FILES)
+    embeds = sentence_transformers.options_of(model)
+    owned = (
+        CONFIG_FILE,
+        WEIGHTS_FILE,
+        INDEX_FILE,
+        *ALL_FILES,
+        *sentence_transformers.ALL_FILES,
+    )
     with replaced_files(folder, owned=owned) as temporary:
         write_json(temporary / CONFIG_FILE, config)
         write_safetensors(temporary / WEIGHTS_FILE, tensors)
         length = backbone.config.max_sequence_length
         write_tokenizer(temporary, tokenizer, length)
+        if embeds:
+            sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
 
 
 def _family_of(config: BertConfig, masked_lm: bool) -> Family:
