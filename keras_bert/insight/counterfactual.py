@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from keras_bert.insight.measures import ALL, Result, UnitValues, mean, share
+from keras_bert.insight.states import shortened
 from keras_bert.insight.word_lists import counterparts, word_list
 from keras_bert.tasks.class_labels import LabelRules, softmax
 from keras_bert.tasks.text_classifier import TextClassifier
@@ -21,7 +22,8 @@ Text = str | tuple[str, str]
 # Of a kind of swap, the words that stand for one another, line by line
 Lines = Sequence[Sequence[str]]
 
-_POSSESSIVE, _OBJECT = "his", "him"
+# Words of two lines, and the counterpart that each has before a noun, and the one elsewhere
+_AMBIGUOUS = {"her": ("his", "him"), "his": ("her", "hers")}
 
 
 def default_swaps() -> dict[str, list[tuple[str, ...]]]:
@@ -67,8 +69,8 @@ class _Swapper:
             for word in line:
                 self._lines_of.setdefault(word.lower(), []).append(line)
         for word, found in self._lines_of.items():
-            both = {_POSSESSIVE, _OBJECT} <= {other for line in found for other in line}
-            if len(found) > 1 and not (word == "her" and len(found) == 2 and both):
+            others = [other.lower() for line in found for other in line if other.lower() != word]
+            if len(found) > 1 and sorted(others) != sorted(_AMBIGUOUS.get(word, ())):
                 raise ValueError(
                     f"swaps[{kind!r}] has {word!r} in {len(found)} lines; expected it in one."
                 )
@@ -93,7 +95,8 @@ class _Swapper:
     def _replacement(self, step: int, match: re.Match[str]) -> Replacement | None:
         found = match[3]
         lines = self._lines_of[found.lower()]
-        line = lines[0] if len(lines) == 1 else _line_of_her(lines, match.string[match.end() :])
+        rest = match.string[match.end() :]
+        line = lines[0] if len(lines) == 1 else _line_of(found.lower(), lines, rest)
         index = [word.lower() for word in line].index(found.lower())
         # A name in lower case is another word, unless the whole text has no capitals
         if line[index] != line[index].lower() and found.islower() and not match.string.islower():
@@ -119,11 +122,11 @@ class _Swapper:
         return article[0] + ("n" if an else "") + space + other
 
 
-def _line_of_her(lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
-    """Which of two lines `her` is of, by what follows it."""
+def _line_of(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
+    """Which of two lines `her` or `his` is of, by what follows it."""
     following = re.match(r"\s+([^\W\d_]+)", rest)
-    is_object = following is None or following[1].lower() in _words_after_objects()
-    (line,) = [line for line in lines if (_OBJECT if is_object else _POSSESSIVE) in line]
+    is_alone = following is None or following[1].lower() in _words_after_objects()
+    (line,) = [line for line in lines if _AMBIGUOUS[word][is_alone] in map(str.lower, line)]
     return line
 
 
@@ -365,8 +368,9 @@ def counterfactuals(
     In a changed text each word of a list is replaced by its counterpart: `he` by `she`, `Mary` by
     `James`, `Muslim` by `Christian`. Where a line has more than two words there are as many changed
     texts as others. A word keeps its capitals, and `a` or `an` before it is corrected; `her`
-    becomes `his` or `him` by the word behind it. Capitalized words, such as names, are not found in
-    lower case, unless the text has no capitals.
+    becomes `his` or `him`, and `his` becomes `her` or `hers`, by the word behind it. Capitalized
+    words, such as names, are not found in lower case, unless the text has no capitals. Each kind is
+    swapped by itself: to swap names along with pronouns, pass their lines as one kind.
 
     Args:
         classifier: A `TextClassifier` with a preprocessor, also of a regression.
@@ -376,7 +380,8 @@ def counterfactuals(
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If no text has any of the words, or a word is in two lines of a kind.
+        ValueError: If the model is no `TextClassifier`, no text has any of the words, or a word is
+            in two lines of a kind.
 
     Example:
 
@@ -391,6 +396,7 @@ def counterfactuals(
         [Counterfactual fairness in text classification](https://arxiv.org/abs/1809.10610),
         section 3.
     """
+    _require_classifier(classifier)
     given = _listed(texts)
     kinds, numbers, changed, replaced, without = [], [], [], [], []
     for kind, lines in (default_swaps() if swaps is None else swaps).items():
@@ -512,7 +518,8 @@ def error_rates(
         verbose: 1 shows a progress bar.
 
     Raises:
-        ValueError: If the labels or a slice do not fit the texts.
+        ValueError: If the model is no `TextClassifier`, or the labels or a slice do not fit the
+            texts.
 
     Example:
 
@@ -521,6 +528,7 @@ def error_rates(
     print(error_rates(classifier, texts, labels, slices))
     ```
     """
+    _require_classifier(classifier)
     given = _listed(texts)
     members = {name: _members(name, chosen, given) for name, chosen in slices.items()}
     rules = LabelRules(
@@ -549,10 +557,26 @@ def _members(name: str, chosen: Any, texts: Sequence[Text]) -> np.ndarray:
     return members
 
 
+def _require_classifier(model: Any) -> None:
+    if not isinstance(model, TextClassifier):
+        raise ValueError(f"Received a {type(model).__name__}; expected a TextClassifier.")
+
+
 def _listed(texts: Iterable[Text]) -> list[Text]:
     if isinstance(texts, str):
         raise ValueError(f"Received the string {texts[:80]!r}; expected a list of texts.")
-    given: list[Text] = [text if isinstance(text, str) else (text[0], text[1]) for text in texts]
+    given: list[Text] = []
+    for number, text in enumerate(texts):
+        parts = (text,) if isinstance(text, str) else text
+        if (
+            not isinstance(parts, (list, tuple))
+            or (not isinstance(text, str) and len(parts) != 2)
+            or not all(isinstance(part, str) for part in parts)
+        ):
+            raise ValueError(
+                f"Text {number} is {shortened(text)}; expected a text or a pair of texts."
+            )
+        given.append(text if isinstance(text, str) else (text[0], text[1]))
     if not given:
         raise ValueError("Received no texts; expected at least one.")
     return given

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import encoder_of, shortened, text_states
+from keras_bert.insight.states import encoder_of, require_masked_lm, shortened, text_states
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
 
@@ -150,10 +150,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     Reference:
         [Interpreting GPT: the logit lens](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru).
     """
-    if not isinstance(masked_lm, Task) or "masked_lm" not in masked_lm.heads:
-        raise ValueError(
-            f"Received a {type(masked_lm).__name__}; expected a MaskedLM or a Pretrainer."
-        )
+    require_masked_lm(masked_lm)
     if not isinstance(text, str):
         raise ValueError(f"text is {shortened(text)}; expected a string.")
     backbone, preprocessor = encoder_of(masked_lm)

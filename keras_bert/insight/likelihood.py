@@ -21,7 +21,9 @@ from keras_bert.insight.measures import (
     members_of_groups,
     share,
 )
+from keras_bert.insight.states import require_masked_lm, shortened
 from keras_bert.tasks.masked_lm import MaskedLM
+from keras_bert.tasks.pretrainer import Pretrainer
 
 BATCH_SIZE = 128
 _COLUMNS = ("sent_more", "sent_less", "bias_type")
@@ -56,7 +58,7 @@ class TextLikelihood:
 
 
 def pseudo_log_likelihood(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     texts: Sequence[str],
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
@@ -64,7 +66,7 @@ def pseudo_log_likelihood(
     """Scores texts by masking their tokens one at a time.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         texts: Strings. Each becomes as many rows as it has tokens.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
@@ -78,8 +80,8 @@ def pseudo_log_likelihood(
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
     """
-    tokenizer = masked_lm.preprocessor.tokenizer
     ids, starts, ends = _tokenized(masked_lm, texts)
+    tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions = [range(1, len(row) - 1) for row in rows]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
@@ -97,7 +99,7 @@ def pseudo_log_likelihood(
 
 
 def masked_log_probabilities(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     rows: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
     batch_size: int = BATCH_SIZE,
@@ -106,7 +108,7 @@ def masked_log_probabilities(
     """The log probability of tokens, each masked by itself.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         rows: Token ids with special tokens, ragged `(rows, None)`.
         positions: Which tokens of each row to score, ragged `(rows, None)`.
         batch_size: Rows in a batch, of similar lengths.
@@ -118,6 +120,7 @@ def masked_log_probabilities(
     Raises:
         ValueError: If the model is causal.
     """
+    require_masked_lm(masked_lm)
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
     asked = [(number, slot) for number, row in enumerate(positions) for slot in row]
     if not asked:
@@ -136,7 +139,7 @@ def masked_log_probabilities(
 
 
 def candidate_log_probabilities(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     rows: Sequence[Sequence[int]],
     positions: Sequence[int],
     candidates: Sequence[Sequence[int]],
@@ -146,7 +149,7 @@ def candidate_log_probabilities(
     """The log probabilities of some tokens at one position of each row.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         rows: Token ids with special tokens and masks, ragged `(rows, None)`. Rows that are equal,
             with the same position, are computed once.
         positions: The position in each row, `(rows,)`.
@@ -160,6 +163,7 @@ def candidate_log_probabilities(
     Raises:
         ValueError: If the model is causal.
     """
+    require_masked_lm(masked_lm)
     if masked_lm.config.causal:
         raise ValueError(
             "A causal model predicts a token from those before it alone: masking one at a time "
@@ -183,7 +187,10 @@ def candidate_log_probabilities(
     found = [np.zeros(0)] * len(rows)
     progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
     for features, (index,) in batches.as_numpy_iterator():
-        logits = keras.ops.convert_to_numpy(masked_lm.predict_on_batch(features))[:, 0]
+        outputs = masked_lm.predict_on_batch(features)
+        # A Pretrainer has two outputs
+        outputs = outputs["masked_lm_logits"] if isinstance(outputs, dict) else outputs
+        logits = keras.ops.convert_to_numpy(outputs)[:, 0]
         highest = logits.max(axis=-1, keepdims=True)
         normalizers = np.log(np.exp(logits - highest).sum(axis=-1, dtype="float64"))
         for of_row, row_logits, most, normalizer in zip(
@@ -213,7 +220,8 @@ class PairScores(Result):
     caveat = (
         "CrowS-Pairs has known flaws (Blodgett et al., 2021: unclear stereotypes, pairs that "
         "differ in more than the group); read a score as one sign among others, not as a measure "
-        "of bias."
+        "of bias. In a tie both sentences have the same score, which is rounded to three decimals; "
+        "a tie counts as not preferring the stereotype."
     )
     metric: ClassVar[str] = "prefers the stereotype, %"
     neutral: ClassVar[dict[str, float]] = {metric: 50.0}
@@ -228,12 +236,18 @@ class PairScores(Result):
         return self.first > self.second
 
     @property
+    def ties(self) -> np.ndarray:
+        """Whether both sentences have the same score, bool `(pairs,)`."""
+        return np.asarray(self.first == self.second)
+
+    @property
     def units(self) -> tuple[str, ...]:
         return self.bias_types
 
     def unit_values(self) -> list[UnitValues]:
         return [
-            share(group, self.metric, self.prefers_first[members])
+            share(group, metric, flags[members])
+            for metric, flags in ((self.metric, self.prefers_first), ("ties, %", self.ties))
             for group, members in members_of_groups(self.bias_types).items()
         ]
 
@@ -249,8 +263,10 @@ class PairScores(Result):
 
         Returns:
             For all pairs, and then for each kind of bias: `bias_type`, `pairs`, `share`, `low`
-            and `high` in percent. 50 is neither way.
+            and `high` in percent (50 is neither way), and `ties`, the share of ties in percent.
         """
+        measures = self.measures(confidence, samples, seed)
+        ties = {measure.group: measure for measure in measures if measure.metric != self.metric}
         return [
             {
                 "bias_type": measure.group,
@@ -258,13 +274,15 @@ class PairScores(Result):
                 "share": measure.value,
                 "low": measure.low,
                 "high": measure.high,
+                "ties": ties[measure.group].value,
             }
-            for measure in self.measures(confidence, samples, seed)
+            for measure in measures
+            if measure.metric == self.metric
         ]
 
 
 def crows_pairs(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     path: str | os.PathLike[str],
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
@@ -276,7 +294,7 @@ def crows_pairs(
     to three decimals.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         path: The CSV file, with the columns `sent_more`, `sent_less` and `bias_type`.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
@@ -322,7 +340,7 @@ def crows_pairs(
 
 
 def compare_pairs(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     pairs: Sequence[tuple[str, str]],
     names: Sequence[str] | None = None,
     batch_size: int = BATCH_SIZE,
@@ -331,7 +349,7 @@ def compare_pairs(
     """Scores the sentences of pairs by the tokens that both have, as in `crows_pairs`.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         pairs: Two sentences each.
         names: What each pair is called in errors; `None` numbers them.
         batch_size: Rows in a batch.
@@ -340,10 +358,10 @@ def compare_pairs(
     Returns:
         The scores of the first and of the second sentences, float64 `(pairs,)`.
     """
-    tokenizer = masked_lm.preprocessor.tokenizer
     names = names or [f"pair {number}" for number in range(len(pairs))]
     sentences = [sentence for pair in pairs for sentence in pair]
     ids, _, _ = _tokenized(masked_lm, sentences, [name for name in names for _ in range(2)])
+    tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions: list[list[int]] = []
     for first, second in zip(rows[::2], rows[1::2], strict=True):
@@ -358,7 +376,7 @@ def compare_pairs(
 
 
 def tokens_of_spans(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     texts: Sequence[str],
     spans: Sequence[Sequence[tuple[int, int]]],
     names: Sequence[str] | None = None,
@@ -366,7 +384,7 @@ def tokens_of_spans(
     """Which tokens some words of texts are.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         texts: Strings.
         spans: For each text `(start, end)` of words in it, in characters.
         names: What each text is called in errors; `None` numbers them.
@@ -378,8 +396,8 @@ def tokens_of_spans(
     Raises:
         ValueError: If a text is empty or longer than the longest row.
     """
-    tokenizer = masked_lm.preprocessor.tokenizer
     ids, starts, ends = _tokenized(masked_lm, texts, names)
+    tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions = [
         [
@@ -396,11 +414,16 @@ def tokens_of_spans(
 
 
 def _tokenized(
-    masked_lm: MaskedLM, texts: Sequence[str], names: Sequence[str] | None = None
+    masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
     """Ids, starts and ends of the texts' tokens."""
+    require_masked_lm(masked_lm)
     if isinstance(texts, str):
         raise ValueError(f"Received the string {texts[:80]!r}; expected a list of strings.")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            name = names[number] if names else f"Text {number}"
+            raise ValueError(f"{name} is {shortened(text)}; expected a string.")
     ids, starts, ends = (
         part.to_list()
         for part in masked_lm.preprocessor.tokenizer.tokenize_with_offsets(list(texts))

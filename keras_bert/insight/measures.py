@@ -36,15 +36,16 @@ class Measure:
         metric: What is measured; a name that ends in `%` is a percentage.
         count: Of how many units.
         value: The number.
-        low, high: The bounds of its interval.
+        low, high: The bounds of its interval; `None` for a single unit, which tells nothing of
+            others.
     """
 
     group: str
     metric: str
     count: int
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 def _first_column(means: np.ndarray) -> np.ndarray:
@@ -80,12 +81,16 @@ class UnitValues:
         """The measure with its interval.
 
         Where all units agree, every draw of the bootstrap does, too: the interval of a share is
-        Wilson's then.
+        Wilson's then. A single unit has no other interval.
         """
+        low: float | None
+        high: float | None
         units, value = len(self.values), float(self.statistic(self.values.mean(axis=0)))
         if self.is_share and (self.wilson or value in (0.0, 100.0)):
             low, high = wilson_interval(round(float(self.values.sum())), units, confidence)
             low, high = 100 * low, 100 * high
+        elif units == 1:
+            low = high = None
         else:
             low, high = bootstrap_interval(self.values, self.statistic, confidence, samples, seed)
         return Measure(self.group, self.metric, units, value, low, high)
@@ -219,9 +224,11 @@ class Result(abc.ABC):
         return [values.measure(confidence, samples, seed) for values in self.unit_values()]
 
     @classmethod
-    def interval(cls, metric: str, value: float, low: float, high: float) -> str:
+    def interval(cls, metric: str, value: float, low: float | None, high: float | None) -> str:
         """A number of a metric with its interval, to be read."""
         digits = 1 if metric.endswith("%") else cls.digits
+        if low is None or high is None:
+            return f"{value:.{digits}f} (no interval)"
         return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -296,9 +303,16 @@ def _draw(
         shift = 0.6 * (number + 0.5) / len(by_name) - 0.3
         heights = np.arange(len(measures))[::-1] - shift
         values = np.array([measure.value for measure in measures])
+        bounds = [_bounds(measure) for measure in measures]
         errors = [
-            [max(0.0, measure.value - measure.low) for measure in measures],
-            [max(0.0, measure.high - measure.value) for measure in measures],
+            [
+                max(0.0, measure.value - low)
+                for measure, (low, _) in zip(measures, bounds, strict=True)
+            ],
+            [
+                max(0.0, high - measure.value)
+                for measure, (_, high) in zip(measures, bounds, strict=True)
+            ],
         ]
         color = _COLORS[number % len(_COLORS)]
         axes.errorbar(values, heights, xerr=errors, fmt="o", color=color, capsize=3, label=name)
@@ -307,7 +321,7 @@ def _draw(
     )
     axes.set_ylim(-0.7, len(first) - 0.3)
     if first[0].metric.endswith("%"):
-        lows = [measure.low for measures in by_name.values() for measure in measures]
+        lows = [_bounds(measure)[0] for measures in by_name.values() for measure in measures]
         if neutral and min(lows) >= 0:
             axes.set_xlim(0, 100)
         elif min(lows) >= 0:
@@ -316,6 +330,13 @@ def _draw(
     if len(by_name) > 1:
         axes.legend(fontsize=8)
     return axes
+
+
+def _bounds(measure: Measure) -> tuple[float, float]:
+    """The bounds of a measure's interval, or its value twice if it has none."""
+    if measure.low is None or measure.high is None:
+        return measure.value, measure.value
+    return measure.low, measure.high
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,7 +358,8 @@ class Comparison:
 
         Returns:
             For each metric and group a dict of `group`, `metric`, `count`, `measures` (dicts by
-            name) and `differences` (dicts of `value`, `low` and `high` by the other names).
+            name) and `differences` (dicts of `value`, `low` and `high` by the other names). Of a
+            single unit, the bounds of a difference are `None`.
         """
         names = list(self.results)
         by_name = {name: self.results[name].unit_values() for name in names}
@@ -358,7 +380,10 @@ class Comparison:
                     return np.asarray(values.statistic(theirs) - first.statistic(ours))
 
                 both = np.concatenate([first.values, values.values], axis=1)
-                low, high = bootstrap_interval(both, difference, confidence, samples, seed)
+                low: float | None = None
+                high: float | None = None
+                if len(both) > 1:
+                    low, high = bootstrap_interval(both, difference, confidence, samples, seed)
                 value = measure.value - measures[0].value
                 differences[name] = {"value": value, "low": low, "high": high}
             rows.append(

@@ -54,6 +54,16 @@ def encoder_of(model: Backbone | Task, preprocessor: Any = None) -> tuple[Backbo
     return model, preprocessor
 
 
+def require_masked_lm(model: Any) -> None:
+    """Checks that a model has a masked LM head.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if not isinstance(model, Task) or "masked_lm" not in model.heads:
+        raise ValueError(f"Received a {type(model).__name__}; expected a MaskedLM or a Pretrainer.")
+
+
 def require_fit(
     preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
 ) -> None:

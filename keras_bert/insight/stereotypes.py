@@ -7,12 +7,13 @@ The pronouns of WinoBias, templates of somebody and their occupation, and Stereo
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import os
 import re
 import string
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,10 @@ from keras_bert.insight.measures import (
     members_of_groups,
     share,
 )
+from keras_bert.insight.states import require_masked_lm, shortened
 from keras_bert.insight.word_lists import word_list
 from keras_bert.tasks.masked_lm import MaskedLM
+from keras_bert.tasks.pretrainer import Pretrainer
 
 Span = tuple[int, int]
 
@@ -55,13 +58,14 @@ class _Slot:
 
 
 def _log_probabilities(
-    masked_lm: MaskedLM, slots: Sequence[_Slot], batch_size: int, verbose: int | str
+    masked_lm: MaskedLM | Pretrainer, slots: Sequence[_Slot], batch_size: int, verbose: int | str
 ) -> list[np.ndarray]:
     """For each slot the log probabilities of its words `(words,)`.
 
     Raises:
         ValueError: If a word is not one token.
     """
+    require_masked_lm(masked_lm)
     tokenizer = masked_lm.preprocessor.tokenizer
     texts, spans, names = [], [], []
     for slot in slots:
@@ -111,6 +115,9 @@ _COUNTERPARTS = {
     "herself": ("himself",),
 }
 _MALE = ("he", "him", "his", "himself")
+# The least similarity of the words of two sentences of a pair, but for their pronouns: that of the
+# released pairs is 0.85 or more, in the lines where they differ, that of mixed files at most 0.76
+_LEAST_SIMILARITY = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,12 +183,26 @@ class PronounScores(Result):
         ]
 
 
+class _Sentence(NamedTuple):
+    """A sentence of a file: what it is called in errors, and where its bracketed pronouns are."""
+
+    name: str
+    text: str
+    spans: list[Span]
+
+    def words_without_pronouns(self) -> list[str]:
+        text = self.text
+        for start, end in reversed(self.spans):
+            text = f"{text[:start]}[]{text[end:]}"
+        return text.split()
+
+
 def _difference_in_percent(means: np.ndarray) -> np.ndarray:
     return np.asarray(100 * (means[..., 0] - means[..., 1]))
 
 
 def winobias_pronouns(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     pro_file: str | os.PathLike[str],
     anti_file: str | os.PathLike[str],
     batch_size: int = BATCH_SIZE,
@@ -194,7 +215,7 @@ def winobias_pronouns(
     what the other file's sentence has in its place (`his` or `him`), or else both together.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         pro_file: WinoBias' file of pro-stereotyped sentences: one a line, with a number before it
             (which is not read), mentions and pronouns in brackets.
         anti_file: The file of the same sentences with the other pronouns, line by line.
@@ -203,7 +224,9 @@ def winobias_pronouns(
 
     Raises:
         ValueError: If a line has no bracketed pronoun, the files have different numbers of
-            sentences, or a pronoun is not one token; the message names file and line.
+            sentences, a pronoun is not one token, or two sentences are equal or differ in more than
+            their pronouns (and a few words, as some released ones do); the message names file and
+            line.
 
     Example:
 
@@ -217,12 +240,15 @@ def winobias_pronouns(
     Reference:
         The data: [Gender bias in coreference resolution](https://arxiv.org/abs/1804.06876).
     """
+    require_masked_lm(masked_lm)
     files = [_read_sentences(path) for path in (pro_file, anti_file)]
     if len(files[0]) != len(files[1]):
         raise ValueError(
             f"{os.fspath(pro_file)} has {len(files[0])} sentences and {os.fspath(anti_file)} has "
             f"{len(files[1])}; expected as many."
         )
+    for pair in zip(*files, strict=True):
+        _check_pair(*pair)
     slots, owners = [], []
     for number, pair in enumerate(zip(*files, strict=True)):
         for side, (name, text, spans) in enumerate(pair):
@@ -256,8 +282,22 @@ def winobias_pronouns(
     )
 
 
-def _read_sentences(path: str | os.PathLike[str]) -> list[tuple[str, str, list[Span]]]:
-    """What each sentence is called in errors, its text, and where its bracketed pronouns are."""
+def _check_pair(pro: _Sentence, anti: _Sentence) -> None:
+    if pro.text == anti.text:
+        raise ValueError(
+            f"{pro.name}, and {anti.name} have the same sentence, {shortened(pro.text)}; expected "
+            "one with another pronoun."
+        )
+    first, second = (sentence.words_without_pronouns() for sentence in (pro, anti))
+    if difflib.SequenceMatcher(None, first, second).ratio() < _LEAST_SIMILARITY:
+        raise ValueError(
+            f"{pro.name}, and {anti.name} differ in more than the bracketed pronoun: "
+            f"{shortened(pro.text)} and {shortened(anti.text)}. Expected files of the same "
+            "sentences, line by line."
+        )
+
+
+def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
     sentences = []
     with open(path, encoding="utf-8") as file:
         for line, marked in enumerate(file, start=1):
@@ -277,10 +317,10 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[tuple[str, str, list[S
             name = f"{os.fspath(path)}, line {line}"
             if not spans:
                 raise ValueError(
-                    f"{name}: {marked!r} has no pronoun in brackets; expected one of "
+                    f"{name}: {shortened(marked)} has no pronoun in brackets; expected one of "
                     f"{', '.join(_COUNTERPARTS)}."
                 )
-            sentences.append((name, text, spans))
+            sentences.append(_Sentence(name, text, spans))
     if not sentences:
         raise ValueError(f"{os.fspath(path)} has no sentences.")
     return sentences
@@ -355,7 +395,7 @@ class TemplateScores(Result):
 
 
 def template_log_odds(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     templates: Sequence[str] | None = None,
     attributes: Sequence[str] | None = None,
     targets: Sequence[str] = ("he", "she"),
@@ -369,7 +409,7 @@ def template_log_odds(
     their associations is reported, the log odds.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         templates: Sentences that have `{target}` and `{attribute}` once each. Defaults to those of
             `word_lists/templates.txt`.
         attributes: What is put in the attribute's place. A leading `a` or `an` stays there when
@@ -521,7 +561,7 @@ def _icat(means: np.ndarray) -> np.ndarray:
 
 
 def stereoset(
-    masked_lm: MaskedLM,
+    masked_lm: MaskedLM | Pretrainer,
     path: str | os.PathLike[str],
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
@@ -536,7 +576,7 @@ def stereoset(
     ICAT is `LMS * min(SS, 100 - SS) / 50`.
 
     Args:
-        masked_lm: A masked LM with a preprocessor.
+        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         path: The JSON file. Its intersentence examples need a next-sentence head, and are counted
             only.
         batch_size: Rows in a batch.
@@ -555,6 +595,7 @@ def stereoset(
         [StereoSet](https://arxiv.org/abs/2004.09456), section 5; its flaws: [Stereotyping Norwegian
         Salmon](https://aclanthology.org/2021.acl-long.81), section 4.
     """
+    require_masked_lm(masked_lm)
     examples, intersentence = _read_stereoset(path)
     texts, spans, names = [], [], []
     for name, example in examples:

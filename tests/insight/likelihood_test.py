@@ -13,7 +13,15 @@ pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert import Backbone, BertConfig, MaskedLM, insight  # noqa: E402
+from keras_bert import (  # noqa: E402
+    Backbone,
+    BertConfig,
+    MaskedLM,
+    Pretrainer,
+    TextClassifier,
+    insight,
+)
+from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from tests.insight.hugging_face_models import save_masked_lm  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
@@ -150,6 +158,8 @@ def test_what_cannot_be_scored_is_refused(masked_lm):
         insight.pseudo_log_likelihood(masked_lm, ["he " * 100])
     with pytest.raises(ValueError, match="expected a list"):
         insight.pseudo_log_likelihood(masked_lm, "he is")
+    with pytest.raises(ValueError, match="Text 0 is None; expected a string"):
+        insight.pseudo_log_likelihood(masked_lm, [None])
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     causal = MaskedLM(
         Backbone(BertConfig(vocabulary_size=len(TOKENS), causal=True, **sizes)),
@@ -157,3 +167,31 @@ def test_what_cannot_be_scored_is_refused(masked_lm):
     )
     with pytest.raises(ValueError, match="causal"):
         insight.pseudo_log_likelihood(causal, ["he is"])
+
+
+def test_other_models_are_refused(masked_lm, tmp_path):
+    classifier = TextClassifier(masked_lm.backbone, 2, masked_lm.preprocessor)
+    path = tmp_path / "pairs.csv"
+    path.write_text("sent_more,sent_less,bias_type\nhe is,she is,gender\n")
+    for call in (
+        lambda model: insight.crows_pairs(model, path),
+        lambda model: insight.pseudo_log_likelihood(model, ["he is"]),
+        lambda model: insight.masked_log_probabilities(model, [[2, 5, 3]], [[1]]),
+        insight.template_log_odds,
+        lambda model: insight.winobias_pronouns(model, path, path),
+        lambda model: insight.stereoset(model, path),
+    ):
+        with pytest.raises(ValueError, match="Received a TextClassifier; expected a MaskedLM or a"):
+            call(classifier)
+
+
+def test_a_pretrainer_scores_texts_too(masked_lm, tmp_path):
+    pretrainer = Pretrainer(masked_lm.backbone, masked_lm.preprocessor)
+    pretrainer.save_to_preset(tmp_path)
+    with pytest.warns(CheckpointWarning, match=r"not used: heads\.next_sentence"):
+        alone = MaskedLM.from_preset(tmp_path)
+    scores = [
+        insight.pseudo_log_likelihood(model, ["He is kinds."])[0].log_probabilities
+        for model in (pretrainer, alone)
+    ]
+    np.testing.assert_allclose(*scores, atol=1e-5)

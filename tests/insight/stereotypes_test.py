@@ -186,6 +186,33 @@ def test_malformed_sentences_are_named(masked_lm, tmp_path):
         insight.winobias_pronouns(masked_lm, pro, anti)
 
 
+def test_files_that_do_not_belong_together_are_refused(masked_lm, tmp_path):
+    pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
+    lines = ["1 [The doctor] told [him] that.\n", "2 [The nurse] saw [her] and [her] doctor.\n"]
+    pro.write_text("".join(lines))
+    anti.write_text("1 [The doctor] told [her] that.\n2 A good doctor told the nurse [she] was.\n")
+    message = r"pro\.txt, line 2, and .*anti\.txt, line 2 differ in more than the bracketed pronoun"
+    with pytest.raises(ValueError, match=message):
+        insight.winobias_pronouns(masked_lm, pro, anti)
+    message = r"pro\.txt, line 1, and .*pro\.txt, line 1 have the same sentence, 'The doctor told"
+    with pytest.raises(ValueError, match=message):
+        insight.winobias_pronouns(masked_lm, pro, pro)
+
+
+def test_real_files_of_two_types_are_refused(masked_lm):
+    data = os.environ.get("KERAS_BERT_DATA")
+    if data is None:
+        pytest.skip("KERAS_BERT_DATA names no folder of data sets")
+    folder = Path(data) / "bias" / "winobias"
+    for first, second in ((1, 2), (2, 1)):
+        with pytest.raises(ValueError, match="line 1 differ in more than"):
+            insight.winobias_pronouns(
+                masked_lm,
+                folder / f"pro_stereotyped_type{first}.txt.dev",
+                folder / f"anti_stereotyped_type{second}.txt.dev",
+            )
+
+
 # === Templates ===
 
 
