@@ -15,6 +15,10 @@ from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json
 from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
 
+_ADDRESS_FORM = (
+    f"{hub.SCHEME}organization/model (such as {hub.SCHEME}google-bert/bert-base-uncased)"
+)
+
 
 def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
     """Opens a checkpoint and reads its configuration.
@@ -31,7 +35,13 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
 
     Raises:
         CheckpointError: If the checkpoint is not found, malformed or not supported.
+        TypeError: If `source` is neither a string nor a path.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(
+            f"The checkpoint is {source!r}; expected a folder, an address {_ADDRESS_FORM}, or the "
+            "name of a KerasHub preset."
+        )
     source = os.fspath(source)
     if os.path.isdir(source):
         return open_folder(Path(source))
@@ -45,8 +55,13 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
         return open_folder(keras_hub.download(source, weights=weights))
     raise CheckpointError(
         f"There is no checkpoint {source!r}: it is neither a folder, nor an address "
-        f"{hub.SCHEME}organization/model, nor the name of a KerasHub preset"
+        f"{_ADDRESS_FORM}, nor the name of a KerasHub preset"
         + (f" ({', '.join(names)})." if names else ".")
+        + (
+            f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{source}."
+            if re.fullmatch(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?", source)
+            else ""
+        )
     )
 
 

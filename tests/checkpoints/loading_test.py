@@ -13,6 +13,7 @@ import pytest
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, hub
 from keras_bert.models import Backbone
+from keras_bert.tasks import MaskedLM, TextClassifier
 from tests.checkpoints.small_models import VOCABULARY, small_backbone
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -111,6 +112,31 @@ def test_an_unknown_name_says_what_was_looked_for():
     assert "neither a folder" in message
     assert "hf://organization/model" in message
     assert "bert_base_en_uncased" in message
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+def test_a_name_on_the_hub_without_its_scheme_is_told_the_address(name):
+    with pytest.raises(CheckpointError, match="such as hf://google-bert/bert-base-uncased"):
+        Backbone.from_preset(name)
+
+
+def test_a_name_with_an_organization_is_told_its_own_address(tmp_path):
+    for name in ("you/sentiment", "you/sentiment@main"):
+        with pytest.raises(
+            CheckpointError, match=f"on the Hugging Face Hub, write hf://{name}\\.$"
+        ):
+            Backbone.from_preset(name)
+    for path in ("runs/tagger/preset", "./tagger", f"{tmp_path}/tagger"):
+        with pytest.raises(CheckpointError, match="There is no checkpoint") as raised:
+            Backbone.from_preset(path)
+        assert "write hf://" not in str(raised.value)
+
+
+@pytest.mark.parametrize("make", [Backbone, MaskedLM, TextClassifier])
+def test_what_is_no_path_is_an_error(make):
+    for source in (None, 3, b"folder"):
+        with pytest.raises(TypeError, match=f"The checkpoint is {source!r}; expected a folder, an"):
+            make.from_preset(source)
 
 
 def test_a_path_that_is_missing_is_an_error(tmp_path):
