@@ -15,6 +15,8 @@ from keras_bert.export.saved_model import save_signatures
 from keras_bert.models.inputs import INPUT_NAMES
 
 ONNX_OPSET = 18
+# The names of the axes of an ONNX model's inputs, by their number
+_AXES = {2: ("batch", "length"), 3: ("batch", "choices", "length")}
 
 
 def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
@@ -34,6 +36,10 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
     def logits(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         features = dict(zip(INPUT_NAMES, inputs, strict=True))
         features["padding_mask"] = tf.cast(features["padding_mask"], tf.bool)
+        if options.format != "openvino":
+            # Both refuse ids beyond the vocabulary, but count negative ones from its end.
+            ids = features["token_ids"]
+            features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
         outputs = task(features, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
@@ -51,9 +57,14 @@ def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path, dtype: st
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         floats = Path(folder) / path.name if dtype == "int8" else path
-        tf2onnx.convert.from_function(
-            function, input_signature=specs, opset=ONNX_OPSET, output_path=str(floats)
-        )
+        model, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=ONNX_OPSET)
+        # Outputs have the axes of the inputs, of which they lack some, and then fixed ones.
+        for tensor in (*model.graph.input, *model.graph.output):
+            axes = tensor.type.tensor_type.shape.dim
+            for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
+                if not axis.dim_value:
+                    axis.dim_param = name
+        floats.write_bytes(model.SerializeToString())
         if dtype == "int8":
             from onnxruntime.quantization import QuantType, quantize_dynamic
 

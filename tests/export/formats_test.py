@@ -4,7 +4,8 @@
 import numpy as np
 import pytest
 
-from tests.export.small_classifier import make_classifier
+import keras_bert
+from tests.export.small_classifier import make_answerer, make_classifier
 
 tf = pytest.importorskip("tensorflow")
 
@@ -35,6 +36,48 @@ def test_onnx(classifier, tmp_path):
         np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
+def axes(nodes):
+    return {node.name: node.shape for node in nodes}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype, tmp_path):
+    pytest.importorskip("tf2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    classifier.export(tmp_path / "model.onnx", "onnx", dtype=dtype)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options)
+    inputs = features(2, 5)
+    assert axes(session.get_inputs()) == {name: ["batch", "length"] for name in inputs}
+    assert axes(session.get_outputs()) == {"logits": ["batch", 3]}
+    size = classifier.config.vocabulary_size
+    for wrong in (-1, -size, -size - 1, size):
+        inputs["token_ids"][1, 2] = wrong
+        with pytest.raises(Exception, match="indices element out of data bounds"):
+            session.run(None, inputs)
+    inputs["token_ids"][1, 2] = size - 1
+    assert session.run(None, inputs)[0].shape == (2, 3)
+
+
+def test_onnx_names_the_axes_of_choices_and_positions(classifier, tmp_path):
+    pytest.importorskip("tf2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    chooser, answerer = keras_bert.MultipleChoice(classifier.backbone), make_answerer(tmp_path)
+    for task, inputs, outputs in (
+        (chooser, ["batch", "choices", "length"], {"logits": ["batch", "choices"]}),
+        (
+            answerer,
+            ["batch", "length"],
+            {"start_logits": ["batch", "length"], "end_logits": ["batch", "length"]},
+        ),
+    ):
+        task.export(tmp_path / "model.onnx", "onnx", overwrite=True)
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+        assert axes(session.get_inputs()) == dict.fromkeys(features(1, 1), inputs)
+        assert axes(session.get_outputs()) == outputs
+
+
 # Seen once after tests that had used JAX: this test forks, and JAX warns
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_openvino(classifier, tmp_path):
@@ -56,3 +99,7 @@ def test_litert_takes_one_length(classifier, tmp_path):
     for inputs in (features(1, 16), features(3, 16)):
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(runner(**inputs)["logits"], expected, atol=1e-4)
+    for wrong in (-1, classifier.config.vocabulary_size):
+        inputs["token_ids"][1, 2] = wrong
+        with pytest.raises(RuntimeError, match="gather index out of bounds"):
+            runner(**inputs)
