@@ -16,6 +16,7 @@ written from the results.json of the training.
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -89,6 +90,7 @@ class ExportConfig:
 
 
 _SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".tflite": "litert"}
+_NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
 
 
 def main(arguments: list[str]) -> None:
@@ -114,6 +116,8 @@ def export(config: ExportConfig) -> str:
     task = keras_bert.load_model(config.model, compile=False)
     if format == "hugging_face":
         return _hugging_face(task, config)
+    if config.takes_text and format == "openvino" and not task.answers_whole_texts:
+        raise ValueError(f"{_NO_TEXT} --model={config.model} is a {type(task).__name__}")
     options = {
         "class_names": config.class_names or None,
         "dtype": config.dtype,
@@ -150,24 +154,74 @@ def _hugging_face(task: Any, config: ExportConfig) -> str:
     if config.push_to:
         return f"uploaded {task.push_to_hub(config.push_to, **card)}"
     folder = Path(config.output)
-    if folder.exists() and not config.overwrite:
-        raise FileExistsError(f"{folder} exists; --overwrite replaces it")
     task.save_hugging_face(folder, **card)
     return f"export   {folder}\ncard     {folder / 'README.md'}"
 
 
 def _check(config: ExportConfig) -> str:
-    """Checks the flags against one another, and returns the format."""
-    if not Path(config.model).is_file():
-        raise FileNotFoundError(f"--model={config.model} does not exist, expected a .keras file")
+    """Checks the flags against one another, and returns the format.
+
+    What the library would refuse by the names of its arguments is refused here by those of flags.
+    """
+    model = Path(config.model)
+    if not model.is_file():
+        is_folder = bool(config.model) and model.is_dir()
+        found = "is a folder" if is_folder else "does not exist"
+        if is_folder and (model / "saved_model.pb").is_file():
+            found = "is an exported SavedModel"
+        error = ValueError if is_folder else FileNotFoundError
+        raise error(f"--model={config.model} {found}, expected the .keras file of a task")
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("expected --output, --deploy_to or --push_to")
     format = "hugging_face" if config.push_to else config.export_format
     if format == "auto":
-        format = _SUFFIXES.get(Path(config.output).suffix, "tf_saved_model")
+        format = _format_of(config.output)
     if config.deploy_to and format != "tf_saved_model":
         raise ValueError(f"--deploy_to takes a tf_saved_model, but the format is {format}")
+    if config.takes_text and format not in ("tf_saved_model", "openvino"):
+        raise ValueError(f"{_NO_TEXT} the format is {format}")
+    is_calibrated = format == "openvino" and config.dtype == "int8"
+    if is_calibrated and not config.calibration_file:
+        raise ValueError(
+            "--dtype=int8 in openvino needs --calibration_file, some 300 texts like those that "
+            "will be served"
+        )
+    if config.calibration_file and not is_calibrated:
+        raise ValueError(
+            "--calibration_file is for openvino in int8, but the format is "
+            f"{format} in {config.dtype}"
+        )
+    _check_destinations(config, format)
     return format
+
+
+def _format_of(output: str) -> str:
+    """Infers the format from the suffix of a path."""
+    suffix = Path(output).suffix
+    if suffix and suffix not in _SUFFIXES:
+        known = ", ".join(f"{known} ({format})" for known, format in _SUFFIXES.items())
+        raise ValueError(
+            f"--output={output} ends in {suffix}, expected {known}, or a folder without a suffix "
+            "(tf_saved_model); --export_format=tf_saved_model writes a folder of that name"
+        )
+    return _SUFFIXES.get(suffix, "tf_saved_model")
+
+
+def _check_destinations(config: ExportConfig, format: str) -> None:
+    """Checks that --output can be written, and --deploy_to be a folder."""
+    output, deploy_to = Path(config.output), Path(config.deploy_to)
+    folders = [("output", folder) for folder in output.parents]
+    folders += [("deploy_to", folder) for folder in (deploy_to, *deploy_to.parents)]
+    for flag, folder in folders:
+        if folder.is_file():
+            raise NotADirectoryError(
+                f"--{flag}={getattr(config, flag)}: {folder} is a file, expected a folder"
+            )
+    if config.output and not config.push_to and not config.overwrite:
+        files = (output, output.with_suffix(".bin")) if format == "openvino" else (output,)
+        for file in files:
+            if os.path.lexists(file):
+                raise FileExistsError(f"{file} exists; --overwrite replaces it")
 
 
 def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]] | None:

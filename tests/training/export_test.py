@@ -83,3 +83,64 @@ def test_what_is_asked_for(config, tmp_path):
         export(dataclasses.replace(config, output="x.onnx", deploy_to=str(tmp_path)))
     with pytest.raises(ValueError, match=r"--dtype is 'int4', expected one of float32, bfloat16"):
         ExportConfig(dtype="int4")
+
+
+def test_a_suffix_that_no_format_has_is_refused(config, tmp_path):
+    output = str(tmp_path / "x.foo")
+    with pytest.raises(
+        ValueError, match=r"ends in \.foo, expected \.onnx \(onnx\), \.xml .*folder"
+    ):
+        export(dataclasses.replace(config, output=output))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore:TensorFlow Serving looks for folders that are version numbers")
+def test_a_folder_without_a_suffix_and_one_by_its_format(config, tmp_path):
+    plain, dotted = tmp_path / "plain", tmp_path / "v1.5"
+    assert "tf_saved_model" in export(dataclasses.replace(config, output=str(plain)))
+    named = dataclasses.replace(config, output=str(dotted), export_format="tf_saved_model")
+    assert "tf_saved_model" in export(named)
+    assert (plain / "saved_model.pb").is_file()
+    assert (dotted / "saved_model.pb").is_file()
+    with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras file"):
+        export(dataclasses.replace(config, model=str(plain), output=str(tmp_path / "1")))
+    with pytest.raises(ValueError, match=r"is a folder, expected the \.keras file"):
+        export(dataclasses.replace(config, model=str(tmp_path), output=str(tmp_path / "1")))
+
+
+def test_errors_name_the_flags(config, tmp_path):
+    (tmp_path / "taken.xml").touch()
+    (tmp_path / "taken.bin").touch()
+    (tmp_path / "texts.csv").write_text("text\na b\n")
+
+    def refused(error, match, output="x.onnx", **flags):
+        asked = {"output": output and str(tmp_path / output)} | flags
+        with pytest.raises(error, match=match):
+            export(dataclasses.replace(config, **asked))
+
+    refused(FileExistsError, r"taken\.xml exists; --overwrite replaces it", "taken.xml")
+    (tmp_path / "taken.xml").unlink()
+    refused(FileExistsError, r"taken\.bin exists; --overwrite replaces it", "taken.xml")
+    refused(ValueError, "in openvino needs --calibration_file", "x.xml", dtype="int8")
+    refused(
+        ValueError,
+        r"--calibration_file is for openvino in int8, .* onnx in int8",
+        dtype="int8",
+        calibration_file=str(tmp_path / "texts.csv"),
+    )
+    refused(ValueError, "--takes_text is for classifiers, .* the format is onnx", takes_text=True)
+    is_file = "taken.bin is a file, expected a folder"
+    refused(NotADirectoryError, f"--output=.*: .*{is_file}", "taken.bin/1")
+    refused(NotADirectoryError, f"--output=.*: .*{is_file}", "taken.bin/a/1")
+    for folder in ("taken.bin", "taken.bin/models"):
+        deploy_to = str(tmp_path / folder)
+        refused(NotADirectoryError, f"--deploy_to=.*: .*{is_file}", "", deploy_to=deploy_to)
+    tagger = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=2)
+    tagger.save(tmp_path / "tagger.keras")
+    refused(
+        ValueError,
+        "--takes_text is for classifiers, .* is a TokenClassifier",
+        "x.xml",
+        takes_text=True,
+        model=str(tmp_path / "tagger.keras"),
+    )
