@@ -32,6 +32,10 @@ def atomic_path(
     Yields:
         The temporary path, which does not exist.
 
+    Raises:
+        FileNotFoundError: If the folder of `path` does not exist, and the block does not create it.
+        NotADirectoryError: If it is a file.
+
     Example:
 
     >>> import tempfile
@@ -54,8 +58,11 @@ def atomic_path(
         os.replace(temporary, target)
         if sync:
             _sync(target.parent)
-    except BaseException:
+    except BaseException as error:
         _remove(temporary)
+        if isinstance(error, OSError) and not target.parent.is_dir():
+            # Its message would have the temporary name.
+            raise _no_folder(target) from None
         raise
 
 
@@ -73,6 +80,14 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes an indented JSON file atomically."""
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def _no_folder(target: Path) -> OSError:
+    if target.parent.exists():
+        return NotADirectoryError(f"{target} cannot be written: {target.parent} is not a folder.")
+    return FileNotFoundError(
+        f"{target} cannot be written: the folder {target.parent} does not exist."
+    )
 
 
 def _remove(path: Path) -> None:

@@ -55,6 +55,9 @@ class TokenModel(keras.Model):
         """Saves the model as `keras.Model.save` does, but atomically.
 
         An existing file is replaced only when the new one is complete.
+
+        Raises:
+            FileNotFoundError: If the folder of a file does not exist.
         """
         # A model that is not zipped is a folder.
         with _replaced(filepath, overwrite, zipped is not False) as path:
@@ -66,6 +69,9 @@ class TokenModel(keras.Model):
         """Saves the weights as `keras.Model.save_weights` does, but atomically.
 
         An existing file is replaced only when the new one is complete.
+
+        Raises:
+            FileNotFoundError: If the folder of a file does not exist.
         """
         with _replaced(filepath, overwrite, max_shard_size is None) as path:
             super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)

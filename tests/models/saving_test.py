@@ -99,6 +99,23 @@ def test_a_full_disk_leaves_what_was_there(save, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
+    backbone = Backbone(SMALL)
+    folder = tmp_path / "no" / "such"
+    for save, name in ((backbone.save, "x.keras"), (backbone.save_weights, "x.weights.h5")):
+        with pytest.raises(FileNotFoundError) as raised:
+            save(folder / name)
+        assert str(raised.value) == (
+            f"{folder / name} cannot be written: the folder {folder} does not exist."
+        )
+    assert not (tmp_path / "no").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="file is not a folder"):
+        backbone.save(tmp_path / "file" / "x.keras")
+    backbone.save_to_preset(folder)
+    assert Backbone.from_preset(folder).config == SMALL
+
+
 def test_weights_round_trip(tmp_path):
     backbone = Backbone(SMALL)
     random_weights(backbone)

@@ -88,6 +88,11 @@ def test_saving_replaces_the_file_and_leaves_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"the folder {tmp_path / 'missing'} does not"):
+        save_vocabulary(["[PAD]"], tmp_path / "missing" / "vocab.txt")
+
+
 @pytest.mark.parametrize("token", ["a\nb", "the ", "\tthe", ""])
 def test_a_token_that_would_not_be_read_back_is_not_written(tmp_path, token):
     with pytest.raises(
