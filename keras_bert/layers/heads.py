@@ -154,6 +154,9 @@ class ClassificationHead(keras.layers.Layer):
     Output shape:
         Logits `(batch, num_classes)` or `(batch, length, num_classes)`, float32.
 
+    Raises:
+        ValueError: If `dropout` is not a rate.
+
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 3.1 (task 2) and 4.
     """
@@ -165,6 +168,8 @@ class ClassificationHead(keras.layers.Layer):
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}; it must be at least 0 and below 1.")
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.num_classes = num_classes
         self.dropout = dropout

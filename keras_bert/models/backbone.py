@@ -228,9 +228,14 @@ class Backbone(TokenModel):
             rank: Rank of the update of each block's `(hidden, 3 * hidden)` kernel.
             lora_alpha: The update is scaled by `lora_alpha / rank`. Defaults to `rank`.
 
+        Raises:
+            ValueError: If the rank is below 1.
+
         Reference:
             [LoRA](https://arxiv.org/abs/2106.09685), section 4.
         """
+        if rank < 1:
+            raise ValueError(f"rank is {rank}; it must be at least 1.")
         for layer in self._flatten_layers(include_self=False):
             # Setting `trainable` of a container would change the LoRA variables inside it too.
             for variable in layer._trainable_variables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_bert.atomic import atomic_path
+from keras_bert.layers.embeddings import too_long
 from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.ops.annotations import Tensor
 
@@ -40,6 +41,14 @@ class TokenModel(keras.Model):
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        super().make_predict_function(force)
+        function = getattr(self, "predict_function", None)
+        if hasattr(function, "get_concrete_function"):
+            function = _traced_for_any_size(function, self.input, self.config.max_sequence_length)
+            self.predict_function = function
+        return function
 
     def get_config(self) -> dict[str, Any]:
         """Implemented by subclasses; other instances share the weights of an encoder.
@@ -88,6 +97,41 @@ class TokenModel(keras.Model):
             for name, reference in self.input.items()
         }
         return super().compute_output_spec(shaped, training=training, mask=mask)
+
+
+def _traced_for_any_size(
+    function: Any, inputs: Mapping[str, Any], max_sequence_length: int
+) -> Callable[[Any], Any]:
+    """Makes Keras' `tf.function` for prediction use a single graph for batches of any size.
+
+    It would be traced again for a second size, which takes as long as dozens of batches, and from
+    the fifth time on, in all models together, TensorFlow would log warnings about it.
+
+    Args:
+        function: A `tf.function` of a list of batches.
+        inputs: The symbolic inputs, whose shapes tell which dimensions have any size.
+        max_sequence_length: The number of positions, which the graph does not check.
+    """
+    import tensorflow as tf
+
+    def spec(part: Any, name: str = "token_ids") -> Any:
+        if isinstance(part, (tuple, list)):
+            return type(part)(spec(item) for item in part)
+        if isinstance(part, Mapping):
+            return {name: spec(value, name) for name, value in part.items()}
+        is_numbered = name == "token_ids" and "position_ids" not in inputs
+        if is_numbered and part.shape[-1] > max_sequence_length:
+            raise ValueError(too_long(part.shape[-1], max_sequence_length))
+        shape = inputs[name].shape if name in inputs else part.shape
+        return tf.TensorSpec(shape, part.dtype)
+
+    def call(batches: Any) -> Any:
+        arrays = tf.nest.flatten(batches)
+        if not all(isinstance(array, (np.ndarray, tf.Tensor)) for array in arrays):
+            return function(batches)  # values of several replicas
+        return function.get_concrete_function(spec(batches))(batches)
+
+    return call
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Computes the norm in one pass over each gradient, without storing its squares."""
-    half_squares = [tf.nn.l2_loss(gradient) for gradient in gradients]
+    # Heads compute in float32 under any policy.
+    half_squares = [tf.cast(tf.nn.l2_loss(gradient), "float32") for gradient in gradients]
     return tf.sqrt(2 * tf.add_n(half_squares))
 
 

@@ -94,7 +94,7 @@ class AnswerSpans:
         Args:
             contexts: The passage of each question.
             null_threshold: If the null score exceeds the best score by more than this threshold,
-                the answer is empty; `None` always returns a span.
+                the answer is empty; `None` returns a span of each question that has one.
 
         Returns:
             A list of dicts of `answer`; `start` and `end`, its offsets in the passage; and `score`,

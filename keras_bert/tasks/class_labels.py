@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +46,11 @@ class LabelRules:
             return _ids_of_names(array, self.class_names)
         if self.num_ids is None:
             return array
+        if array.ndim > 1:
+            raise ValueError(
+                f"The labels have the shape {array.shape}; expected class ids (rows,). One-hot "
+                "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
+            )
         return checked_ids(array, self.num_ids, lowest=self.lowest).astype("int32")
 
     def weigh(
@@ -169,6 +176,41 @@ def finite_scores(
     return array
 
 
+def checked_class_weight(
+    class_weight: Any, num_ids: int | None, class_names: Sequence[str] | None
+) -> dict[int, float]:
+    """Checks the weights of classes, and converts the names of classes to ids.
+
+    Args:
+        class_weight: A dict of the weight of each class, whose keys are ids or names.
+        num_ids: Number of ids; `None` if it depends on the row.
+        class_names: The names of the classes in the order of their ids, or `None`.
+
+    Raises:
+        ValueError: If it is no dict, a key is not a class, or a weight is not a number from 0.
+    """
+    names = tuple(class_names or ())
+    expected = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
+    if names:
+        expected = f"one of {', '.join(names)}, or {expected}"
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"class_weight is {class_weight!r}; expected a dict of weights, each of {expected}."
+        )
+    by_id: dict[int, float] = {}
+    for key, weight in class_weight.items():
+        class_id = names.index(key) if key in names else key
+        is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
+        if not is_id or not 0 <= class_id < (num_ids or math.inf):
+            raise ValueError(f"class_weight has a weight of {key!r}; expected {expected}.")
+        if not (isinstance(weight, numbers.Real) and 0 <= float(weight) < math.inf):
+            raise ValueError(
+                f"class_weight has the weight {weight!r} of {key!r}; expected a number from 0."
+            )
+        by_id[int(class_id)] = float(weight)
+    return by_id
+
+
 def class_weights_of(
     ids: np.ndarray[Any, Any],
     class_weight: Mapping[int, float],
@@ -217,6 +259,22 @@ def _refuse_missing(labels: Any) -> None:
     for row, label in enumerate(np.asarray(labels, dtype=object)):
         if label is None or (isinstance(label, float) and np.isnan(label)):
             raise ValueError(f"The label in row {row} is missing: {label}.")
+
+
+def checked_weights(sample_weight: Any) -> np.ndarray[Any, Any]:
+    """Converts sample weights to a float32 array.
+
+    Raises:
+        ValueError: If a weight is not a finite number; the message names its row.
+    """
+    weights = np.asarray(sample_weight, "float32")
+    wrong = np.argwhere(~np.isfinite(weights))
+    if len(wrong):
+        raise ValueError(
+            f"The sample weight in row {wrong[0][0]} is {weights[tuple(wrong[0])]}; expected a "
+            "finite number."
+        )
+    return weights
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

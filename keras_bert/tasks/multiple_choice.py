@@ -14,7 +14,7 @@ from keras_bert.layers import ClassificationHead
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
-from keras_bert.tasks.class_labels import LabelRules, softmax
+from keras_bert.tasks.class_labels import LabelRules, checked_weights, softmax
 from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.rows import (
     Batching,
@@ -73,7 +73,7 @@ class ChoiceRows(Rows):
         labels = choice_labels(y, choices)
         weights = sample_weight
         if weights is not None:
-            weights = one_for_each(np.asarray(weights, "float32"), texts)
+            weights = one_for_each(checked_weights(weights), texts)
         return cls(texts, choices, labels, rules.weigh(labels, weights))
 
     def split(self, share: float) -> tuple[Self, Self]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -96,7 +97,8 @@ class ObjectiveModel(TokenModel):
             **kwargs: Other arguments of `keras.Model.compile`.
 
         Raises:
-            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output.
+            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, or a
+                loss takes probabilities: outputs are logits.
         """
         weighted_metrics = _joined(metrics, weighted_metrics)
         if weighted_metrics is None:
@@ -111,6 +113,7 @@ class ObjectiveModel(TokenModel):
         if auto_scale_loss and not scaled and _computes_in_float16(self.backbone):
             # Keras only checks the policy of the model, but an encoder has its own.
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+        self._check_loss(loss)
         super().compile(
             optimizer=optimizer,
             loss=loss,
@@ -200,6 +203,19 @@ class ObjectiveModel(TokenModel):
             )
         return logs
 
+    def _check_loss(self, loss: Any) -> None:
+        """Checks that no cross-entropy takes probabilities, which logits would be mistaken for."""
+        for part in keras.tree.flatten(loss):
+            takes_logits = getattr(part, "from_logits", False) is True
+            name = part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)
+            if _loss_name(part).endswith("crossentropy") and not takes_logits:
+                raise ValueError(
+                    f"The loss {name} takes probabilities, but the outputs of a "
+                    f"{type(self).__name__} are logits. Pass an object such as "
+                    "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or no loss for "
+                    "the default."
+                )
+
     def _default_loss(self) -> Any:
         """Returns the default loss of `compile`."""
         return class_loss()
@@ -239,7 +255,13 @@ class ObjectiveModel(TokenModel):
         # Keras does not compile a loaded model whose class overrides `compile`.
         config = dict(config)
         positions = config.pop("optimizer_variables", None)
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        arguments = keras.saving.deserialize_keras_object(config)
+        try:
+            self._check_loss(arguments.get("loss"))
+        except ValueError as error:  # of a version that accepted it
+            warnings.warn(f"The model is loaded with its default loss: {error}", stacklevel=2)
+            arguments |= {"loss": None, "loss_weights": None}
+        self.compile(**arguments)
         if positions is None:
             self.optimizer.build(self.trainable_variables)
         elif positions:

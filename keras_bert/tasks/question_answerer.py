@@ -130,7 +130,8 @@ class QuestionAnswerer(Task):
             which is 0 for BERT.
         max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this
-            threshold, `answer` returns an empty answer. `None` always returns a span.
+            threshold, `answer` returns an empty answer. `None` returns a span, unless none of the
+            20 best start tokens and end tokens of a window make one, as in the released code.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
             `keras_bert.layers.bidirectional_lstm`. Defaults to none.
@@ -178,6 +179,9 @@ class QuestionAnswerer(Task):
         name: str = "question_answerer",
         **kwargs: Any,
     ) -> None:
+        if max_answer_length < 1:
+            raise ValueError(f"max_answer_length is {max_answer_length}; it must be at least 1.")
+
         # === Layers ===
         head = ClassificationHead(
             len(OUTPUTS),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from keras_bert.tasks.class_labels import LabelRules
+from keras_bert.tasks.class_labels import LabelRules, checked_weights
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -196,7 +196,7 @@ class TextRows(Rows):
             raise ValueError("There are no texts to train on, or to evaluate.")
         rules = rules or LabelRules()
         labels = None if y is None else rules.read(y)
-        weights = None if sample_weight is None else np.asarray(sample_weight, "float32")
+        weights = None if sample_weight is None else checked_weights(sample_weight)
         for values in (labels, weights):
             if values is not None and len(values) != len(columns["text"]):
                 raise ValueError(
@@ -354,8 +354,10 @@ def is_text(x: Any) -> bool:
         name = getattr(dtype, "name", "")
         return isinstance(x, (list, tuple)) or name in ("str", "string", "object")
     first = next(iter(x))
-    while isinstance(first, (list, tuple, np.ndarray)) and len(first):
-        first = first[0]
+    while (isinstance(first, (list, tuple, np.ndarray)) or hasattr(first, "to_numpy")) and len(
+        first
+    ):
+        first = next(iter(first))
     return isinstance(first, (str, bytes))
 
 
@@ -391,12 +393,21 @@ def refuse_other_rows(x: Any, forms: str) -> None:
         forms: The forms of text that the task takes, for the error message.
 
     Raises:
-        ValueError: If `x` is `None` or a list of plain numbers, a row of a list or series is
-            neither text nor numbers, or has numbers while other rows have text; the message names
-            the row.
+        ValueError: If `x` is `None`, a list of plain numbers, or has columns of text with other
+            names; or a row of a list or series is neither text nor numbers, or has numbers while
+            other rows have text; the message names the row.
     """
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")
+    columns = _first_of_element(x.element_spec) if is_dataset(x) else x
+    if is_data_frame(columns) or (
+        isinstance(columns, Mapping)
+        and any(is_text(column) or _is_text_spec(column) for column in columns.values())
+    ):
+        raise ValueError(
+            f"Received columns of text named {', '.join(map(str, columns))}; expected {forms}, "
+            "or features."
+        )
     is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
     if not (isinstance(x, (list, tuple)) or is_objects):
         return

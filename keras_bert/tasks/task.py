@@ -18,7 +18,12 @@ from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bils
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import check_ids
 from keras_bert.models.layer_states import layer_states, restore_layer_states
-from keras_bert.tasks.class_labels import LabelRules, checked_ids, class_weights_of
+from keras_bert.tasks.class_labels import (
+    LabelRules,
+    checked_class_weight,
+    checked_ids,
+    class_weights_of,
+)
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
 from keras_bert.tasks.rows import (
@@ -29,6 +34,7 @@ from keras_bert.tasks.rows import (
     TextRows,
     checked_generator,
     dataset_has_labels,
+    is_data_frame,
     is_dataset,
     is_text,
     refuse_other_rows,
@@ -187,7 +193,8 @@ class Task(ObjectiveModel):
             validation_split: Fraction of the rows to hold out for validation, from the end.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
             shuffle: Whether to shuffle rows in memory in each epoch.
-            class_weight: See `keras.Model.fit`.
+            class_weight: A dict of the weight of each class; the keys are ids, or names of
+                classes.
             sample_weight: See `keras.Model.fit`.
             length_window: Number of batches of text whose rows are sorted by length together. 1
                 does not sort rows: there is more padding, but each batch is a random sample.
@@ -206,6 +213,9 @@ class Task(ObjectiveModel):
         """
         if length_window is not None and length_window < 1:
             raise ValueError(f"length_window is {length_window}; it must be at least 1.")
+        if class_weight is not None and self.weighs_classes:
+            rules = self._label_rules(self._batching(batch_size))
+            class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
         num_epochs = epochs - kwargs.get("initial_epoch", 0)
         batching = Batching(
             batch_size,
@@ -471,9 +481,12 @@ class Task(ObjectiveModel):
         # (Batches of rows without labels may have weights in second place.)
         lacks_labels = _lacks_labels(x, y) if rows is None else not rows.has_labels
         if lacks_labels and self.needs_labels and self._output_losses is not None:
+            columns = set(x) if isinstance(x, Mapping) or is_data_frame(x) else set()
+            others = sorted(map(str, columns - {"text", "text_pair"})) if rows is not None else []
             raise ValueError(
                 f"There are no labels, with which a {type(self).__name__} is trained and "
-                "evaluated: pass `y`, or a dataset of (x, y)."
+                f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
+                "or a dataset of (x, y)."
             )
         if rows is not None:
             return self._batches(rows, batching), None, None
@@ -487,13 +500,16 @@ class Task(ObjectiveModel):
         x, y, sample_weight = data, None, None
         kind = self._kind_of(data)
         if kind is None or not kind.has_own_labels:
-            if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+            if not self.needs_labels and kind is not None and not isinstance(data, tuple):
+                pass  # `x` alone
+            elif isinstance(data, (tuple, list)) and len(data) in (2, 3):
                 x, y, sample_weight = (*data, None)[:3]
             elif isinstance(data, (tuple, list, str, bytes, Mapping, np.ndarray)):
                 length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
+                forms = "(x, y), (x, y, sample_weight)" if self.needs_labels else "x, (x, None)"
                 raise ValueError(
-                    "validation_data must be (x, y), (x, y, sample_weight) or a dataset; received "
-                    f"a {type(data).__name__}{length}."
+                    f"validation_data must be {forms} or a dataset; received a "
+                    f"{type(data).__name__}{length}."
                 )
         rows = self._read(x, y, sample_weight, batching)
         parts = self._model_data(rows, x, y, sample_weight, batching)

@@ -152,6 +152,15 @@ class TextClassifier(Task):
             return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
         return class_loss()
 
+    def _check_loss(self, loss: Any) -> None:
+        super()._check_loss(loss)
+        if not self.is_regression and type(loss).__name__.startswith("Binary"):
+            raise ValueError(
+                f"The loss {type(loss).__name__} is for texts with any number of labels, but a "
+                "TextClassifier predicts one class for each text. A task with several labels is "
+                "the example of docs/extend/new_task.md."
+            )
+
     def _default_metrics(self) -> list[keras.metrics.Metric]:
         if self.is_regression:
             return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]

@@ -17,6 +17,7 @@ from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_ids,
     checked_num_classes,
+    checked_weights,
     class_weights_of,
     softmax,
 )
@@ -88,7 +89,7 @@ class WordRows(Rows):
         labels = rules.read(flat_labels(x, as_lists(y), depth))
         weights = class_weights_of(labels, rules.class_weight or {}) * (labels >= 0)
         if sample_weight is not None:
-            weights *= np.asarray(flat_labels(x, sample_weight, depth), "float32")
+            weights *= checked_weights(flat_labels(x, sample_weight, depth))
         return cls(x, depth, np.maximum(labels, 0), weights)
 
     def split(self, share: float) -> tuple[Self, Self]:

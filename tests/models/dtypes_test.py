@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.models import Backbone
-from keras_bert.tasks import Pretrainer
+from keras_bert.tasks import Pretrainer, TextClassifier
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 # A policy, its variables' dtype, its outputs' dtype, and how far outputs may be from float32's:
@@ -103,3 +103,11 @@ def test_training_in_mixed_precision_learns(policy):
         last = backbone.train_on_batch(features(), targets)
     assert last < 0.7 * first
     assert {dtype_of(v) for v in backbone.weights} == {"float32"}
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 by default")
+def test_float64_trains():
+    classifier = TextClassifier(Backbone(SMALL, dtype="float64"), num_classes=2)
+    classifier.compile()
+    history = classifier.fit(features(), np.array([0, 1, 1]), epochs=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()

@@ -26,6 +26,26 @@ FORMS = {
 }
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow traces graphs")
+def test_prediction_is_traced_once_for_any_size(caplog):
+    class Traced(Backbone):
+        def call(self, inputs, training=None, mask=None):
+            traces.append(inputs["token_ids"].shape)
+            return super().call(inputs, training=training, mask=mask)
+
+    for _ in range(5):  # TensorFlow's warnings count the traces of all models together
+        traces = []
+        model = Traced(WITHOUT_DROPOUT.replace(num_layers=1))
+        traces.clear()
+        for rows, length in ((1, 4), (3, 4), (4, 2)):
+            output = model.predict(IDS[:rows, :length], verbose=0)["sequence_output"]
+            assert output.shape == (rows, length, 16)
+        assert len(traces) == 1
+        on_batch = model.predict_on_batch(IDS[:4, :2])["sequence_output"]
+        np.testing.assert_allclose(output, on_batch, atol=1e-6)
+    assert not caplog.records
+
+
 @pytest.fixture(scope="module")
 def backbone() -> Backbone:
     model = Backbone(WITHOUT_DROPOUT.replace(num_layers=1))

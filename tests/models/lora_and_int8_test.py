@@ -145,3 +145,14 @@ def test_int8_stays_after_a_reload(quantized, tmp_path):
     again = Backbone.from_config(config)
     assert again.blocks[0].intermediate.kernel.dtype == "int8"
     assert again.get_config() == loaded.get_config()
+
+
+@pytest.mark.parametrize("rank", [0, -1])
+def test_a_rank_is_positive(rank):
+    with pytest.raises(ValueError, match=f"rank is {rank}; it must be at least 1"):
+        Backbone(SMALL).enable_lora(rank)
+
+
+def test_a_dropout_rate_is_below_one():
+    with pytest.raises(ValueError, match="dropout is 2; it must be at least 0 and below 1"):
+        ClassificationHead(2, dropout=2)

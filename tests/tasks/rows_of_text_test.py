@@ -58,6 +58,30 @@ def test_class_weights_of_text_are_weights_of_its_rows():
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
+def test_class_weights_may_have_names_and_are_checked():
+    losses = []
+    for class_weight in ({1: 3.0}, {"b": 3.0}, {np.int64(1): 3, "a": 1}):
+        keras.utils.set_random_seed(0)
+        classifier = made("TextClassifier", 2)
+        classifier.class_names = ("a", "b")
+        classifier.compile("sgd")
+        history = classifier.fit(
+            TEXTS, ["a", "b", "b", "a", "b"], class_weight=class_weight, verbose=0
+        )
+        losses.append(history.history["loss"])
+    assert losses[0] == losses[1] == losses[2]
+    for class_weight, message in (
+        ({"c": 1.0}, "a weight of 'c'; expected one of a, b, or an id from 0 to 1"),
+        ({2: 1.0}, "a weight of 2; expected one of a, b, or an id from 0 to 1"),
+        ({"0": 1.0}, "a weight of '0'; expected"),
+        ({0: float("nan")}, "the weight nan of 0; expected a number from 0"),
+        ({"a": -1.0}, "the weight -1.0 of 'a'; expected a number from 0"),
+        ("balanced", "class_weight is 'balanced'; expected a dict of weights"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            classifier.fit(TEXTS, [0, 1, 1, 0, 1], class_weight=class_weight, verbose=0)
+
+
 def test_class_weights_reach_datasets_words_and_choices():
     for task, rows, sample_weight in (
         ("TokenClassifier", ([["a", "b"], ["b"]], [[0, 1], [1]]), [[1, 3], [3]]),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Invalid labels: one error on every backend, which names the row."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -37,8 +38,40 @@ def test_class_ids_are_checked(labels, message):
 def test_whole_numbers_may_be_floats_and_other_losses_take_other_labels():
     classifier = compiled(TextClassifier, num_classes=5)
     classifier.fit(IDS, np.array([1.0, 2.0, 0.0, 4.0]), verbose=0)
-    classifier.compile("sgd", loss="categorical_crossentropy")
+    classifier.compile("sgd", loss=keras.losses.CategoricalCrossentropy(from_logits=True))
     classifier.fit(IDS, np.eye(5)[:4], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        ("sparse_categorical_crossentropy", "sparse_categorical_crossentropy takes probabilities"),
+        (keras.losses.categorical_crossentropy, "categorical_crossentropy takes probabilities"),
+        (keras.losses.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy takes prob"),
+        (keras.losses.BinaryCrossentropy(from_logits=True), "any number of labels"),
+    ],
+)
+def test_losses_that_logits_are_not_for(loss, message):
+    with pytest.raises(ValueError, match=message):
+        compiled(TextClassifier, num_classes=5).compile("sgd", loss=loss)
+    if "probabilities" in message:
+        losses = {"start_logits": loss, "end_logits": "mse"}
+        with pytest.raises(ValueError, match=f"{message}.* QuestionAnswerer"):
+            compiled(QuestionAnswerer).compile("sgd", loss=losses)
+
+
+def test_a_model_with_such_a_loss_is_loaded_with_its_default(tmp_path, monkeypatch):
+    classifier = compiled(TextClassifier, num_classes=5)
+    with monkeypatch.context() as context:
+        context.setattr(TextClassifier, "_check_loss", lambda self, loss: None)
+        classifier.compile("sgd", loss="sparse_categorical_crossentropy")
+        classifier.save(tmp_path / "old.keras")
+    with pytest.warns(UserWarning, match="loaded with its default loss: The loss sparse_cat"):
+        loaded = keras.models.load_model(tmp_path / "old.keras")
+    assert loaded.loss.from_logits
+    np.testing.assert_array_equal(
+        loaded.predict(IDS, verbose=0), classifier.predict(IDS, verbose=0)
+    )
 
 
 def test_scores_of_a_regression_are_checked():

@@ -6,7 +6,7 @@ import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import (  # noqa: E402
@@ -83,6 +83,61 @@ def test_keras_methods_name_the_row(tasks, name, method):
         getattr(tasks[name], method)([None])
     with pytest.raises(ValueError, match=r"Row 1 (is|holds) {} of type dict; expected"):
         getattr(tasks[name], method)([[1, 2], {}])
+
+
+def test_columns_with_other_names(tasks):
+    pandas = pytest.importorskip("pandas")
+    columns = {"premise": ["a", "b"], "hypothesis": ["b", "a"], "label": [0, 1]}
+    classifier = tasks["TextClassifier"]
+    classifier.compile("sgd")
+    dataset = tf.data.Dataset.from_tensor_slices((columns, [0, 1]))
+    message = 'columns of text named premise, hypothesis, label; expected .* a dict of "text"'
+    for method in (classifier.predict, classifier.classify, classifier.fit):
+        for x in (columns, pandas.DataFrame(columns), dataset):
+            with pytest.raises(ValueError, match=message):
+                method(x)
+    named = pandas.DataFrame({"text": ["a", "b"], "label": [0, 1]})
+    with pytest.raises(ValueError, match=r"no labels.*: pass `y`, such as x\['label'\]"):
+        classifier.fit(named)
+
+
+def test_pairs_of_series(tasks):
+    pandas = pytest.importorskip("pandas")
+    first, second = ["a", "b c"], ["b", "a"]
+    classifier = tasks["TextClassifier"]
+    expected = classifier.predict((first, second), verbose=0)
+    pair = pandas.Series(first), pandas.Series(second)
+    for x in (pair, tuple(part.values for part in pair)):
+        np.testing.assert_array_equal(classifier.predict(x, verbose=0), expected)
+
+
+def test_labels_in_more_columns_than_one(tasks):
+    tasks["TextClassifier"].compile("sgd")
+    with pytest.raises(ValueError, match=r"labels have the shape \(2, 2\); expected class ids"):
+        tasks["TextClassifier"].fit(["a", "b"], np.eye(2))
+
+
+def test_weights_that_are_no_numbers(tasks):
+    nan = float("nan")
+    for name, x, y, weight in (
+        ("TextClassifier", ["a", "b"], [0, 1], [1, nan]),
+        ("TokenClassifier", [["a"], ["b"]], [[0], [1]], [[1], [nan]]),
+        ("MultipleChoice", [("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1], [1, nan]),
+    ):
+        tasks[name].compile("sgd")
+        with pytest.raises(ValueError, match="sample weight in row 1 is nan; expected a finite"):
+            tasks[name].fit(x, y, sample_weight=weight)
+
+
+def test_validation_data_without_labels(tasks):
+    masked_lm = tasks["MaskedLM"]
+    masked_lm.compile("sgd")
+    texts = ["a b c d e f", "f e d c b a"]
+    for held_out in (texts, (texts, None), {"text": texts}):
+        history = masked_lm.fit(texts, validation_data=held_out, verbose=0).history
+        assert "val_loss" in history
+    with pytest.raises(ValueError, match=r"must be x, \(x, None\) or a dataset; .* tuple of 1"):
+        masked_lm.fit(texts, validation_data=(texts,))
 
 
 def test_series_of_pandas(tasks):
