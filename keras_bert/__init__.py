@@ -74,11 +74,21 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
+    if name not in _HOMES and name not in _MODULES:
+        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
+    try:
+        if name in _MODULES:
+            return importlib.import_module(f"keras_bert.{name}")
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(f"keras_bert.{name}")
-    raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
+    except ModuleNotFoundError as error:
+        # Keras imports its backend, which only the extra of the same name installs.
+        if error.name not in ("jax", "torch"):
+            raise
+        raise ModuleNotFoundError(
+            f"No module named {error.name!r}, the backend that Keras is set to use "
+            f"(KERAS_BACKEND={error.name}): pip install 'keras3-bert[{error.name}]'",
+            name=error.name,
+        ) from error
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features that work without TensorFlow: everything that takes ids."""
+"""What works without TensorFlow, everything that takes ids; and the error without a backend."""
 
 import os
 import re
@@ -88,3 +88,38 @@ def test_rooms_import_and_fit_on_ids_trains(backend):
     imports = "".join(f"import {room}\n" for room in sorted(rooms - NEED_TENSORFLOW))
     printed = run_without_tensorflow(imports + SMALL_MODEL + TRAINING, backend)
     assert printed == "(4, 6, 8)\n[True, True]\n(4, 2)"
+
+
+WITHOUT_BACKEND = """
+from tests import tensorflow_blocker
+tensorflow_blocker.BLOCKED = {{{backend!r}}}
+tensorflow_blocker.install()
+import keras_bert
+for name in ("Backbone", "losses"):
+    try:
+        getattr(keras_bert, name)
+    except ModuleNotFoundError as error:
+        print(error.name, error)
+try:
+    from keras_bert import TextClassifier
+except ModuleNotFoundError as error:
+    print(error.name, error)
+"""
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_a_backend_that_is_not_installed_is_named_with_its_extra(backend):
+    finished = subprocess.run(
+        [sys.executable, "-c", WITHOUT_BACKEND.format(backend=backend)],
+        cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    line = (
+        f"{backend} No module named {backend!r}, the backend that Keras is set to use "
+        f"(KERAS_BACKEND={backend}): pip install 'keras3-bert[{backend}]'"
+    )
+    assert finished.stdout.splitlines() == [line] * 3
