@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,16 @@ class TokenModel(keras.Model):
         super().make_predict_function(force)
         function = getattr(self, "predict_function", None)
         if hasattr(function, "get_concrete_function"):
-            function = _traced_for_any_size(function, self.input, self.config.max_sequence_length)
+            from keras_bert.ops.tensorflow_graphs import traced_for_any_size
+
+            function = traced_for_any_size(function, self.input, self._check_shape)
             self.predict_function = function
         return function
+
+    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
+        limit = self.config.max_sequence_length
+        if name == "token_ids" and "position_ids" not in self.input and shape[-1] > limit:
+            raise ValueError(too_long(shape[-1], limit))
 
     def get_config(self) -> dict[str, Any]:
         """Implemented by subclasses; other instances share the weights of an encoder.
@@ -97,41 +104,6 @@ class TokenModel(keras.Model):
             for name, reference in self.input.items()
         }
         return super().compute_output_spec(shaped, training=training, mask=mask)
-
-
-def _traced_for_any_size(
-    function: Any, inputs: Mapping[str, Any], max_sequence_length: int
-) -> Callable[[Any], Any]:
-    """Makes Keras' `tf.function` for prediction use a single graph for batches of any size.
-
-    It would be traced again for a second size, which takes as long as dozens of batches, and from
-    the fifth time on, in all models together, TensorFlow would log warnings about it.
-
-    Args:
-        function: A `tf.function` of a list of batches.
-        inputs: The symbolic inputs, whose shapes tell which dimensions have any size.
-        max_sequence_length: The number of positions, which the graph does not check.
-    """
-    import tensorflow as tf
-
-    def spec(part: Any, name: str = "token_ids") -> Any:
-        if isinstance(part, (tuple, list)):
-            return type(part)(spec(item) for item in part)
-        if isinstance(part, Mapping):
-            return {name: spec(value, name) for name, value in part.items()}
-        is_numbered = name == "token_ids" and "position_ids" not in inputs
-        if is_numbered and part.shape[-1] > max_sequence_length:
-            raise ValueError(too_long(part.shape[-1], max_sequence_length))
-        shape = inputs[name].shape if name in inputs else part.shape
-        return tf.TensorSpec(shape, part.dtype)
-
-    def call(batches: Any) -> Any:
-        arrays = tf.nest.flatten(batches)
-        if not all(isinstance(array, (np.ndarray, tf.Tensor)) for array in arrays):
-            return function(batches)  # values of several replicas
-        return function.get_concrete_function(spec(batches))(batches)
-
-    return call
 
 
 @contextlib.contextmanager
