@@ -16,7 +16,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 from keras_bert.config import BertConfig
 from keras_bert.vocabularies.files import read_json
@@ -24,7 +24,7 @@ from keras_bert.vocabularies.files import read_json
 from .costs import run_cost
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least
+from .engine.options import ENCODER_SIZES, check_at_least
 
 # Floating-point operations of the pre-training, and the mean score on GLUE's development sets
 # without WNLI: Clark et al., 2020, https://arxiv.org/abs/2003.10555, tables 1 and 2
@@ -100,9 +100,10 @@ def compare(config: CompareModelsConfig) -> str:
 
     Raises:
         FileNotFoundError: If a run has no results.json.
-        ValueError: If an architecture is unknown, or a file is malformed.
+        ValueError: If an architecture is unknown, a file is malformed, or a run is of another
+            encoder.
     """
-    own = {name: _of_run(folder) for name, folder in config.run_folders()}
+    own = {name: _of_run(name, folder) for name, folder in config.run_folders()}
     heads = [*_HEADS, *(_OWN_HEADS if own else ())]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in config.models:
@@ -132,7 +133,7 @@ def _of_architecture(name: str, sequence_length: int) -> list[str]:
     return [f"{parameters / 1e6:.1f}", f"{4 * parameters / 1e6:.0f}", f"{training / 3e9:.2f}"]
 
 
-def _of_run(folder: Path) -> list[str]:
+def _of_run(name: str, folder: Path) -> list[str]:
     results: dict[str, Any] = read_json(folder / "results.json")
     try:
         kept, cost = results["kept"], results.get("cost", {})
@@ -141,10 +142,24 @@ def _of_run(folder: Path) -> list[str]:
         raise ValueError(
             f"{folder / 'results.json'} has no scores, expected that of a fine-tuning run"
         ) from error
+    _check_encoder(name, folder / "results.json", results.get("encoder"))
     kwh = cost.get("energy_kwh")
     energy = "" if kwh is None else f"{kwh:.3g} ({cost['energy_is']})"
     hours = cost.get("hours", sum(results.get("seconds", {}).values()) / 3600)
     return [f"{metric} {value:.2f}", f"{hours:.2f}", energy]
+
+
+def _check_encoder(name: str, path: Path, encoder: dict[str, int] | None) -> None:
+    """Raises a ValueError if a run's encoder has other sizes than the named one."""
+    if encoder is None:
+        logging.warning("%s does not tell of which encoder it is, taken for %s", path, name)
+        return
+    named = BertConfig.from_name(name)
+    other = {size: encoder[size] for size in ENCODER_SIZES if encoder[size] != getattr(named, size)}
+    if other:
+        found = ", ".join(f"{size} {value:,}" for size, value in other.items())
+        expected = ", ".join(f"{getattr(named, size):,}" for size in other)
+        raise ValueError(f"{path} is of an encoder of {found}, expected {expected} as in {name}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import tempfile
 import time
 from pathlib import Path
@@ -141,7 +142,8 @@ def export(config: ExportConfig) -> str:
             lines.append(f"version  {deploy(written, config.deploy_to)}")
     if format == "tf_saved_model" and config.output:
         predict = child_programs.typed("predict")
-        lines.append(f"Next: {predict} --model={config.output} --input=texts.txt")
+        model = shlex.quote(f"--model={config.output}")
+        lines.append(f"Next: {predict} {model} --input=texts.txt")
     return "\n".join(lines)
 
 

@@ -115,12 +115,26 @@ class PlanConfig:
         if self.hardware == _THIS and self.devices > 1:
             raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
 
-    def architecture(self) -> BertConfig:
-        """Returns the encoder's config, with positions for `sequence_length`."""
+    def named_architecture(self) -> BertConfig:
+        """Returns the config that `model` names."""
         path = Path(self.model)
-        found = (
+        return (
             BertConfig.from_json_file(path) if path.is_file() else BertConfig.from_name(self.model)
         )
+
+    def architecture(self) -> BertConfig:
+        """Returns the encoder's config, for pre-training with positions for `sequence_length`.
+
+        Raises:
+            ValueError: If the architecture is unknown, or has too few positions for fine-tuning.
+        """
+        found = self.named_architecture()
+        if self.objective == _CLASSIFICATION and self.sequence_length > found.max_sequence_length:
+            raise ValueError(
+                f"--sequence_length is {self.sequence_length}, expected at most "
+                f"{found.max_sequence_length}, the positions of {self.model}"
+            )
+        # As pre-training does
         changes: dict[str, Any] = {
             "max_sequence_length": max(found.max_sequence_length, self.sequence_length)
         }
@@ -217,6 +231,13 @@ def plan(config: PlanConfig) -> str:
         f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
         f"time        {run_report.duration(3600 * hours)}{_startup(rate)}",
     ]
+    positions = config.named_architecture().max_sequence_length
+    if positions < config.sequence_length:
+        lines.insert(
+            1,
+            f"positions   {config.sequence_length:,} as pre-training makes them, instead of "
+            f"{positions:,}",
+        )
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
         emitted = ""

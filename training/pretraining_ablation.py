@@ -83,6 +83,7 @@ def variants(config: AblationConfig) -> dict[str, Variant]:
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = read_flags(AblationConfig)
+    config.check_folders()
     program.require(program.TRAINING_LIBRARIES, "training")
     with output_folder.claimed(config.output_dir):
         table = ablation(config)

@@ -165,6 +165,7 @@ def step_flops(size: Size) -> int:
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = read_flags(SizeAblationConfig)
+    config.check_folders()
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly("keras")
     with output_folder.claimed(config.output_dir):

@@ -22,7 +22,7 @@ TASKS = {
 }
 _WORDS_IN_BATCH, _SENTENCES_IN_BATCH = 256, 32
 # Lengths of sentences that rank correlations are averaged over, as in the structural probe's paper
-_SHORTEST, _LONGEST = 5, 50
+SHORTEST, LONGEST = 5, 50
 
 
 class _Probes(keras.layers.Layer):
@@ -340,7 +340,7 @@ class TreeProbes:
                 words, target = test.sentence(row), self.targets[1][row]
                 count = len(target)
                 found = output[(slice(None), *(slice(count),) * target.ndim)]
-                if _SHORTEST <= count <= _LONGEST:
+                if SHORTEST <= count <= LONGEST:
                     correlation = _rank_correlation(found, target)
                     if self.task == "distance":
                         correlation = correlation.mean(axis=-1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import os
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.probe_models import (
+    LONGEST,
+    SHORTEST,
     TASKS,
     LabelProbes,
     TreeProbes,
@@ -275,7 +278,8 @@ def probe(
         themselves.
 
     Raises:
-        ValueError: If an argument is out of range, or a file is malformed.
+        ValueError: If an argument is out of range, a file is malformed, or has nothing that a task
+            could be trained or scored on.
 
     Example:
 
@@ -301,18 +305,35 @@ def probe(
         if value < 1 or (highest is not None and value > highest):
             allowed = "at least 1" if highest is None else f"1 to {highest}"
             raise ValueError(f"{name} is {value}; expected {allowed}.")
+    files = {"train_files": _paths(train_files), "test_files": _paths(test_files)}
+    common = {os.path.realpath(path) for path in files["train_files"]} & {
+        os.path.realpath(path) for path in files["test_files"]
+    }
+    if common:
+        warnings.warn(
+            f"{', '.join(sorted(common))} is both for training and for testing: the scores are "
+            "those of memorized words.",
+            stacklevel=2,
+        )
     backbone, preprocessor = encoder_of(model, preprocessor)
     train, test = (
         annotated_words(
             backbone,
             preprocessor,
-            files,
+            paths,
             pooling=pooling,
             max_sentences=max_sentences,
             verbose=verbose,
         )
-        for files in (train_files, test_files)
+        for paths in files.values()
     )
+    for task in tasks:
+        for (argument, paths), part in zip(files.items(), (train, test), strict=True):
+            missing = _missing(task, part, is_scored=part is test)
+            if missing:
+                raise ValueError(
+                    f"{argument}, {', '.join(paths)}: {missing}, which {task!r} needs."
+                )
     # A layer with larger numbers would learn faster, and need less weight in a mix
     scale = np.sqrt(np.mean(np.square(train.features), axis=(0, 2), keepdims=True))
     for part in (train, test):
@@ -330,6 +351,22 @@ def probe(
                 runs.append(train_probes(data, seed, epochs, learning_rate, rank))
         found[name] = _joined(name, train, test, runs)
     return found
+
+
+def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    paths = [files] if isinstance(files, (str, os.PathLike)) else files
+    return [os.fspath(path) for path in paths]
+
+
+def _missing(task: str, words: AnnotatedWords, is_scored: bool) -> str:
+    """What a task does not find in some words; empty if it finds all that it needs."""
+    lengths = np.diff(words.splits)
+    if task == "relation" and not (words.heads >= 0).any():
+        return "no word has a head"
+    is_tree = task in ("depth", "distance")
+    if is_tree and is_scored and not ((lengths >= SHORTEST) & (lengths <= LONGEST)).any():
+        return f"no sentence has {SHORTEST} to {LONGEST} words"
+    return ""
 
 
 def _joined(

@@ -268,3 +268,29 @@ def test_what_cannot_be_probed_is_refused(model, files, tmp_path):
     short = data.TextClassifierPreprocessor(preprocessor.tokenizer, 5)
     with pytest.raises(ValueError, match="All 4 sentences are longer than 5 tokens"):
         annotated_words(backbone, short, files[1])
+
+
+def test_files_without_what_a_task_needs_are_named(model, files, tmp_path):
+    backbone, preprocessor = model
+    short = tmp_path / "short.conllu"
+    short.write_text(conllu(["good/0/root"]))
+    options = {"preprocessor": preprocessor, "seeds": 1, "epochs": 1}
+    for task, message in (
+        ("relation", r"test_files, .*short\.conllu: no word has a head, which 'relation' needs"),
+        ("depth", r"short\.conllu: no sentence has 5 to 50 words, which 'depth' needs"),
+        ("distance", r"short\.conllu: no sentence has 5 to 50 words, which 'distance' needs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            insight.probe(backbone, files[0], short, [task], **options)
+    with pytest.raises(ValueError, match=r"train_files, .*short\.conllu: no word has a head"):
+        insight.probe(backbone, short, files[1], ["relation"], **options)
+    found = insight.probe(backbone, files[0], short, ["upos"], **options)
+    assert found["upos"].num_words[1] == 1
+
+
+def test_testing_on_the_training_data_warns(model, files):
+    backbone, preprocessor = model
+    with pytest.warns(UserWarning, match=r"train\.conllu is both for training and for testing"):
+        insight.probe(
+            backbone, files[0], [files[0]], ["upos"], preprocessor=preprocessor, seeds=1, epochs=1
+        )

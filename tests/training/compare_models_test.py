@@ -6,6 +6,7 @@ import pytest
 
 import keras_bert
 from training.compare_models import CompareModelsConfig, compare
+from training.engine.options import ENCODER_SIZES
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -55,3 +56,28 @@ def test_what_is_asked_for():
         CompareModelsConfig(runs=("x",))
     with pytest.raises(ValueError, match="--runs has a run of 'x', expected one of --models"):
         CompareModelsConfig(runs=("x=y",))
+
+
+def test_a_run_of_another_encoder_is_refused(tmp_path, caplog):
+    tiny, mini = (
+        {size: getattr(keras_bert.BertConfig.from_name(name), size) for size in ENCODER_SIZES}
+        for name in ("bert_tiny_uncased", "bert_mini_uncased")
+    )
+    results = {"kept": {"by": "dev", "scores": {"dev": {"accuracy": 91.5}}}}
+    config = CompareModelsConfig(
+        models=("bert_tiny_uncased",), runs=(f"bert_tiny_uncased={tmp_path}",)
+    )
+
+    def write(encoder):
+        content = {**results, "encoder": {**encoder, "parameters": 1}}
+        (tmp_path / "results.json").write_text(json.dumps(content))
+
+    write(tiny)
+    assert rows_of(config)["bert_tiny_uncased"]["own score"] == "accuracy 91.50"
+    write(mini)
+    message = r"results\.json is of an encoder of num_layers 4, .*, expected 2, .* as in bert_tiny"
+    with pytest.raises(ValueError, match=message):
+        compare(config)
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    compare(config)
+    assert "does not tell of which encoder it is" in caplog.text

@@ -88,6 +88,12 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     assert len(answers) == 25
     assert (folder / "export" / "1" / "saved_model.pb").exists()
     assert not list(folder.rglob("*partial*"))
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
+    assert results["encoder"].items() >= {**sizes, "vocabulary_size": len(TOKENS)}.items()
+    assert (
+        results["encoder"]["parameters"]
+        == TextClassifier.from_preset(preset, num_classes=2).backbone.count_params()
+    )
     kept = results["kept"]
     assert kept["scores"] == results["runs"][kept["seed"] - 1]["best"]
     assert [row["rows"] for row in results["by_class"].values()] == [

@@ -163,3 +163,14 @@ def test_what_is_asked_for():
         PlanConfig(devices=2)
     with pytest.raises(ValueError, match=r"--share_of_peak is 40"):
         PlanConfig(hardware="a100", share_of_peak=40)
+
+
+def test_more_positions_than_the_architecture_has_are_told():
+    changes = {"model": "bert_tiny_uncased", "sequence_length": 1000, "hardware": "t4"}
+    message = "--sequence_length is 1000, expected at most 512, the positions of bert_tiny_uncased"
+    with pytest.raises(ValueError, match=message):
+        plan(PlanConfig(objective="classification", **changes))
+    assert "positions   1,000 as pre-training makes them, instead of 512" in plan(
+        PlanConfig(**changes)
+    )
+    assert "positions" not in plan(PlanConfig(**{**changes, "sequence_length": 512}))

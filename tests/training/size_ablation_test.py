@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -86,3 +88,12 @@ def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
 def test_malformed_sizes(sizes, message):
     with pytest.raises(ValueError, match=message):
         SizeAblationConfig(sizes=sizes)
+
+
+def test_missing_data_is_told_before_anything_is_made(tmp_path):
+    command = [sys.executable, "-m", "training.size_ablation", f"--data_dir={tmp_path / 'text'}"]
+    command.append(f"--output_dir={tmp_path / 'runs'}")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "expected an existing folder" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from . import output_folder
 
 # The name of this package: `training` in a checkout, another name in a wheel
 _PACKAGE = __name__.partition(".")[0]
-# Whether the program runs by the command `keras-bert`, not by `python -m`; set by `command_line`.
+# Whether this process runs by the command `keras-bert`, not by `python -m`; set by `command_line`.
 is_command = False
 
 
@@ -28,7 +29,8 @@ def typed(program: str) -> str:
     Args:
         program: The name of its module in this package.
     """
-    if is_command:
+    # The child process of an installed program runs by its module
+    if is_command or _PACKAGE != "training":
         return f"keras-bert {program.replace('_', '-')}"
     return f"python -m {_PACKAGE}.{program}"
 
@@ -88,13 +90,12 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
             "--output_dir, or remove that folder"
         )
     if adds_seeds or not results.exists():
-        logging.info("%s: %s", folder.name, " ".join(command))
+        name, own = command[0].removeprefix("training."), [*command[1:], f"--output_dir={folder}"]
+        logging.info("%s: %s %s", folder.name, typed(name), shlex.join(own))
         folder.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)  # those of fewer seeds, before the record says otherwise
         atomic.write_json(record, expected)
-        module = f"{_PACKAGE}.{command[0].removeprefix('training.')}"
-        arguments = [sys.executable, "-m", module, *command[1:], f"--output_dir={folder}"]
-        subprocess.run(arguments, check=True)
+        subprocess.run([sys.executable, "-m", f"{_PACKAGE}.{name}", *own], check=True)
     values: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
     return values
 

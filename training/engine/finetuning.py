@@ -30,7 +30,7 @@ from ..plots import curves
 from ..scores import baselines, classifier_scores
 from . import output_folder
 from .job import DevScores, Job
-from .options import EncoderConfig, SeedsConfig
+from .options import ENCODER_SIZES, EncoderConfig, SeedsConfig
 from .pretrained import preset_or_minilm
 from .progress import Progress
 from .run_report import Stopwatch
@@ -54,6 +54,7 @@ class Run:
         flops: FLOPs of the matrix products of training; `None` if unknown.
         energy: The energy of training and scoring; `None` if it was not metered.
         dtype: Keras' dtype policy of the model; `None` in runs of before it was recorded.
+        encoder: The encoder's sizes and its number of parameters, likewise.
     """
 
     seed: int
@@ -68,6 +69,7 @@ class Run:
     flops: int | None = None
     energy: Energy | None = None
     dtype: str | None = None
+    encoder: dict[str, int] | None = None
 
 
 def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
@@ -244,7 +246,20 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
         energy=evaluation.metered(),
         dtype=training.model.dtype_policy.name,
+        encoder=_encoder_of(training.model),
     )
+
+
+def _encoder_of(model: keras.Model) -> dict[str, int] | None:
+    """Returns the sizes of a task's encoder, see `ENCODER_SIZES`, and its parameters.
+
+    `None` of a model of features, which has no encoder.
+    """
+    backbone = getattr(model, "backbone", None)
+    if backbone is None:
+        return None
+    sizes = {name: int(getattr(backbone.config, name)) for name in ENCODER_SIZES}
+    return {**sizes, "parameters": int(backbone.count_params())}
 
 
 def fit(
@@ -448,6 +463,7 @@ def results_of(
     return {
         "config": dataclasses.asdict(config),
         "backend": keras.backend.backend(),
+        "encoder": best.encoder,
         "runs": [dataclasses.asdict(run) for run in runs],
         "summary": summary(runs),
         "baselines": dict(to_beat),

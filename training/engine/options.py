@@ -10,6 +10,9 @@ import dataclasses
 import os
 from typing import Any
 
+# Fields of an encoder's config that a fine-tuning run records
+ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
+
 
 def optional(recorded: float) -> Any:
     """Returns a dataclass field with the default `None`.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -90,7 +91,8 @@ def report(
             example_input = "pairs.csv"
         model = present.get("export", present.get("model"))
         predict = child_programs.typed("predict")
-        blocks.append(f"Next: {predict} --model={model} --input={example_input}")
+        options = shlex.join([f"--model={model}", f"--input={example_input}"])
+        blocks.append(f"Next: {predict} {options}")
     return "\n" + "\n\n".join(blocks)
 
 

@@ -44,6 +44,13 @@ class AblationOptions:
         check_at_least(self, 1, "num_steps", "num_seeds", "epochs")
         check_at_least(self, 0, "sst2_rows", "squad_questions", "learning_rate")
 
+    def check_folders(self) -> None:
+        """Raises a FileNotFoundError if a folder of data does not exist."""
+        for name in ("data_dir", "glue_dir", "squad_dir"):
+            folder = getattr(self, name)
+            if folder and not os.path.isdir(folder):
+                raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:

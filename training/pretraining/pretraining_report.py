@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def report(results: Mapping[str, Any], files: Mapping[str, Path], warning: str =
     present = {name: path for name, path in files.items() if path.exists()}
     blocks.append("\n".join(f"{name:8} {path}" for name, path in present.items()))
     finetune = child_programs.typed("finetune")
-    blocks.append(f"Next: {finetune} --preset={files['preset']} --train_file=FILE")
+    preset = shlex.quote(f"--preset={files['preset']}")
+    blocks.append(f"Next: {finetune} {preset} --train_file=FILE")
     if warning:
         blocks.append(f"WARNING: {warning}")
     return "\n" + "\n\n".join(blocks)

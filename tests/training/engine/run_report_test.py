@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report at the end of a run."""
 
+import shlex
+
 import pytest
 
 from training.engine.run_report import Stopwatch, duration, report, table
@@ -53,6 +55,15 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     assert text.endswith(
         f"Next: python -m training.predict --model={tmp_path / 'export/1'} --input=texts.txt"
     )
+
+
+def test_the_next_command_can_be_pasted(results, tmp_path):
+    folder = tmp_path / "mrpc 1x32x1, 10 steps"
+    (folder / "export" / "1").mkdir(parents=True)
+    results["config"]["output_dir"] = str(folder)
+    results["kept"]["model"] = str(folder / "seed_1" / "model.keras")
+    command = report(results, {}, "my texts.txt").rpartition("Next: ")[2]
+    assert shlex.split(command)[3:] == [f"--model={folder / 'export/1'}", "--input=my texts.txt"]
 
 
 def test_a_baseline_that_is_as_good_is_pointed_out(results):

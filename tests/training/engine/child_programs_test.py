@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import logging
+import shlex
+import subprocess
+
+import pytest
+
+from training.engine import child_programs
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypatch):
+    assert child_programs.typed("train_tokenizer") == "python -m training.train_tokenizer"
+    monkeypatch.setattr(child_programs, "_PACKAGE", "keras_bert_training")
+    assert child_programs.typed("train_tokenizer") == "keras-bert train-tokenizer"
+
+
+def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    folder = tmp_path / "mrpc 1x32x1, 10 steps"
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        child_programs.run_once(folder, ["training.pretrain", "--no_such_flag=a b"])
+    announced = caplog.messages[0].removeprefix(f"{folder.name}: ")
+    assert shlex.split(announced)[1:] == error.value.cmd[1:]
+    assert announced.startswith("python -m training.pretrain ")
