@@ -149,8 +149,8 @@ def _unsupported_heads(fields: Mapping[str, Any]) -> dict[str, str]:
     return {
         "classifier": f"{CONFIG_FILE} has problem_type {problem!r}: the outputs of the classifier "
         "are independent (a sigmoid), while those of a TextClassifier are mutually exclusive "
-        "(a softmax). Load the encoder alone with `Backbone.from_preset`, or pass a different "
-        "number of classes for a new head."
+        "(a softmax). A task with several labels is the example of docs/extend/new_task.md; a "
+        "different number of classes gives a TextClassifier with a new head."
     }
 
 

@@ -29,6 +29,7 @@ from tests.checkpoints.small_models import (
     random_inputs,
     weights_of,
 )
+from tests.source_imports import ROOT
 
 # What each format is read to is the same on all backends, and so is how it is written.
 pytestmark = pytest.mark.on_tensorflow
@@ -232,8 +233,10 @@ def test_a_multi_label_head_is_refused_by_name(tmp_path):
         problem_type="multi_label_classification",
     )
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
-    with pytest.raises(CheckpointError, match="has problem_type 'multi_label_classification'"):
+    with pytest.raises(CheckpointError, match=r"has problem_type 'multi_label.*new_task\.md"):
         TextClassifier.from_preset(tmp_path)
+    # The page that the error names has such a task.
+    assert "MultiLabelClassifier" in (ROOT / "docs/extend/new_task.md").read_text("utf-8")
     with pytest.warns(CheckpointWarning, match="initialized randomly"):
         assert TextClassifier.from_preset(tmp_path, num_classes=2).num_classes == 2
 
