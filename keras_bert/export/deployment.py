@@ -17,7 +17,9 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
 
     TensorFlow Serving loads a version as soon as its folder contains `saved_model.pb`, even if the
     weights are still missing, and unloads the previous version. Therefore the files are copied to a
-    hidden folder, which the server ignores, and the folder is renamed.
+    hidden folder, which the server ignores, and the folder is renamed. A process that is killed
+    leaves its hidden folder, `.deploying.*`. Remove it while nothing is being deployed: it is
+    not removed here, because another machine that shares the disk may be writing to it.
 
     Args:
         export: A folder written by `export`.

@@ -427,7 +427,9 @@ def decoded_lines(file: BinaryIO, name: str | Path) -> Iterator[str]:
         raise row_error(
             name,
             number,
-            f"expected UTF-8, found byte 0x{byte:02x} at position {error.start} of the line",
+            f"expected UTF-8, found byte 0x{byte:02x} at position {error.start} of the line; "
+            "`iconv -f LATIN1 -t UTF-8` converts text of another encoding, and "
+            "`iconv -c -f UTF-8 -t UTF-8` removes single bytes that are not UTF-8",
         ) from error
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
