@@ -94,13 +94,14 @@ class Attribution:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Plain values for JSON, which has `None` and no NaN."""
+        has_baseline = not np.isnan(self.baseline_output)
         return {
             "target": self.target,
             "method": self.method,
             "output": self.output,
-            "baseline_output": self.baseline_output,
-            "completeness_error": self.completeness_error,
+            "baseline_output": self.baseline_output if has_baseline else None,
+            "completeness_error": self.completeness_error if has_baseline else None,
             "texts": list(self.texts),
             "words": self.words,
             "tokens": list(self.tokens),

@@ -145,16 +145,18 @@ class ProbeScores:
         names = [*self.scores, "control", "selectivity", "cumulative", "mixing_weight"]
         lines = [["layer", *names]]
         for row in self.rows:
-            cells = [f"{row[name]:.3f} ± {row[f'{name}_interval']:.3f}" for name in names]
+            cells = [_with_interval(row[name], row[f"{name}_interval"], 3) for name in names]
             lines.append([str(row["layer"]), *cells])
         return lines
 
     def _summary(self) -> str:
-        center, width = mean_and_interval(self.expected_layer)
+        center = _with_interval(*mean_and_interval(self.expected_layer), 2)
         best = int(self.main.mean(axis=0).argmax())
+        seeds = len(self.mixing_weights)
+        of_seeds = f"{seeds} seeds" if seeds > 1 else "1 seed (no intervals)"
         return (
-            f"{self.task}: best layer {best}, expected layer {center:.2f} ± {width:.2f}; "
-            f"{len(self.mixing_weights)} seeds, {self.num_words[0]:,} words for training and "
+            f"{self.task}: best layer {best}, expected layer {center}; "
+            f"{of_seeds}, {self.num_words[0]:,} words for training and "
             f"{self.num_words[1]:,} for testing"
         )
 
@@ -219,6 +221,10 @@ def mean_and_interval(values: np.ndarray) -> tuple[float, float]:
         return float(values.mean()), float("nan")
     deviation = values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(_STUDENT[len(values) - 2] * deviation)
+
+
+def _with_interval(value: float, width: float, digits: int) -> str:
+    return f"{value:.{digits}f}" + ("" if np.isnan(width) else f" ± {width:.{digits}f}")
 
 
 def probe(

@@ -445,8 +445,8 @@ def template_log_odds(
         for placeholder in ("{target}", "{attribute}"):
             if template.count(placeholder) != 1:
                 raise ValueError(
-                    f"Template {template!r} has {template.count(placeholder)} {placeholder}; "
-                    "expected one."
+                    f"Template {shortened(template)} has {template.count(placeholder)} "
+                    f"{placeholder}; expected one."
                 )
     bare = [re.sub(r"^an? ", "", attribute) for attribute in attributes]
     slots = []
@@ -661,7 +661,7 @@ def _words_of(entry: dict[str, Any], name: str) -> list[str]:
     """What each sentence has in the place of BLANK, in the order of the labels."""
     slots = [index for index, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
     if not slots:
-        raise ValueError(f"{name}: the context {entry['context']!r} has no BLANK.")
+        raise ValueError(f"{name}: the context {shortened(entry['context'])} has no BLANK.")
     sentences = entry.get("sentences")
     if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
         raise ValueError(f"{name} has no list of sentences.")
@@ -676,8 +676,8 @@ def _words_of(entry: dict[str, Any], name: str) -> list[str]:
         word = word.translate(str.maketrans("", "", string.punctuation))
         if not word:
             raise ValueError(
-                f"{name}: the sentence of {label}, {sentence!r}, has no word where the context "
-                f"{entry['context']!r} has BLANK."
+                f"{name}: the sentence of {label}, {shortened(sentence)}, has no word where the "
+                f"context {shortened(entry['context'])} has BLANK."
             )
         words.append(word)
     return words

@@ -2,6 +2,7 @@
 """Attributions, held to Captum on the same weights and to what a trained model must rest on."""
 
 import dataclasses
+import json
 
 import keras
 import numpy as np
@@ -278,3 +279,4 @@ def test_the_sum_of_the_scores_is_shown_with_its_error(folder):
     without = insight.attributions(classifier, "the film was dull", "occlusion")
     assert "sum to" not in str(without)
     assert "sum to" not in without._repr_html_()
+    assert json.loads(json.dumps(without.to_dict(), allow_nan=False))["baseline_output"] is None

@@ -286,6 +286,9 @@ def test_files_without_what_a_task_needs_are_named(model, files, tmp_path):
         insight.probe(backbone, short, files[1], ["relation"], **options)
     found = insight.probe(backbone, files[0], short, ["upos"], **options)
     assert found["upos"].num_words[1] == 1
+    # With one seed there are no intervals
+    assert "1 seed (no intervals)" in str(found["upos"])
+    assert "±" not in str(found["upos"])
 
 
 def test_testing_on_the_training_data_warns(model, files):

@@ -194,6 +194,13 @@ def test_files_that_do_not_belong_together_are_refused(masked_lm, tmp_path):
     message = r"pro\.txt, line 2, and .*anti\.txt, line 2 differ in more than the bracketed pronoun"
     with pytest.raises(ValueError, match=message):
         insight.winobias_pronouns(masked_lm, pro, anti)
+    long = "1 The doctor and [she] " + "said " * 200
+    pro.write_text(long)
+    anti.write_text("1 Nothing [he] knew.\n")
+    with pytest.raises(ValueError, match=r"differ in more than") as error:
+        insight.winobias_pronouns(masked_lm, pro, anti)
+    assert len(str(error.value)) < 600
+    pro.write_text("".join(lines))
     message = r"pro\.txt, line 1, and .*pro\.txt, line 1 have the same sentence, 'The doctor told"
     with pytest.raises(ValueError, match=message):
         insight.winobias_pronouns(masked_lm, pro, pro)
