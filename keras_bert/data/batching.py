@@ -16,6 +16,9 @@ from keras_bert.text.tokenizer import Tokenizer
 # batch differ by a token or two, small enough that the order of an epoch stays random. Gradients
 # of batches of similar rows have a larger variance, so the window is smaller for small data sets.
 WINDOW_BATCHES = 64
+# Up to so many rows are featurized once and not in each epoch: starting a pipeline that tokenizes
+# takes longer than a dozen steps of a small model.
+MAX_ROWS_IN_MEMORY = 4096
 
 
 class BatchOptions(TypedDict, total=False):
@@ -71,6 +74,8 @@ def row_batches(
         A dataset of `(features, rest)`; see `length_bucketed_batches`.
     """
     if isinstance(rows, int):
+        if 0 < rows <= MAX_ROWS_IN_MEMORY:
+            featurize = _computed_once(featurize, rows)
         rows = tf.data.Dataset.range(rows)
     seed, reshuffle = options.get("shuffle_seed"), options.get("reshuffle", True)
     window = WINDOW_BATCHES
@@ -90,6 +95,17 @@ def row_batches(
         pad_token_id=preprocessor.tokenizer.pad_token_id,
         window_batches=options.get("window_batches", window),
     )
+
+
+def _computed_once(featurize: Callable[..., Any], num_rows: int) -> Callable[..., Any]:
+    """Applies a function of the indices of rows to all rows, and returns one that picks rows."""
+    with tf.device("CPU:0"):
+        columns = featurize(tf.range(num_rows, dtype=tf.int64))
+
+    def picked(index: tf.Tensor) -> Any:
+        return tf.nest.map_structure(lambda column: tf.gather(column, index), columns)
+
+    return picked
 
 
 def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:

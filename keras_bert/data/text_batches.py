@@ -283,7 +283,36 @@ def batches_from_rows(
         text, text_pair = split_pair(row[0])
         return preprocessor.ragged(text, text_pair), tuple(row[1:])
 
-    batches = row_batches(_as_tuples(rows), featurize, preprocessor, **options)
+    return _in_one_tuple(row_batches(_as_tuples(rows), featurize, preprocessor, **options), options)
+
+
+def batches_from_columns(
+    columns: Mapping[str, np.ndarray],
+    rest: Sequence[np.ndarray],
+    preprocessor: TextClassifierPreprocessor,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Groups text in memory into length-bucketed batches, as `batches_from_rows` does.
+
+    Args:
+        columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
+        rest: The other columns, such as labels and sample weights.
+        preprocessor: The preprocessor that converts text to features.
+        **options: `BatchOptions`.
+    """
+    # The explicit dtype makes an empty column one of strings too.
+    text = {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
+    given = (text, *map(tf.constant, rest))
+
+    def featurize(index: tf.Tensor) -> Any:
+        rows, *others = tf.nest.map_structure(lambda values: tf.gather(values, index), given)
+        return preprocessor.ragged(*split_pair(rows)), tuple(others)
+
+    num_rows = len(columns["text"])
+    return _in_one_tuple(row_batches(num_rows, featurize, preprocessor, **options), options)
+
+
+def _in_one_tuple(batches: tf.data.Dataset, options: BatchOptions) -> tf.data.Dataset:
     if options.get("pad_last_batch"):
         return batches.map(_weigh_filler_rows)
     return batches.map(lambda features, rest: (features, *rest))

@@ -223,8 +223,9 @@ class TextRows(Rows):
         from keras_bert.data import text_batches
 
         rest = [values for values in (self.labels, self.weights) if values is not None]
-        rows = text_batches.rows_from_columns(self.columns, rest)
-        return text_batches.batches_from_rows(rows, preprocessor, **batching.options())
+        return text_batches.batches_from_columns(
+            self.columns, rest, preprocessor, **batching.options()
+        )
 
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
@@ -400,10 +401,11 @@ def refuse_other_rows(x: Any, forms: str) -> None:
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")
     columns = _first_of_element(x.element_spec) if is_dataset(x) else x
-    if is_data_frame(columns) or (
+    has_text = is_data_frame(columns) or (
         isinstance(columns, Mapping)
         and any(is_text(column) or _is_text_spec(column) for column in columns.values())
-    ):
+    )
+    if has_text and not is_text(x):
         raise ValueError(
             f"Received columns of text named {', '.join(map(str, columns))}; expected {forms}, "
             "or features."

@@ -77,8 +77,6 @@ class Task(ObjectiveModel):
     needs_labels: ClassVar[bool] = True
     # Whether a preset without a vocabulary can be loaded
     needs_vocabulary: ClassVar[bool] = True
-    # Whether to warn if a checkpoint lacks the encoder's pooler, even if the task does not use it
-    warns_of_fresh_pooler: ClassVar[bool] = False
     # The layers between encoder and head, of tasks that have such an argument. Its name comes after
     # `heads` in the alphabet: `.keras` files name weights by the first attribute that has them.
     top_layers: Sequence[keras.layers.Layer] = ()

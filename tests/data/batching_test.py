@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import types
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,13 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 tf = pytest.importorskip("tensorflow")
 
+from keras_bert.data import batching  # noqa: E402
 from keras_bert.data.batching import (  # noqa: E402
     WINDOW_BATCHES,
     bucket_lengths,
     length_bucketed_batches,
     pad_to_bucket,
+    row_batches,
 )
 
 BUCKETS = (4, 8, 16)
@@ -143,3 +147,29 @@ def test_a_single_window_is_that_of_a_pipeline(featurize, pad_last_batch, num_ro
         batches = zip(at_once.as_numpy_iterator(), piped.as_numpy_iterator(), strict=True)
         for batch, expected in batches:
             tf.nest.map_structure(np.testing.assert_array_equal, batch, expected)
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_few_rows_are_featurized_once_to_the_same_batches(monkeypatch, seed):
+    called_with = []
+
+    def featurize(index):
+        called_with.append(index)
+        return ragged_rows(index + 1)
+
+    def epochs():
+        preprocessor = types.SimpleNamespace(
+            tokenizer=types.SimpleNamespace(pad_token_id=0), sequence_length=13
+        )
+        tf.random.set_seed(2)
+        batches = row_batches(
+            50, featurize, preprocessor, batch_size=4, shuffle_seed=seed, window_batches=3
+        )
+        return [list(batches.as_numpy_iterator()) for _ in range(2)]
+
+    found = epochs()
+    (index,) = called_with
+    np.testing.assert_array_equal(index, range(50))
+    monkeypatch.setattr(batching, "MAX_ROWS_IN_MEMORY", 49)
+    tf.nest.map_structure(np.testing.assert_array_equal, epochs(), found)
+    assert len(called_with) == 2  # the second time in a graph
