@@ -175,3 +175,18 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path):
     ):
         with pytest.raises(error, match=message):
             write_report(InsightConfig(**{**options, **changes}))
+
+
+def test_rows_that_fit_in_no_row_of_the_model_are_left_out(tmp_path):
+    classifier = saved(tmp_path / "classifier.keras", keras_bert.TextClassifier, 2)
+    (tmp_path / "long.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{'the film ' * 60}\t{label}\n" for label in "01")
+    )
+    page, numbers = report(
+        tmp_path / "report", model=classifier, data_file=str(tmp_path / "long.tsv")
+    )
+    assert "attention" not in numbers
+    left_out = " ".join(numbers["left_out"])
+    assert "The text has 120 tokens, and a row has room for 78" in left_out
+    assert "Where heads look: none of the texts fits in a row of the model." in left_out
+    assert "none of the texts fits" in page
