@@ -141,6 +141,15 @@ for word in tagger.tag("In Peru few people speak Portuguese."):
     )
 
 # %% [markdown]
+# `entities` joins the words of each entity:
+
+# %%
+for found in tagger.entities("In Peru few people speak Portuguese."):
+    print(
+        f"{found['start']:3}{found['end']:4}  {found['text']:12}{found['type']:12}{found['score']:.2f}"
+    )
+
+# %% [markdown]
 # Longer texts are read in overlapping windows, so there is no limit on their length.
 #
 # ## The same as a command

@@ -54,6 +54,7 @@ class WordRows(Rows):
         depth: The number of levels of nesting of the input.
         labels: The class ids of all words, int32 `(words,)`.
         weights: The sample weights of all words, float32 `(words,)`; 0 if the label is negative.
+        texts: The texts, if they were split into words.
         offsets: For each text, the offsets of the first characters of its words, and the offsets
             one past their last characters.
     """
@@ -67,6 +68,7 @@ class WordRows(Rows):
     depth: int
     labels: np.ndarray[Any, Any] | None = None
     weights: np.ndarray[Any, Any] | None = None
+    texts: list[str | bytes] | None = None
     offsets: tuple[list[list[int]], list[list[int]]] | None = None
 
     @classmethod
@@ -121,6 +123,7 @@ class WordRows(Rows):
         return dataclasses.replace(
             self,
             words=[[word.decode() for word in sentence] for sentence in words.to_list()],
+            texts=self.words,
             offsets=(starts.to_list(), ends.to_list()),
         )
 
@@ -307,11 +310,61 @@ class TokenClassifier(Task):
         # [{"word": "Ann", "label": "B-PER", "score": 0.99, "start": 0, "end": 3}, …]
         ```
         """
+        rows = self._words_of(x)
+        return rows.nested(self._tags_of(rows, batch_size, verbose))
+
+    def entities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
+        """Predicts the entities of each text: the spans that the labels of its words encode.
+
+        A label continues the entity before it if it is an `I-` or `E-` of the same type, as
+        `conlleval` reads labels.
+
+        Args:
+            x: Text or words in any form that `tag` takes.
+            batch_size: The number of windows in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+
+        Returns:
+            For a text or sentence, a list of a dict for each entity in their order: `type`; `text`;
+            `score`, the mean probability of the labels of its words; and `start` and `end`, the
+            offsets in the text of its first character and one past its last character, or for a
+            sentence, the indices of its first word and one past its last word. For lists of texts
+            or sentences, lists of such lists.
+
+        Raises:
+            ValueError: If the `class_names` do not encode spans.
+
+        Example:
+
+        ```python
+        tagger.entities("Ann Lee lives in Paris.")
+        # [{"type": "PER", "text": "Ann Lee", "score": 0.99, "start": 0, "end": 7},
+        #  {"type": "LOC", "text": "Paris", "score": 0.98, "start": 17, "end": 22}]
+        ```
+        """
+        from keras_bert.data.tagging_schemes import are_span_labels
+
+        if self.class_names is None or not are_span_labels(self.class_names):
+            raise ValueError(
+                f"The class_names are {self.class_names}; entities need names that encode spans, "
+                "such as O, B-PER and I-PER."
+            )
+        rows = self._words_of(x)
+        tags = self._tags_of(rows, batch_size, verbose)
+        texts = [None] * len(tags) if rows.texts is None else rows.texts
+        return rows.nested([_entities(*pair) for pair in zip(tags, texts, strict=True)])
+
+    def _words_of(self, x: Any) -> WordRows:
         x = listed(x)
         if not WordRows.matches(x):
             self._check_ids(x)
             raise ValueError(f"Received {type(x).__name__}; expected {WordRows.forms}.")
-        rows = WordRows.read(x).split_into_words(self.preprocessor)
+        return WordRows.read(x).split_into_words(self.preprocessor)
+
+    def _tags_of(
+        self, rows: WordRows, batch_size: int | None, verbose: int | str
+    ) -> list[list[dict[str, Any]]]:
+        """Returns the words of each sentence with their labels and scores."""
         logits = self._predict_rows(rows, batch_size, verbose)
         if rows.depth in (0, 3):
             logits = [logits] if rows.depth == 0 else [part for nested in logits for part in nested]
@@ -320,7 +373,7 @@ class TokenClassifier(Task):
             for sentence, *offsets in zip(tags, *rows.offsets, strict=True):
                 for word, start, end in zip(sentence, *offsets, strict=True):
                     word.update(start=start, end=end)
-        return rows.nested(tags)
+        return tags
 
     def _tags(self, words: Sequence[Any], logits: np.ndarray) -> list[dict[str, Any]]:
         best, scores = np.argmax(logits, axis=-1), softmax(logits)
@@ -351,6 +404,24 @@ class TokenClassifier(Task):
         from keras_bert.export.tagging_signatures import tagging_signatures
 
         return tagging_signatures(self, options)
+
+
+def _entities(tags: Sequence[Mapping[str, Any]], text: str | bytes | None) -> list[dict[str, Any]]:
+    """Returns the entities of a sentence, whose words have offsets if there is its text."""
+    from keras_bert.data.tagging_schemes import entities
+
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "ignore")
+    found = []
+    for kind, start, end in entities([tag["label"] for tag in tags]):
+        words = tags[start:end]
+        score = float(np.mean([word["score"] for word in words]))
+        covered = " ".join(word["word"] for word in words)
+        if text is not None:
+            start, end = words[0]["start"], words[-1]["end"]
+            covered = text[start:end]
+        found.append({"type": kind, "text": covered, "score": score, "start": start, "end": end})
+    return found
 
 
 def _without_ignored(

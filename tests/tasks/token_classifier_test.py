@@ -90,6 +90,53 @@ def test_tags_have_names_probabilities_and_places(trained):
     assert trained[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
 
 
+def test_entities_join_words(monkeypatch):
+    tagger = make_tagger(class_names=["O", "B-PER", "I-PER"])
+
+    def logits_of(rows, batch_size, verbose):
+        # The label of a word is its number
+        return rows.nested(
+            [5 * np.eye(3)[[int(word) for word in sentence]] for sentence in rows.sentences]
+        )
+
+    monkeypatch.setattr(tagger, "_predict_rows", logits_of)
+    probability = pytest.approx(np.exp(5) / (np.exp(5) + 2))
+
+    def person(text, start, end):
+        return {"type": "PER", "text": text, "score": probability, "start": start, "end": end}
+
+    assert tagger.entities("0 1  2 0 1 1") == [
+        person("1  2", 2, 6),
+        person("1", 9, 10),
+        person("1", 11, 12),
+    ]
+    assert tagger.entities(["0 2", "", "0", b"\xff1"]) == [
+        [person("2", 2, 3)],
+        [],
+        [],
+        [person("1", 0, 1)],
+    ]
+    assert tagger.entities([["0", "1", "2"], []]) == [[person("1 2", 1, 3)], []]
+    assert tagger.entities([[["1"]], [["0"], ["2"]]]) == [
+        [[person("1", 0, 1)]],
+        [[], [person("2", 0, 1)]],
+    ]
+    for names in (None, ["NOUN", "VERB", "X"]):
+        with pytest.raises(ValueError, match="entities need names that encode spans"):
+            make_tagger(num_classes=3, class_names=names).entities("a")
+
+
+def test_entities_are_those_of_the_tags(trained):
+    tagger = trained[0]
+    text = "ann in romes bos"
+    tags = {tag["start"]: tag for tag in tagger.tag(text)}
+    found = tagger.entities(text)
+    assert [entity["text"] for entity in found] == ["ann", "romes", "bos"]
+    for entity in found:
+        tag = tags[entity["start"]]
+        assert (tag["label"], tag["score"]) == ("B-" + entity["type"], entity["score"])
+
+
 def test_every_word_has_one_tag(trained):
     words = [["ann", "\x00", "", "in"], [], ["zzz", "\u200b"], ["bos"] * 40]
     tags = trained[0].tag(words)
