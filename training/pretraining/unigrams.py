@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_bert.text.tokenizer import Tokenizer
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import Tokenizer
 
 # Training tokens that a run's baseline is counted on; to read them takes two seconds of a busy core
 MAX_TOKENS = 2_000_000

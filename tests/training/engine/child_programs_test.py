@@ -18,7 +18,7 @@ def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypa
 
 
 def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "absl")
     folder = tmp_path / "mrpc 1x32x1, 10 steps"
     with pytest.raises(subprocess.CalledProcessError) as error:
         child_programs.run_once(folder, ["training.pretrain", "--no_such_flag=a b"])
