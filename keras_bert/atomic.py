@@ -82,6 +82,20 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Creates a folder and its parents, unless they exist.
+
+    Raises:
+        NotADirectoryError: If it or one of its parents is a file.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        blocking = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
+        raise NotADirectoryError(f"{folder} cannot be a folder: {blocking} is a file.") from None
+
+
 def _no_folder(target: Path) -> OSError:
     if target.parent.exists():
         return NotADirectoryError(f"{target} cannot be written: {target.parent} is not a folder.")

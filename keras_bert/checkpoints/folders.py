@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.atomic import make_folder
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.vocabularies import files
 
@@ -58,7 +59,7 @@ def replaced_files(
             is not considered complete before its weights are there.
     """
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     # Inside the target, so that moving a file is a rename in the same file system.
     temporary = target / f".writing-{uuid.uuid4().hex}"
     temporary.mkdir()

@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from keras_bert.atomic import make_folder
+
 _WHOLE_EXPORT = ("saved_model.pb", "variables/variables.index")
 
 
@@ -43,7 +45,7 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     missing = [name for name in _WHOLE_EXPORT if not (source / name).is_file()]
     if missing:
         raise ValueError(f"{source} is not an exported SavedModel: it has no {missing[0]}.")
-    base.mkdir(parents=True, exist_ok=True)
+    make_folder(base)
     # On the same disk, so that it can be renamed
     with tempfile.TemporaryDirectory(prefix=".deploying.", dir=base) as temporary:
         copied = Path(temporary) / "version"

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 
+from keras_bert.atomic import make_folder
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
 
@@ -303,7 +304,7 @@ def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterat
     if existing and not overwrite:
         raise FileExistsError(f"{existing[0]} exists already; pass overwrite=True to replace it.")
     parent = paths[0].absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
+    make_folder(parent)
     with tempfile.TemporaryDirectory(prefix=f".{paths[0].name}.", dir=parent) as name:
         folder = Path(name)
         (folder / NEW_FOLDER).mkdir()

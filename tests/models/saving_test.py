@@ -159,3 +159,10 @@ def test_a_copy_is_made_by_its_config_or_by_clone_model():
             to_numpy(model(inputs)["sequence_output"]),
             to_numpy(backbone(inputs)["sequence_output"]),
         )
+
+
+def test_a_preset_is_not_written_to_a_file(tmp_path):
+    (tmp_path / "preset").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"cannot be a folder: .*preset is a file"):
+        Backbone(SMALL).save_to_preset(tmp_path / "preset")
+    assert (tmp_path / "preset").read_text() == ""
