@@ -24,9 +24,9 @@ ROOMS = {
     "text": {"atomic", "vocabularies"},
     "data": {"atomic", "text"},
     "layers": {"config", "ops"},
-    "checkpoints": {"config", "vocabularies"},
+    "checkpoints": {"atomic", "config", "vocabularies"},
     "models": {"atomic", "config", "ops", "layers", "checkpoints"},
-    "export": {"config", "ops", "layers", "models", "data", "text", "vocabularies"},
+    "export": {"atomic", "config", "ops", "layers", "models", "data", "text", "vocabularies"},
     "tasks": {
         "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers",
