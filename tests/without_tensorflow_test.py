@@ -50,6 +50,20 @@ except ModuleNotFoundError as error:
 """
 
 
+def output_of(program: str, backend: str) -> str:
+    """What a program prints in a fresh Python."""
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.strip()
+
+
 def run_without_tensorflow(program: str, backend: str) -> str:
     """What a program prints in a fresh Python that finds no TensorFlow."""
     lines = (
@@ -59,16 +73,7 @@ def run_without_tensorflow(program: str, backend: str) -> str:
         "import sys",
         "assert not tensorflow_blocker.BLOCKED & sys.modules.keys()",
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        cwd=ROOT,
-        env=os.environ | {"KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout.strip()
+    return output_of("\n".join(lines), backend)
 
 
 def test_the_blocker_hides_tensorflow_and_nothing_else():
@@ -109,17 +114,9 @@ except ModuleNotFoundError as error:
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_a_backend_that_is_not_installed_is_named_with_its_extra(backend):
-    finished = subprocess.run(
-        [sys.executable, "-c", WITHOUT_BACKEND.format(backend=backend)],
-        cwd=ROOT,
-        env=os.environ | {"KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
+    printed = output_of(WITHOUT_BACKEND.format(backend=backend), backend)
     line = (
         f"{backend} No module named {backend!r}, the backend that Keras is set to use "
         f"(KERAS_BACKEND={backend}): pip install 'keras3-bert[{backend}]'"
     )
-    assert finished.stdout.splitlines() == [line] * 3
+    assert printed.splitlines() == [line] * 3

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def read_json(path: Path) -> dict[str, Any]:
         return files.read_json(path)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes an indented JSON object."""
+def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Writes an indented JSON object or array."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -136,7 +136,7 @@ def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> 
         }
         for index, (name, path) in enumerate(paths.items())
     ]
-    (folder / MODULES_FILE).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / MODULES_FILE, modules)
     modes = {name: mode == options["pooling"] for name, mode in _OLD_MODES.items()}
     (folder / POOLING_FILE).parent.mkdir()
     write_json(folder / POOLING_FILE, {"word_embedding_dimension": hidden_dim, **modes})

@@ -245,21 +245,21 @@ def padded(
     return pad_to_length(features, longest, tokenizer.pad_token_id)
 
 
-def rows_from_columns(
-    columns: Mapping[str, np.ndarray], rest: Sequence[np.ndarray] = ()
-) -> tf.data.Dataset:
+def rows_from_columns(columns: Mapping[str, np.ndarray]) -> tf.data.Dataset:
     """Creates a dataset from text in memory.
 
     Args:
         columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
-        rest: The other columns, such as labels and sample weights.
 
     Returns:
-        A dataset of unbatched `(x, *rest)`, where `x` is a dict of the columns.
+        A dataset of unbatched `(x,)`, where `x` is a dict of the columns.
     """
+    return tf.data.Dataset.from_tensor_slices((_strings(columns),))
+
+
+def _strings(columns: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
     # The explicit dtype makes an empty column one of strings too.
-    text = {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
-    return tf.data.Dataset.from_tensor_slices((text, *rest))
+    return {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
 
 
 def batches_from_rows(
@@ -301,9 +301,7 @@ def batches_from_columns(
         preprocessor: The preprocessor that converts text to features.
         **options: `BatchOptions`.
     """
-    # The explicit dtype makes an empty column one of strings too.
-    text = {name: tf.constant(list(column), tf.string) for name, column in columns.items()}
-    given = (text, *map(tf.constant, rest))
+    given = (_strings(columns), *map(tf.constant, rest))
 
     def featurize(index: tf.Tensor) -> Any:
         rows, *others = tf.nest.map_structure(lambda values: tf.gather(values, index), given)

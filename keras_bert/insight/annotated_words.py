@@ -142,10 +142,16 @@ def annotated_words(
 _Sentence = tuple[list[str], list[str], list[str], list[int]]
 
 
+def paths_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Returns a path or several as a list."""
+    paths = [files] if isinstance(files, (str, os.PathLike)) else files
+    return [os.fspath(path) for path in paths]
+
+
 def _read(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[_Sentence]:
     from keras_bert.data import read_conll
 
-    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    paths = paths_of(files)
     sentences: list[_Sentence] = []
     for path in paths:
         columns = [
@@ -161,7 +167,7 @@ def _read(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
                 depths(heads)
             except ValueError as error:
                 raise ValueError(
-                    f"{os.fspath(path)}, sentence {number} ({' '.join(words)[:60]!r}): {error}"
+                    f"{path}, sentence {number} ({' '.join(words)[:60]!r}): {error}"
                 ) from error
             bases = [relation.partition(":")[0] for relation in relations]
             sentences.append((words, upos, bases, heads))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words
+from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words, paths_of
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.probe_models import (
     LONGEST,
@@ -311,7 +311,7 @@ def probe(
         if value < 1 or (highest is not None and value > highest):
             allowed = "at least 1" if highest is None else f"1 to {highest}"
             raise ValueError(f"{name} is {value}; expected {allowed}.")
-    files = {"train_files": _paths(train_files), "test_files": _paths(test_files)}
+    files = {"train_files": paths_of(train_files), "test_files": paths_of(test_files)}
     common = {os.path.realpath(path) for path in files["train_files"]} & {
         os.path.realpath(path) for path in files["test_files"]
     }
@@ -357,11 +357,6 @@ def probe(
                 runs.append(train_probes(data, seed, epochs, learning_rate, rank))
         found[name] = _joined(name, train, test, runs)
     return found
-
-
-def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    paths = [files] if isinstance(files, (str, os.PathLike)) else files
-    return [os.fspath(path) for path in paths]
 
 
 def _missing(task: str, words: AnnotatedWords, is_scored: bool) -> str:
