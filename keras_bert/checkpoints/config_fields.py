@@ -24,6 +24,8 @@ _WITHOUT_EFFECT = (
     "output_hidden_states",
     "output_attention_scores",
 )
+# Number of segment embeddings, all 0, in the file of an encoder that has none
+ZERO_SEGMENTS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +114,17 @@ class ConfigFields:
         fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
         if "embedding_dim" in names:
             fields[names["embedding_dim"]] = config.embedding_width
+        if self.needs_zero_segments(config):
+            fields[names["num_segments"]] = ZERO_SEGMENTS
+        if "classifier_dropout" in self.defaults:
+            # In these families it is a number.
+            fields[names["classifier_dropout"]] = config.effective_classifier_dropout
         fields[names["max_sequence_length"]] += config.position_offset
         return {**fields, self.activation: activations[config.activation]}
+
+    def needs_zero_segments(self, config: BertConfig) -> bool:
+        """Returns whether files need segment embeddings, all 0, which the encoder does not have."""
+        return "num_segments" in self.required and not config.num_segments
 
     def misfits(self, config: BertConfig, masked_lm: bool = True) -> list[str]:
         """Returns the fields of an architecture that the file cannot represent.

@@ -193,8 +193,9 @@ ROBERTA = Family(
     hugging_face=WeightNames(
         {
             **hf_embeddings("lm_head.decoder"),
-            # The first layer of the classification head is a pooler.
-            **scoped("pooler.dense", hf_dense("pooler.dense", "classifier.dense")),
+            # The first layer of the classification head is a pooler. Some files of classifiers also
+            # have that of the encoder, which the classifiers ignore.
+            **scoped("pooler.dense", hf_dense("pooler.dense", instead="classifier.dense")),
         },
         HF_BLOCK,
         "encoder.layer.{layer}.",

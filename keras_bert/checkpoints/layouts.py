@@ -25,18 +25,23 @@ class Stored:
             as query, key and value, which are one kernel in this package.
         transposed: Whether the tensors are transposed, `(output, input)`.
         copies: Other names that the tensor has in some files.
+        instead: The name of a tensor that is this weight in the files that have it, even if they
+            have a tensor of the usual name too, which then is another weight.
     """
 
     names: tuple[str, ...]
     transposed: bool = False
     copies: tuple[str, ...] = ()
+    instead: str | None = None
 
     def found_in(self, names: Collection[str]) -> Stored:
-        """Replaces the name by that of a copy, if a file has only the copy.
+        """Replaces the name by that under which a file has the weight.
 
         Args:
             names: The names of the tensors in the file.
         """
+        if self.instead is not None and self.instead in names:
+            return Stored((self.instead,), self.transposed)
         if len(self.names) > 1 or self.names[0] in names:
             return self
         copy = next((name for name in self.copies if name in names), self.names[0])

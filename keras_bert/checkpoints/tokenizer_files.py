@@ -26,6 +26,7 @@ from keras_bert.vocabularies.tokenizer_json import (
     byte_pair_merges,
     unigram_json,
     unigram_model,
+    wordpiece_settings,
 )
 
 VOCABULARY_FILE = "vocab.txt"
@@ -48,15 +49,15 @@ ALL_FILES = (
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = "wordpiece", "byte_pair", "sentence_piece"
 
 _WORDPIECE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Classes of the transformers library that are equal to BERT's tokenizer, and its classes for
-# tokenizers that are completely defined by a tokenizer.json
+# Classes of the transformers library for tokenizers that are completely defined by a tokenizer.json
+_DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
+# These, and those that are equal to BERT's tokenizer whatever normalizer a tokenizer.json has
 _CLASSES = {
     *(
         f"{family}Tokenizer"
         for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
     ),
-    "PreTrainedTokenizer",
-    "TokenizersBackend",
+    *_DEFINED_BY_FILE,
 }
 _BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _SENTENCE_PIECE_TOKENS = ("[CLS]", "[SEP]", "<pad>", "<unk>")
@@ -228,16 +229,25 @@ def _wordpiece(
     """Creates the config of a WordPiece tokenizer.
 
     Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
-    `tokenizer.json`, or else inferred from the vocabulary.
+    `tokenizer.json`, or else inferred from the vocabulary. Of a tokenizer that is defined by
+    `tokenizer.json`, it is read from that file only.
     """
-    normalizer = file.part("normalizer") if file else {}
     _check_settings(settings, folder / SETTINGS_FILE)
+    if file and _class_of(settings) in _DEFINED_BY_FILE:
+        settings = {**settings, **wordpiece_settings(file)}
+    normalizer = file.part("normalizer") if file else {}
     lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
     if not isinstance(lowercase, bool):
         lowercase = vocab_txt.looks_uncased(vocabulary)
     _warn_of_other_normalizing({**normalizer, **settings}, lowercase, folder)
     config = {"vocabulary": list(vocabulary), "lowercase": lowercase}
     return _with_added_tokens(config, *_added_tokens(folder, settings, file))
+
+
+def _class_of(settings: Mapping[str, Any]) -> str | None:
+    """Returns the name of the tokenizer's class in the transformers library, without `Fast`."""
+    name = settings.get("tokenizer_class")
+    return None if name is None else str(name).removesuffix("Fast")
 
 
 def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
@@ -250,11 +260,11 @@ def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
     Raises:
         CheckpointError: If it does not; the message names the field.
     """
-    name = settings.get("tokenizer_class")
-    if name is not None and str(name).removesuffix("Fast") not in _CLASSES:
+    name = _class_of(settings)
+    if name is not None and name not in _CLASSES:
         raise CheckpointError(
-            f"{path}: tokenizer_class is {name!r}, which is not supported; with a WordPiece "
-            f"vocabulary it must be one of {', '.join(sorted(_CLASSES))}."
+            f"{path}: tokenizer_class is {settings['tokenizer_class']!r}, which is not supported; "
+            f"with a WordPiece vocabulary it must be one of {', '.join(sorted(_CLASSES))}."
         )
     others = {
         "word_tokenizer_type": "basic",

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
+
+from keras_bert.checkpoints.config_fields import ZERO_SEGMENTS
 from keras_bert.checkpoints.layouts import Layout, Stored
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, PROJECTION_WEIGHTS, block_weight_names
 from keras_bert.config import BertConfig
@@ -44,16 +48,26 @@ class WeightNames:
             layout[f"blocks.{index}.{ours}"] = dataclasses.replace(stored, names=names)
         return layout
 
+    def zero_segments(self, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:
+        """Returns the tensor of the segment embeddings, all 0, of an encoder that has none."""
+        (name,) = self.encoder["embeddings.segment_embeddings"].names
+        return {name: np.zeros((ZERO_SEGMENTS, config.embedding_width), np.float32)}
+
 
 def scoped(scope: str, layout: Layout) -> dict[str, Stored]:
     return {f"{scope}.{ours}": stored for ours, stored in layout.items()}
 
 
-def hf_dense(name: str, *copies: str) -> dict[str, Stored]:
+def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, Stored]:
     """Returns the layout of a dense layer of Hugging Face, whose kernel is `(output, input)`."""
     return {
-        "kernel": Stored((f"{name}.weight",), True, tuple(f"{copy}.weight" for copy in copies)),
-        "bias": Stored((f"{name}.bias",), False, tuple(f"{copy}.bias" for copy in copies)),
+        ours: Stored(
+            (f"{name}.{theirs}",),
+            transposed=ours == "kernel",
+            copies=tuple(f"{copy}.{theirs}" for copy in copies),
+            instead=instead and f"{instead}.{theirs}",
+        )
+        for ours, theirs in (("kernel", "weight"), ("bias", "bias"))
     }
 
 

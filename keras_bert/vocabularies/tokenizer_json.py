@@ -134,6 +134,46 @@ def byte_pair_merges(tokenizer: TokenizerJson) -> tuple[list[str], bool]:
     return merges, bool(steps[0].get("add_prefix_space", False))
 
 
+def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
+    """Reads how a WordPiece tokenizer normalizes text.
+
+    Returns:
+        The equivalent settings of BERT's tokenizer: `do_lower_case`, `strip_accents` and
+        `tokenize_chinese_chars`.
+
+    Raises:
+        ValueError: If the tokenizer differs from BERT's.
+    """
+    prefix = tokenizer.part("model").get("continuing_subword_prefix", "##")
+    if prefix != "##":
+        raise tokenizer.error(f"model.continuing_subword_prefix is {prefix!r}; it must be '##'")
+    types = [str(step.get("type")) for step in tokenizer.steps("pre_tokenizer")]
+    if types != ["BertPreTokenizer"]:
+        raise tokenizer.error(
+            f"pre_tokenizer is {', '.join(types) or 'missing'}; it must be BertPreTokenizer"
+        )
+    steps = tokenizer.steps("normalizer")
+    types = [str(step.get("type")) for step in steps]
+    if types == ["BertNormalizer"]:
+        return {
+            "do_lower_case": steps[0].get("lowercase", True),
+            "strip_accents": steps[0].get("strip_accents"),
+            "tokenize_chinese_chars": steps[0].get("handle_chinese_chars", True),
+        }
+    # Accents are separate characters, which can be stripped, only after NFD.
+    strips = "NFD" in types and "StripAccents" in types[types.index("NFD") :]
+    if set(types) - {"NFD", "Lowercase", "StripAccents"} or ("StripAccents" in types) != strips:
+        raise tokenizer.error(
+            f"normalizer has the steps {', '.join(types)}; it must be BertNormalizer, or have the "
+            "steps NFD, Lowercase and StripAccents only"
+        )
+    return {
+        "do_lower_case": "Lowercase" in types,
+        "strip_accents": strips,
+        "tokenize_chinese_chars": False,
+    }
+
+
 def unigram_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json` for a SentencePiece model with ALBERT's rules.
 

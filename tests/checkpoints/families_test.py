@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError
@@ -176,6 +176,27 @@ def test_classifiers(family, shape, ending, num_labels, tmp_path, no_warning):
         task, model, checkpoint, "classifier" if "Sequence" in ending else "token_classifier"
     )
     round_trip(task, model, tmp_path / "ours", checkpoint.config)
+
+
+def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
+    """As `roberta-large-mnli` has, whose `classifier.dense` is what computes its pooled output."""
+    model = saved_by_transformers("roberta", "plain", "ForSequenceClassification", tmp_path)
+    path = tmp_path / "model.safetensors"
+    rng = np.random.default_rng(3)
+    pooler = {
+        f"roberta.pooler.dense.{name}": rng.normal(size=shape).astype("float32")
+        for name, shape in (("weight", (8, 8)), ("bias", (8,)))
+    }
+    save_file({**load_file(path), **pooler}, path, metadata={"format": "pt"})
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = checkpoint.new_backbone()
+    checkpoint.load_into(backbone)
+    task = TextClassifier(backbone, model.config.num_labels)
+    checkpoint.load_head("classifier", task.head)
+    assert checkpoint.unused() == sorted(pooler)
+    inputs = inputs_for(backbone.config)
+    logits = reference_outputs(model, inputs).logits
+    np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(logits), atol=1e-5)
 
 
 @pytest.mark.parametrize(("family", "shape"), CASES)

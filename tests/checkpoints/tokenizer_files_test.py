@@ -246,6 +246,84 @@ def test_another_normalization_warns(settings, tmp_path):
         read_tokenizer(tmp_path)
 
 
+NFD = {"type": "NFD"}
+STRIPPED = {"type": "StripAccents"}
+LOWERED = {"type": "Lowercase"}
+
+
+def write_tokenizer_json(folder, normalizer, pre_tokenizer="BertPreTokenizer", prefix="##"):
+    """A tokenizer that is defined by its tokenizer.json, with a vocabulary that looks cased."""
+    vocabulary = [*SPECIAL, "film", "##s", "Caf", "##e", "##é", "caf", ".", "s"]
+    fields = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": normalizer,
+        "pre_tokenizer": {"type": pre_tokenizer},
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "WordPiece",
+            "vocab": {token: index for index, token in enumerate(vocabulary)},
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": prefix,
+            "max_input_chars_per_word": 100,
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(fields))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+UNCASED = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": True,
+}
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        UNCASED,
+        {**UNCASED, "lowercase": False},
+        {"type": "Sequence", "normalizers": [UNCASED]},
+        {"type": "Sequence", "normalizers": [NFD, LOWERED, STRIPPED]},
+        None,
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*tokenize_chinese_chars")
+def test_a_tokenizer_json_alone_defines_how_text_is_normalized(normalizer, tmp_path):
+    pytest.importorskip("tensorflow_text")
+    from keras_bert.text import tokenizer_from_config
+
+    write_tokenizer_json(tmp_path, normalizer)
+    text = "Cafés. Films"
+    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    ours = tokenizer_from_config(read_tokenizer(tmp_path))
+    assert ours(text).numpy().tolist() == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pre_tokenizer": "WhitespaceSplit"}, "pre_tokenizer is WhitespaceSplit; it must be Bert"),
+        ({"prefix": "@@"}, "model.continuing_subword_prefix is '@@'"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC"),
+        ({"normalizer": STRIPPED}, "normalizer has the steps StripAccents"),
+    ],
+)
+def test_a_tokenizer_json_of_other_rules_is_refused(changes, message, tmp_path):
+    """Its ids would be others than in the training of the model, without any error."""
+    write_tokenizer_json(tmp_path, **{"normalizer": None, **changes})
+    with pytest.raises(CheckpointError, match=rf"tokenizer\.json: {message}"):
+        read_tokenizer(tmp_path)
+
+
 def test_settings_of_the_original_tokenizer_do_not_warn(tmp_path):
     write_tokenizer(tmp_path, {"vocabulary": VOCABULARY, "lowercase": False}, 12)
     path = tmp_path / "tokenizer_config.json"

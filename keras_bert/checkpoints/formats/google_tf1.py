@@ -206,7 +206,7 @@ def _tensors_of(
         (release.backbone_layout(backbone.config), weights.backbone_weights(backbone))
     ]
     parts += [(release.heads[name], w) for name, w in weights.all_head_weights(heads).items()]
-    return {
+    tensors = {
         name: value
         for layout, values in parts
         for ours, weight in values.items()
@@ -214,6 +214,9 @@ def _tensors_of(
             layout[ours], weights.to_numpy(weight).astype(np.float32, copy=False)
         )
     }
+    if release.config.needs_zero_segments(backbone.config):
+        tensors |= release.zero_segments(backbone.config)
+    return tensors
 
 
 def _config_to_json(config: BertConfig, release: TF1Release) -> dict[str, Any]:

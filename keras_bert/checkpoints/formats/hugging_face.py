@@ -247,7 +247,8 @@ def save_hugging_face(
     `BertModel`, with `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
     `BertForSequenceClassification`. As in `transformers`, the classes for masked LM and for tokens
     have no pooler. A causal encoder is saved with `is_decoder` and without a pooler, since
-    `transformers` would pool a different token, and with `masked_lm` as `BertLMHeadModel`. A
+    `transformers` would pool a different token, and with `masked_lm` as `BertLMHeadModel`. An
+    encoder without segment embeddings is saved with two that are 0, unless it is a DistilBERT. A
     `TextEmbedder` is saved with the files from which `sentence-transformers` reads how embeddings
     are pooled and whether they are normalized.
 
@@ -342,6 +343,9 @@ def _tensors_of(
             tensors |= _pooler_tensors(family, ending, {ours.rpartition(".")[2]: weight})
             continue
         for name, value in disassemble(layout[ours], weights.to_numpy(weight)):
+            tensors[scope + name] = value
+    if family.config.needs_zero_segments(backbone.config):
+        for name, value in family.hugging_face.zero_segments(backbone.config).items():
             tensors[scope + name] = value
     for head, values in weights.all_head_weights(heads).items():
         if head == "pooler":

@@ -108,6 +108,17 @@ def test_what_is_written_is_read_back_bit_by_bit(tmp_path):
     _assert_same_variables(tmp_path / "one", tmp_path / "two")
 
 
+def test_an_encoder_without_segments_is_written_with_segments_of_zeros(tmp_path):
+    """The released code has a variable for them, and would refuse a checkpoint without it."""
+    backbone = small_backbone(**TANH, num_segments=0)
+    checkpoints.save_google_tf1(backbone, tmp_path)
+    again = Backbone.from_preset(tmp_path)
+    assert again.config == backbone.config.replace(num_segments=2)
+    inputs = random_inputs(again.config)
+    for name, value in outputs_of(backbone, inputs).items():
+        np.testing.assert_array_equal(outputs_of(again, inputs)[name], value)
+
+
 def test_every_variable_has_the_name_and_shape_of_the_release(tmp_path):
     backbone = small_backbone(**TANH, num_layers=1)
     heads, _ = pretraining_heads(backbone)

@@ -20,7 +20,9 @@ from tests.checkpoints.small_models import (
     outputs_of,
     pretraining_heads,
     random_inputs,
+    randomize,
     small_backbone,
+    small_config,
 )
 
 CONFIG = {
@@ -192,6 +194,34 @@ def test_the_configuration_is_written_whole(activation, tmp_path):
     )
     checkpoints.save_hugging_face(backbone, tmp_path)
     assert checkpoints.open_checkpoint(tmp_path).config == backbone.config
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_segments": 0},
+        {"num_segments": 0, "pooler": False, "pooler_activation": "relu"},
+        {"layer_sharing": "all", "embedding_dim": 4, "tokenizer": "sentence_piece"},
+    ],
+)
+def test_transformers_reads_a_classifier_of_any_encoder(changes, tmp_path):
+    """Without segments, and without a dropout rate of the classifier's own, which is `None`."""
+    task = TextClassifier(small_backbone(**changes), 3)
+    randomize(task)
+    checkpoints.save_hugging_face(task, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        theirs, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+            tmp_path, output_loading_info=True
+        )
+    assert not any(loading.values())
+    inputs = {**random_inputs(small_config()), "segment_ids": np.zeros((3, 7), "int32")}
+    with torch.no_grad():
+        expected = theirs.eval()(
+            input_ids=torch.tensor(inputs["token_ids"]),
+            attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
+        )
+    np.testing.assert_allclose(outputs_of(task, inputs), expected.logits, atol=1e-5)
 
 
 def test_leftovers_of_an_earlier_write_are_removed(tmp_path):
