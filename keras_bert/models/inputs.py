@@ -42,6 +42,14 @@ class TokenModel(keras.Model):
     ) -> Tensor:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
+    def make_train_function(self, force: bool = False) -> Any:
+        # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:
+        # without the initialization of variables.
+        optimizer = getattr(self, "optimizer", None)
+        if optimizer is not None and not optimizer.built:
+            optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def make_predict_function(self, force: bool = False) -> Any:
         super().make_predict_function(force)
         function = getattr(self, "predict_function", None)

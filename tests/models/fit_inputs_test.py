@@ -46,6 +46,21 @@ def test_prediction_is_traced_once_for_any_size(caplog):
     assert not caplog.records
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow traces graphs")
+def test_a_training_step_is_traced_once():
+    class Traced(Backbone):
+        def call(self, inputs, training=None, mask=None):
+            traces.append(inputs["token_ids"].shape)
+            return super().call(inputs, training=training, mask=mask)
+
+    traces = []
+    model = Traced(WITHOUT_DROPOUT.replace(num_layers=1))
+    model.compile("adam", loss={"pooled_output": "mse"})
+    traces.clear()
+    model.fit(IDS, {"pooled_output": np.zeros((len(IDS), 16))}, batch_size=2, verbose=0)
+    assert len(traces) == 1
+
+
 @pytest.fixture(scope="module")
 def backbone() -> Backbone:
     model = Backbone(WITHOUT_DROPOUT.replace(num_layers=1))
