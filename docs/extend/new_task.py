@@ -13,7 +13,7 @@
 # |---|---|---|
 # | `options` | arguments besides encoder and preprocessor, saved in files | the classes, the dropout rate |
 # | `preset_options` | those that a preset saves too | the dropout rate; presets keep class names anyway |
-# | `head_name`, `heads` | the layers of the head by their names in checkpoints | `classifier` |
+# | `head_name` | the name in checkpoints of the layer `head` | `classifier` |
 # | `answers_whole_texts` | one prediction for each text, so no offsets are needed | yes |
 # | `_default_loss`, `_default_metrics` | of `compile()` without arguments | binary cross-entropy; accuracy of each label |
 # | `_label_rules` | which labels `fit` accepts | rows of 0 and 1 |
@@ -25,11 +25,10 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.layers import ClassificationHead
+from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import task_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.class_labels import LabelRules, checked_num_classes
-from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.task import Task
 
 
@@ -70,13 +69,7 @@ class MultiLabelClassifier(Task):
         name="multi_label_classifier", **kwargs
     ):  # fmt: skip
         num_classes = checked_num_classes(num_classes, class_names)
-        config = backbone.config
-        head = ClassificationHead(
-            num_classes,
-            dropout=config.effective_classifier_dropout if dropout is None else dropout,
-            initializer_range=config.initializer_range,
-            name="classifier",
-        )
+        head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
         pooler = task_pooler(backbone)  # for families whose encoder has none
         super().__init__(
@@ -91,10 +84,6 @@ class MultiLabelClassifier(Task):
         self.pooler = pooler
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
-
-    @property
-    def heads(self):
-        return {"classifier": self.head, **pooler_head(self.pooler)}
 
     @property
     def dropout(self):

@@ -202,6 +202,24 @@ class ClassificationHead(keras.layers.Layer):
         }
 
 
+def new_classification_head(
+    config: BertConfig, num_classes: int, dropout: float | None = None
+) -> ClassificationHead:
+    """Creates a classification head on an encoder.
+
+    Args:
+        config: The architecture of the encoder.
+        num_classes: Number of outputs.
+        dropout: Dropout rate on the input. Defaults to that of classifiers in the config.
+    """
+    return ClassificationHead(
+        num_classes,
+        dropout=config.effective_classifier_dropout if dropout is None else dropout,
+        initializer_range=config.initializer_range,
+        name="classifier",
+    )
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokensAt(keras.layers.Layer):
     """Gathers the vectors at given positions of each row.

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
-from keras_bert.layers import ClassificationHead
+from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.class_labels import LabelRules, checked_weights, softmax
-from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.rows import (
     Batching,
     BatchOutputs,
@@ -157,6 +156,7 @@ class MultipleChoice(Task):
     input_kinds = (ChoiceRows,)
     options = ("dropout",)
     preset_options = ("dropout",)
+    preprocessor_class = "MultipleChoicePreprocessor"
     head_name = "multiple_choice"
     weighs_classes = True
 
@@ -169,13 +169,7 @@ class MultipleChoice(Task):
         name: str = "multiple_choice",
         **kwargs: Any,
     ) -> None:
-        config = backbone.config
-        head = ClassificationHead(
-            1,
-            dropout=config.effective_classifier_dropout if dropout is None else dropout,
-            initializer_range=config.initializer_range,
-            name="classifier",
-        )
+        head = new_classification_head(backbone.config, 1, dropout)
         pooler = task_pooler(backbone)
         inputs = choice_inputs()
         super().__init__(
@@ -188,16 +182,6 @@ class MultipleChoice(Task):
         )
         self.head = head
         self.pooler = pooler
-
-    @property
-    def heads(self) -> dict[str, Any]:
-        return {"multiple_choice": self.head, **pooler_head(self.pooler)}
-
-    @staticmethod
-    def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        from keras_bert.data.choice_batches import MultipleChoicePreprocessor
-
-        return MultipleChoicePreprocessor.from_config(config)
 
     @property
     def dropout(self) -> float:

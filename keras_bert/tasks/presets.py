@@ -76,9 +76,12 @@ def task_of_preset(
             {name: given[name] for name in make_task.preprocessor_options if name in given},
             longest=make_task.default_sequence_length,
         )
+    config = checkpoint.config
+    if encoder_dropout is not None:
+        config = config.replace(dropout=encoder_dropout, attention_dropout=encoder_dropout)
     task = make_task(
         checkpoint.new_backbone(
-            with_dropout(checkpoint.config, encoder_dropout),
+            config,
             weights_fit=load_weights,
             packed=packed,
             dtype=dtype,
@@ -94,14 +97,18 @@ def task_of_preset(
             return
         checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
         if head.mismatch:
-            leave_heads(checkpoint)
-            load_heads(checkpoint, pooler_head(getattr(task, "pooler", None)))
+            for name in checkpoint.heads:
+                checkpoint.leave_head(name)
+            if "pooler" in task.heads:
+                checkpoint.load_head("pooler", task.heads["pooler"])
             checkpoints.errors.warn(
                 f"{checkpoint.folder} {head.mismatch}; the {make_task.head_name} head is "
                 "initialized randomly.",
             )
         else:
-            load_heads(checkpoint, task.heads, {make_task.head_name: head.outputs})
+            for name, layer in task.heads.items():
+                outputs = head.outputs if name == make_task.head_name else None
+                checkpoint.load_head(name, layer, outputs)
         checkpoint.warn_unused()
 
     return task, load
@@ -188,38 +195,6 @@ def _stored_outputs(
         "`backbone.save_to_preset`.",
     )
     return None
-
-
-def load_heads(
-    checkpoint: Checkpoint,
-    heads: Mapping[str, Any],
-    outputs: Mapping[str, Sequence[int] | None] | None = None,
-) -> None:
-    """Loads the heads that a checkpoint has, and warns about those that it does not have.
-
-    Args:
-        checkpoint: The checkpoint.
-        heads: The heads by name.
-        outputs: The argument `outputs` of `Checkpoint.load_head` by the name of the head.
-    """
-    for name, head in heads.items():
-        checkpoint.load_head(name, head, (outputs or {}).get(name))
-
-
-def leave_heads(checkpoint: Checkpoint) -> None:
-    """Marks all heads as used, so that those that do not match are not reported as unused."""
-    for name in checkpoint.heads:
-        checkpoint.leave_head(name)
-
-
-def pooler_head(pooler: Any) -> dict[str, Any]:
-    """Returns the entry of `Task.heads` of a task's own pooler, or `{}` without one."""
-    return {} if pooler is None else {"pooler": pooler}
-
-
-def with_dropout(config: BertConfig, rate: float | None) -> BertConfig:
-    """Replaces both dropout rates of an encoder's config, unless `rate` is `None`."""
-    return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 
 def _in_brackets(options: Mapping[str, Any] | None) -> str:

@@ -16,7 +16,6 @@ from keras_bert.models.pretraining import (
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
 from keras_bert.tasks.objective import class_accuracy, class_loss
-from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.rows import is_text
 
 if TYPE_CHECKING:
@@ -101,13 +100,10 @@ class Pretrainer(MaskedTokenTask):
 
     @property
     def heads(self) -> dict[str, Any]:
-        if not self.next_sentence:
-            return super().heads
-        return {
-            **super().heads,
-            "next_sentence": self.get_layer("next_sentence"),
-            **pooler_head(self.pooler),
-        }
+        heads = super().heads
+        if self.next_sentence:
+            heads["next_sentence"] = self.get_layer("next_sentence")
+        return heads if self.pooler is None else {**heads, "pooler": self.pooler}
 
     def _default_loss(self) -> dict[str, keras.losses.Loss]:
         return {name: class_loss() for name in self.output}

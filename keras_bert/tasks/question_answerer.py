@@ -159,6 +159,7 @@ class QuestionAnswerer(Task):
     input_kinds = (QuestionsOnPassages,)
     options = ("dropout", "max_answer_length", "null_threshold", "top_layers")
     preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
+    preprocessor_class = "QuestionAnswererPreprocessor"
     preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
     # The length of rows for SQuAD in the released code
     default_sequence_length = 384
@@ -217,19 +218,9 @@ class QuestionAnswerer(Task):
         self.top_layers = top_layers
 
     @property
-    def heads(self) -> dict[str, Any]:
-        return {"question_answerer": self.head, **self._named_top_layers()}
-
-    @property
     def dropout(self) -> float:
         """The dropout rate on the sequence output."""
         return self.head.dropout
-
-    @staticmethod
-    def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        from keras_bert.data.question_batches import QuestionAnswererPreprocessor
-
-        return QuestionAnswererPreprocessor.from_config(config)
 
     def _default_loss(self) -> dict[str, keras.losses.Loss]:
         return {name: class_loss() for name in OUTPUTS}

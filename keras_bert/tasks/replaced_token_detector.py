@@ -18,7 +18,7 @@ from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretr
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedTokenTask
 from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
-from keras_bert.tasks.presets import load_heads, task_of_preset
+from keras_bert.tasks.presets import task_of_preset
 from keras_bert.tasks.rows import is_text, single_texts
 
 if TYPE_CHECKING:
@@ -240,7 +240,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         else:
             # Before the discriminator, whose embeddings then replace those of the generator
             second.load_into(task.generator, pooler_is_used=False)
-            load_heads(second, task.generator_heads)
+            for name, head in task.generator_heads.items():
+                second.load_head(name, head)
             second.warn_unused()
         load()
         return task

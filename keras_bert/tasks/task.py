@@ -59,12 +59,16 @@ class Task(ObjectiveModel):
     # that are saved with presets
     options: ClassVar[tuple[str, ...]] = ()
     preset_options: ClassVar[tuple[str, ...]] = ()
-    # Arguments of the preprocessor besides the tokenizer
+    # The class in `keras_bert.data` of its preprocessors, and its arguments besides the tokenizer
+    preprocessor_class: ClassVar[str] = "TextClassifierPreprocessor"
     preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
     # The default `sequence_length`; `None` for the maximum of the encoder
     default_sequence_length: ClassVar[int | None] = None
     # The name in checkpoints of the head that has the outputs of the task
     head_name: ClassVar[str] = ""
+    # That head, and the pooler of tasks whose encoder has none
+    head: Any = None
+    pooler: Any = None
     # Whether exported models can take pairs of texts
     serves_pairs: ClassVar[bool] = False
     # Whether there is one prediction per text or pair, so that token offsets are not needed
@@ -102,11 +106,9 @@ class Task(ObjectiveModel):
     @property
     def heads(self) -> dict[str, Any]:
         """The heads of the task, layers or tuples of layers, by their names in checkpoints."""
-        return {}
-
-    def _named_top_layers(self) -> dict[str, keras.layers.Layer]:
-        # No property, whose value Keras would save before that of `heads`
-        return {layer.name: layer for layer in self.top_layers}
+        heads = {self.head_name: self.head, "pooler": self.pooler}
+        heads |= {layer.name: layer for layer in self.top_layers}
+        return {name: layer for name, layer in heads.items() if layer is not None}
 
     @property
     def head_options(self) -> dict[str, int]:
@@ -123,12 +125,12 @@ class Task(ObjectiveModel):
             )
         return options
 
-    @staticmethod
-    def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        """Creates a preprocessor from its config; overridden by tasks with another class of it."""
-        from keras_bert.data.text_batches import TextClassifierPreprocessor
+    @classmethod
+    def preprocessor_from_config(cls, config: dict[str, Any]) -> Any:
+        """Creates a preprocessor of the task's `preprocessor_class` from its config."""
+        from keras_bert import data
 
-        return TextClassifierPreprocessor.from_config(config)
+        return getattr(data, cls.preprocessor_class).from_config(config)
 
     @property
     def preprocessor(self) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_bert.layers import ClassificationHead
+from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
@@ -20,7 +20,6 @@ from keras_bert.tasks.class_labels import (
     softmax,
 )
 from keras_bert.tasks.objective import class_accuracy, class_loss
-from keras_bert.tasks.presets import pooler_head
 from keras_bert.tasks.rows import Batching, as_given, listed
 from keras_bert.tasks.task import Task, as_array
 
@@ -93,17 +92,7 @@ class TextClassifier(Task):
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
         top_layers = as_layers(top_layers)
-        config = backbone.config
-
-        # === Layers ===
-        head = ClassificationHead(
-            num_classes,
-            dropout=config.effective_classifier_dropout if dropout is None else dropout,
-            initializer_range=config.initializer_range,
-            name="classifier",
-        )
-
-        # === Functional graph ===
+        head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
         pooler = None if top_layers else task_pooler(backbone)
         if top_layers:
@@ -132,10 +121,6 @@ class TextClassifier(Task):
         self.top_layers = top_layers
         self.uses_pooler = not top_layers
         self.weighs_classes = not self.is_regression
-
-    @property
-    def heads(self) -> dict[str, Any]:
-        return {"classifier": self.head, **pooler_head(self.pooler), **self._named_top_layers()}
 
     @property
     def dropout(self) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
-from keras_bert.layers import ClassificationHead
+from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.class_labels import (
@@ -229,6 +229,7 @@ class TokenClassifier(Task):
     input_kinds = (WordRows,)
     options = ("num_classes", "class_names", "dropout")
     preset_options = ("dropout",)
+    preprocessor_class = "TokenClassifierPreprocessor"
     preprocessor_options = ("sequence_length", "overlap")
     head_name = "token_classifier"
     default_learning_rate = 5e-5
@@ -247,17 +248,7 @@ class TokenClassifier(Task):
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
-        config = backbone.config
-
-        # === Layers ===
-        head = ClassificationHead(
-            num_classes,
-            dropout=config.effective_classifier_dropout if dropout is None else dropout,
-            initializer_range=config.initializer_range,
-            name="classifier",
-        )
-
-        # === Functional graph ===
+        head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
         logits = head(backbone(inputs)["sequence_output"])
         super().__init__(
@@ -274,19 +265,9 @@ class TokenClassifier(Task):
         self.class_names = None if class_names is None else tuple(class_names)
 
     @property
-    def heads(self) -> dict[str, Any]:
-        return {"token_classifier": self.head}
-
-    @property
     def dropout(self) -> float:
         """The dropout rate on the sequence output."""
         return self.head.dropout
-
-    @staticmethod
-    def preprocessor_from_config(config: dict[str, Any]) -> Any:
-        from keras_bert.data.word_batches import TokenClassifierPreprocessor
-
-        return TokenClassifierPreprocessor.from_config(config)
 
     def tag(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Predicts the most probable class of each word.
