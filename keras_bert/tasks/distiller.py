@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import keras
@@ -13,12 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert.layers import Dense, FrozenModel, TokensAt
-from keras_bert.losses import (
-    CosineDistance,
-    SoftTargetDivergence,
-    cosine_distance,
-    soft_target_divergence,
-)
+from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.layer_states import restore_layer_states
@@ -26,7 +21,7 @@ from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedLM
-from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
+from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.rows import Batching, Rows, is_dataset, is_text, text_columns
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
@@ -143,11 +138,13 @@ class Distiller(CustomObjective, Task):
 
         # === Functional graph ===
         inputs = pretraining_inputs(student.backbone) if is_masked else token_inputs()
-        parts = _Parts(bool(weights[2]), divergence_tokens == "all")
-        of_student = parts.of(student, inputs)
+        compared = (bool(weights[2]), divergence_tokens == "all")
+        of_student = _outputs_of(student, inputs, *compared)
         teacher_inputs = {**inputs} if is_masked else token_inputs()
         frozen = FrozenModel(
-            keras.Model(teacher_inputs, parts.of(teacher, teacher_inputs), name="frozen"),
+            keras.Model(
+                teacher_inputs, _outputs_of(teacher, teacher_inputs, *compared), name="frozen"
+            ),
             name="teacher",
         )
         of_teacher = frozen(inputs)
@@ -166,24 +163,13 @@ class Distiller(CustomObjective, Task):
         self.divergence_weight, self.label_weight, self.cosine_weight = weights
         self.divergence_tokens = divergence_tokens
         self.project_hidden = project_hidden
-        self._set_losses(student)
-
-    def _set_losses(self, student: MaskedLM | TextClassifier) -> None:
-        self.is_masked_lm = isinstance(student, MaskedLM)
+        self.is_masked_lm = is_masked
         self.is_regression = isinstance(student, TextClassifier) and student.is_regression
         self.default_learning_rate = student.default_learning_rate
-        mean = "mean_with_sample_weight"
-        self._divergence: keras.losses.Loss = (
-            keras.losses.MeanSquaredError(reduction=mean)
-            if self.is_regression
-            else SoftTargetDivergence(self.temperature)
+        self._divergence: Callable[[Any, Any], Any] = (
+            _squared_difference if self.is_regression else SoftTargetDivergence(temperature).call
         )
-        self._label_loss: keras.losses.Loss = (
-            keras.losses.MeanSquaredError(reduction=mean) if self.is_regression else class_loss()
-        )
-        self._cosine = CosineDistance()
-        names = ["divergence", "label_loss"]
-        names += [] if self.is_regression else ["accuracy"]
+        names = ["divergence", "label_loss", *([] if self.is_regression else ["accuracy"])]
         self._report([*names, *(["cosine_distance"] if self.cosine_weight else [])])
 
     student_from_teacher = staticmethod(student_from_teacher)
@@ -198,32 +184,15 @@ class Distiller(CustomObjective, Task):
         """The preprocessor of the student."""
         return self.student_task.preprocessor
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Tensor = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Computes the weighted sum of the losses."""
-        targets = self._targets(x, y, y_pred, sample_weight)
-        total = self.divergence_weight * self._divergence(
-            y_pred["teacher_logits"], y_pred["student_logits"], targets["compared"]
-        )
-        if targets["labels"] is not None and self.label_weight:
-            total += self.label_weight * self._label_loss(
-                targets["labels"], targets["logits"], targets["labelled"]
-            )
-        if self.cosine_weight:
-            total += self.cosine_weight * self._cosine(
-                y_pred["teacher_hidden"], y_pred["student_hidden"], targets["tokens"]
-            )
-        return total
+    def _loss_parts(self) -> dict[str, float]:
+        parts = {"divergence": self.divergence_weight, "label_loss": self.label_weight}
+        return {**parts, **({"cosine_distance": self.cosine_weight} if self.cosine_weight else {})}
 
-    def _targets(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any) -> dict[str, Any]:
-        """Returns the labels, the student's logits for them, and the weights of each loss."""
-        logits = y_pred["student_logits"]
+    def _values(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
+    ) -> dict[str, tuple[Any, Any]]:
+        student, teacher = y_pred["student_logits"], y_pred["teacher_logits"]
+        logits, tokens = student, None
         if self.is_masked_lm:
             labels, labelled = slot_targets(x, y, sample_weight)
             tokens = token_weights(x, labelled)
@@ -232,48 +201,24 @@ class Distiller(CustomObjective, Task):
                 compared = tokens
                 # (batch, length, vocabulary) -> (batch, slots, vocabulary)
                 logits = tokens_at(logits, x["mask_positions"])
-            return {
-                "labels": labels,
-                "logits": logits,
-                "labelled": labelled,
-                "compared": compared,
-                "tokens": tokens,
-            }
-        rows = ops.ones(ops.shape(logits)[:1]) if sample_weight is None else sample_weight
-        rows = ops.reshape(ops.cast(rows, "float32"), (-1,))
-        labels, labelled = _known_labels(y, rows, self.is_regression)
-        return {"labels": labels, "logits": logits, "labelled": labelled, "compared": rows}
-
-    def _loss_parts(self) -> dict[str, float]:
-        parts = {"divergence": self.divergence_weight, "label_loss": self.label_weight}
-        return {**parts, **({"cosine_distance": self.cosine_weight} if self.cosine_weight else {})}
-
-    def compute_metrics(
-        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> dict[str, Any]:
-        """Updates the unweighted losses and the accuracy of the student."""
-        targets = self._targets(x, y, y_pred, sample_weight)
-        student, teacher = y_pred["student_logits"], y_pred["teacher_logits"]
-        labels, logits = targets["labels"], targets["logits"]
-        seen = {}
-        if self.is_regression:
-            seen["divergence"] = (ops.square(student - teacher)[:, 0], targets["compared"])
         else:
-            divergence = soft_target_divergence(teacher, student, self.temperature)
-            seen["divergence"] = (divergence, targets["compared"])
+            compared = ops.ones(ops.shape(logits)[:1]) if sample_weight is None else sample_weight
+            compared = ops.reshape(ops.cast(compared, "float32"), (-1,))
+            labels, labelled = _known_labels(y, compared, self.is_regression)
+        values = {"divergence": (self._divergence(teacher, student), compared)}
         if self.cosine_weight:
             distance = cosine_distance(y_pred["teacher_hidden"], y_pred["student_hidden"])
-            seen["cosine_distance"] = (distance, targets["tokens"])
+            values["cosine_distance"] = (distance, tokens)
         if labels is None:
-            return self._reported(seen)
+            return values
         if self.is_regression:
-            seen["label_loss"] = (ops.square(logits - labels)[:, 0], targets["labelled"])
-            return self._reported(seen)
+            values["label_loss"] = (_squared_difference(labels, logits), labelled)
+            return values
         entropy = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
         is_right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
-        seen["label_loss"] = (entropy, targets["labelled"])
-        seen["accuracy"] = (ops.cast(is_right, "float32"), targets["labelled"])
-        return self._reported(seen)
+        values["label_loss"] = (entropy, labelled)
+        values["accuracy"] = (ops.cast(is_right, "float32"), labelled)
+        return values
 
     # The input is that of the student, except that rows of classifiers may have no labels.
 
@@ -353,31 +298,33 @@ class Distiller(CustomObjective, Task):
         return (self.student_task, self.teacher_task)
 
 
-class _Parts:
-    """The outputs of a task that are compared.
+def _outputs_of(
+    task: MaskedLM | TextClassifier, inputs: dict[str, Any], with_hidden: bool, everywhere: bool
+) -> dict[str, Any]:
+    """Applies a task to inputs, and returns its symbolic `logits`, and `hidden` if it is compared.
 
     Args:
-        hidden: Whether hidden states are compared.
+        task: The student or the teacher.
+        inputs: Symbolic inputs.
+        with_hidden: Whether hidden states are compared.
         everywhere: Whether the logits of masked LMs are compared for all tokens.
     """
+    if not isinstance(task, MaskedLM):
+        return {"logits": task(inputs)}
+    transform, bias = task.heads["masked_lm"]
+    if with_hidden or everywhere:
+        hidden = task.backbone.encode(inputs)["sequence_output"]
+        masked = hidden if everywhere else TokensAt()(hidden, inputs["mask_positions"])
+    else:
+        hidden = None
+        masked, _ = encode_masked(task.backbone, inputs)
+    logits = bias(task.backbone.token_embedding(transform(masked), reverse=True))
+    return {"logits": logits, **({"hidden": hidden} if with_hidden else {})}
 
-    def __init__(self, hidden: bool, everywhere: bool) -> None:
-        self.hidden = hidden
-        self.everywhere = everywhere
 
-    def of(self, task: MaskedLM | TextClassifier, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Applies a task to inputs, and returns its symbolic `logits`, and `hidden` if compared."""
-        if not isinstance(task, MaskedLM):
-            return {"logits": task(inputs)}
-        transform, bias = task.heads["masked_lm"]
-        if self.hidden or self.everywhere:
-            hidden = task.backbone.encode(inputs)["sequence_output"]
-            masked = hidden if self.everywhere else TokensAt()(hidden, inputs["mask_positions"])
-        else:
-            hidden = None
-            masked, _ = encode_masked(task.backbone, inputs)
-        logits = bias(task.backbone.token_embedding(transform(masked), reverse=True))
-        return {"logits": logits, **({"hidden": hidden} if self.hidden else {})}
+def _squared_difference(x: Any, y: Any) -> Any:
+    """Returns the squared differences `(batch,)` of `(batch, 1)`."""
+    return ops.square(x - y)[:, 0]
 
 
 def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:

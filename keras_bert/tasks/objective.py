@@ -382,7 +382,7 @@ def _others(variables: list[Any], known: list[Any]) -> list[Any]:
 
 
 class CustomObjective:
-    """Mixin of tasks that compute their losses and metrics themselves."""
+    """Mixin of tasks whose loss is a weighted sum of means that they compute themselves."""
 
     sums_losses_of_outputs: ClassVar[bool] = False
     _means: dict[str, ElementMean]
@@ -395,17 +395,41 @@ class CustomObjective:
         """Returns the means that the loss is the sum of, with the loss weight of each."""
         raise NotImplementedError
 
+    def _values(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
+    ) -> Mapping[str, tuple[Any, Any]]:
+        """Returns what the reported means are taken of: values of a batch, and their weights."""
+        raise NotImplementedError
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Tensor = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Computes the weighted sum of the losses of a batch."""
+        values = self._values(x, y, y_pred, sample_weight)
+        return sum(
+            weight * _weighted_mean(*values[name])
+            for name, weight in self._loss_parts().items()
+            if name in values
+        )
+
+    def compute_metrics(
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> dict[str, Any]:
+        """Updates the unweighted losses and the metrics; returns all of them."""
+        for name, seen in self._values(x, y, y_pred, sample_weight).items():
+            self._means[name].update_state(*seen)
+        return self.get_metrics_result()
+
     def get_metrics_result(self) -> dict[str, Any]:
         """Returns all metrics by name, including the mean loss since the last reset."""
         logs: dict[str, Any] = super().get_metrics_result()  # type: ignore[misc]
         parts = [weight * logs[name] for name, weight in self._loss_parts().items()]
         return {**logs, "loss": sum(parts)}
-
-    def _reported(self, seen: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Updates the means with values and their weights; returns all metrics."""
-        for name, (values, weights) in seen.items():
-            self._means[name].update_state(values, weights)
-        return self.get_metrics_result()
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
         """Configures the model for training, with the losses and metrics of its class.
@@ -435,6 +459,12 @@ class CustomObjective:
 
     def _default_metrics(self) -> None:
         return None
+
+
+def _weighted_mean(values: Any, weights: Any) -> Any:
+    """Returns the mean of a replica's values as a loss; the losses of replicas are summed."""
+    mean = ops.divide_no_nan(ops.sum(values * weights), ops.sum(weights))
+    return mean / num_replicas()
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:

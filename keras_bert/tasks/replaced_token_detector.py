@@ -17,7 +17,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedTokenTask
-from keras_bert.tasks.objective import CustomObjective, class_loss, slot_targets, token_weights
+from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import task_of_preset
 from keras_bert.tasks.rows import is_text, single_texts
 
@@ -167,10 +167,6 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         self.discriminator_weight = discriminator_weight
         self.masking = dict(masking or {})
         self.seed = seed
-        self._masked_token_loss = class_loss()
-        self._replaced_token_loss = keras.losses.BinaryCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
         self._report(_METRICS)
 
     @property
@@ -259,41 +255,21 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             self.generator, self.generator_heads, Path(folder) / GENERATOR_FOLDER, preset_options=()
         )
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Tensor = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Computes the loss of the generator plus `discriminator_weight` times the discriminator's.
-
-        The loss of the generator is a mean over the masked tokens; that of the discriminator over
-        all tokens except padding, in rows that have a masked token with a weight.
-        """
-        ids, weights = slot_targets(x, y, sample_weight)
-        replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
-        masked = self._masked_token_loss(ids, y_pred["masked_lm_logits"], weights)
-        # (batch, length) -> (batch, length, 1): Keras takes a mean over the last axis
-        logits = y_pred["replaced_token_logits"][..., None]
-        detection = self._replaced_token_loss(replaced[..., None], logits, weights_of_tokens)
-        return masked + self.discriminator_weight * detection
-
     def _loss_parts(self) -> dict[str, float]:
         return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
 
-    def compute_metrics(
-        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> dict[str, Any]:
-        """Updates both losses, and the accuracies, precision and recall of both encoders."""
+    def _values(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
+    ) -> dict[str, tuple[Any, Any]]:
+        # The generator is measured on the masked tokens; the discriminator on all tokens except
+        # padding, in rows that have a masked token with a weight.
         ids, weights = slot_targets(x, y, sample_weight)
         replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
         masked_logits = y_pred["masked_lm_logits"]
         logits = y_pred["replaced_token_logits"]
         best = ops.cast(ops.argmax(masked_logits, axis=-1), ids.dtype)
         said = ops.cast(logits > 0, "float32")
-        seen = {
+        return {
             "masked_lm_loss": (
                 ops.sparse_categorical_crossentropy(ids, masked_logits, from_logits=True),
                 weights,
@@ -310,7 +286,6 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             "discriminator_precision": (replaced, weights_of_tokens * said),
             "discriminator_recall": (said, weights_of_tokens * replaced),
         }
-        return self._reported(seen)
 
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
