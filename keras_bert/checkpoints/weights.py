@@ -161,10 +161,17 @@ def backbone_weights(backbone: Encoder) -> dict[str, Any]:
         CheckpointError: If the encoder is quantized, since its kernels are integers without scales.
     """
     _refuse_quantized(backbone)
-    return {name: _find(backbone, name) for name in backbone_weight_names(backbone.config)}
+    return {
+        name: backbone_weight(backbone, name) for name in backbone_weight_names(backbone.config)
+    }
 
 
-def _find(backbone: Encoder, name: str) -> Any:
+def backbone_weight(backbone: Encoder, name: str) -> Any:
+    """Returns a weight of an encoder by its name; that of a block may be shared with others.
+
+    Raises:
+        AttributeError: If the encoder does not have the weight.
+    """
     if not name.startswith("blocks."):
         return attrgetter(name)(backbone)
     _, index, rest = name.split(".", 2)

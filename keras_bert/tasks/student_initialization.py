@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -119,14 +118,15 @@ def _copy_encoder(teacher: Backbone, student: Backbone, layers: Sequence[int]) -
     for name, weight in weights.backbone_weights(student).items():
         if name in weights.POOLER_WEIGHTS and teacher.pooler is None:
             continue
-        owner: Any = teacher
-        path = name
+        source = name
         if name.startswith("blocks."):
             _, index, path = name.split(".", 2)
-            owner = teacher.blocks[layers[int(index)]]
-        elif getattr(teacher, name.split(".")[0]) is None or not _has(owner, path):
-            raise ValueError(f"The teacher has no {name}, which the student needs.")
-        _copy(name, attrgetter(path)(owner), weight)
+            source = f"blocks.{layers[int(index)]}.{path}"
+        try:
+            value = weights.backbone_weight(teacher, source)
+        except AttributeError as error:
+            raise ValueError(f"The teacher has no {name}, which the student needs.") from error
+        _copy(name, value, weight)
 
 
 def _copy_heads(teacher: Any, student: Any) -> None:
@@ -138,17 +138,9 @@ def _copy_heads(teacher: Any, student: Any) -> None:
     for name, head in student.heads.items():
         if name not in heads:
             continue
-        values: Mapping[str, Any] = weights.head_weights(heads[name])
+        values = weights.head_weights(heads[name])
         for part, weight in weights.head_weights(head).items():
             _copy(f"{name}.{part}", values[part], weight)
-
-
-def _has(owner: Any, path: str) -> bool:
-    try:
-        attrgetter(path)(owner)
-    except AttributeError:
-        return False
-    return True
 
 
 def _copy(name: str, value: Any, weight: Any) -> None:
