@@ -10,7 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.batching import BatchOptions, row_batches
-from keras_bert.data.text_batches import TextClassifierPreprocessor, num_special_tokens, padded
+from keras_bert.data.text_batches import (
+    TextClassifierPreprocessor,
+    in_one_tuple,
+    num_special_tokens,
+    padded,
+)
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -105,8 +110,8 @@ def choice_batches(
         **options: `BatchOptions`; the encoder's batch is `batch_size * choices` sequences.
 
     Returns:
-        A dataset of `(features, rest)`: dense features `(batch, choices, length)`, and a tuple of
-        the other columns, which ends with the weights of the rows if `pad_last_batch`.
+        A dataset of `(features, *rest)`: dense features `(batch, choices, length)`, and the other
+        columns. With `pad_last_batch`, rows without a sample weight get one.
     """
     text, ragged = tf.constant(list(texts), tf.string), ragged_strings(choices)
     columns = tuple(tf.constant(column) for column in rest)
@@ -115,7 +120,7 @@ def choice_batches(
         features = preprocessor.ragged(tf.gather(text, index), tf.gather(ragged, index))
         return features, tuple(tf.gather(column, index) for column in columns)
 
-    return row_batches(len(texts), featurize, preprocessor, **options)
+    return in_one_tuple(row_batches(len(texts), featurize, preprocessor, **options), options)
 
 
 def ragged_strings(rows: Any) -> tf.RaggedTensor:

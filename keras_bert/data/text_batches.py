@@ -284,7 +284,7 @@ def batches_from_rows(
         text, text_pair = split_pair(row[0])
         return preprocessor.ragged(text, text_pair), tuple(row[1:])
 
-    return _in_one_tuple(row_batches(_as_tuples(rows), featurize, preprocessor, **options), options)
+    return in_one_tuple(row_batches(_as_tuples(rows), featurize, preprocessor, **options), options)
 
 
 def batches_from_columns(
@@ -308,10 +308,14 @@ def batches_from_columns(
         return preprocessor.ragged(*split_pair(rows)), tuple(others)
 
     num_rows = len(columns["text"])
-    return _in_one_tuple(row_batches(num_rows, featurize, preprocessor, **options), options)
+    return in_one_tuple(row_batches(num_rows, featurize, preprocessor, **options), options)
 
 
-def _in_one_tuple(batches: tf.data.Dataset, options: BatchOptions) -> tf.data.Dataset:
+def in_one_tuple(batches: tf.data.Dataset, options: BatchOptions) -> tf.data.Dataset:
+    """Converts batches `(features, rest)` of `row_batches` to `(features, *rest)`.
+
+    With `pad_last_batch`, sample weights are multiplied by those that are 0 for filler rows.
+    """
     if options.get("pad_last_batch"):
         return batches.map(_weigh_filler_rows)
     return batches.map(lambda features, rest: (features, *rest))

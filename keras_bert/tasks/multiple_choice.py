@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -19,10 +19,8 @@ from keras_bert.tasks.rows import (
     Batching,
     BatchOutputs,
     Restore,
-    Rows,
-    held_out_slices,
-    is_data_frame,
-    sliced,
+    TextRows,
+    has_columns,
 )
 from keras_bert.tasks.task import Task, second_axis
 
@@ -39,22 +37,17 @@ CHOICE_FORMS = (
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ChoiceRows(Rows):
+class ChoiceRows(TextRows):
     """Texts with the choices of each.
 
     Args:
-        texts: Strings `(rows,)`.
-        choices: The choices of each text.
+        columns: `text`, strings `(rows,)`, and `choices`, a list for each text.
         labels: The index of the right choice of each text, int32 `(rows,)`.
         weights: The sample weights, float32 `(rows,)`.
     """
 
     forms = CHOICE_FORMS
-
-    texts: list[str]
-    choices: list[list[str]]
-    labels: np.ndarray[Any, Any] | None = None
-    weights: np.ndarray[Any, Any] | None = None
+    outputs_are_joined = False
 
     @classmethod
     def matches(cls, x: object) -> bool:
@@ -65,54 +58,39 @@ class ChoiceRows(Rows):
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
         texts, choices = choice_columns(x)
+        columns = {"text": texts, "choices": choices}
         if rules is None:
-            return cls(texts, choices)
+            return cls(columns)
         if y is None:
             raise ValueError("`y` is missing: expected the index of the right choice of each text.")
         labels = choice_labels(y, choices)
         weights = sample_weight
         if weights is not None:
             weights = one_for_each(checked_weights(weights), texts)
-        return cls(texts, choices, labels, rules.weigh(labels, weights))
-
-    def split(self, share: float) -> tuple[Self, Self]:
-        first, last = (
-            dataclasses.replace(
-                self,
-                texts=self.texts[rows],
-                choices=self.choices[rows],
-                labels=sliced(self.labels, rows),
-                weights=sliced(self.weights, rows),
-            )
-            for rows in held_out_slices(len(self.texts), share)
-        )
-        return first, last
+        return cls(columns, labels, rules.weigh(labels, weights))
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data.choice_batches import choice_batches
-
-        rest = [values for values in (self.labels, self.weights) if values is not None]
-        batches = choice_batches(self.texts, self.choices, preprocessor, rest, **batching.options())
-        return batches.map(_weighted)
+        return self._batches_with(self.targets, preprocessor, batching)
 
     def numbered_batches(
         self, preprocessor: Any, batching: Batching
     ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data.choice_batches import choice_batches
-
-        numbers = np.arange(len(self.texts))
-
         def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
-            shape = (len(self.texts), max(map(len, self.choices), default=0))
+            shape = (len(self), max(map(len, self.columns["choices"]), default=0))
             logits = np.full(shape, masked_score("float32"), "float32")
-            for _, (rows,), outputs in outputs_of_batches:
+            for _, rows, outputs in outputs_of_batches:
                 logits[rows, : outputs.shape[1]] = outputs
             return logits
 
-        batches = choice_batches(
-            self.texts, self.choices, preprocessor, [numbers], **batching.options()
-        )
-        return batches, restore
+        return self._batches_with([np.arange(len(self))], preprocessor, batching), restore
+
+    def _batches_with(
+        self, rest: Sequence[np.ndarray[Any, Any]], preprocessor: Any, batching: Batching
+    ) -> tf.data.Dataset:
+        from keras_bert.data.choice_batches import choice_batches
+
+        texts, choices = self.columns["text"], self.columns["choices"]
+        return choice_batches(texts, choices, preprocessor, rest, **batching.options())
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -234,14 +212,6 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
     ]
 
 
-def _weighted(features: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Converts batches to `(features, labels, weights)`."""
-    labels, *weights = rest
-    if len(weights) == 2:  # Sample weights, and `is_real`, which is 0 for filler rows
-        return features, labels, weights[0] * weights[1]
-    return (features, labels, *weights)
-
-
 def is_single_choice(x: object) -> bool:
     """Returns whether `x` is a single text with its choices."""
     return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
@@ -249,7 +219,7 @@ def is_single_choice(x: object) -> bool:
 
 def is_choices(x: Any) -> bool:
     """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
-    if isinstance(x, Mapping) or is_data_frame(x):
+    if has_columns(x):
         return "choices" in x
     if not isinstance(x, (tuple, list)):
         return False
@@ -271,7 +241,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
             choices differ, or a row has no choice; the message names the row.
     """
-    if isinstance(x, Mapping) or is_data_frame(x):
+    if has_columns(x):
         missing = {"text", "choices"} - set(x)
         if missing:
             raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")

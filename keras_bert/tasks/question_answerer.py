@@ -26,8 +26,8 @@ from keras_bert.tasks.rows import (
     Restore,
     Rows,
     as_given,
-    held_out_slices,
-    is_data_frame,
+    check_lengths,
+    has_columns,
 )
 from keras_bert.tasks.task import Task, second_axis
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from keras_bert.data.squad import QuestionExample, SpanAnswer
     from keras_bert.export import ExportOptions
 
+_QUESTION_FIELDS = ("id", "question", "context", "answers")
 OUTPUTS = ("start_logits", "end_logits")
 QUESTION_FORMS = (
     'a list of dicts of "question", "context" and "answers", a dict or data frame of such '
@@ -78,10 +79,11 @@ class QuestionsOnPassages(Rows):
                     )
         return cls(examples)
 
-    def split(self, share: float) -> tuple[Self, Self]:
-        slices = held_out_slices(len(self.examples), share)
-        first, last = (dataclasses.replace(self, examples=self.examples[rows]) for rows in slices)
-        return first, last
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, rows: slice) -> Self:
+        return dataclasses.replace(self, examples=self.examples[rows])
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data.question_batches import question_rows, window_batches, with_targets
@@ -355,7 +357,7 @@ def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
 
 def is_questions(x: Any) -> bool:
     """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
-    if _is_columns(x):
+    if has_columns(x):
         return "question" in x
     if hasattr(x, "column_names"):
         return "question" in x.column_names
@@ -376,22 +378,15 @@ def question_examples(x: Any) -> list[QuestionExample]:
         ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
             the message names the question.
     """
-    rows = _rows_of_columns(x) if _is_columns(x) else x
+    rows = _rows_of_columns(x) if has_columns(x) else x
     return [_example(row, index) for index, row in enumerate(rows)]
 
 
-def _is_columns(x: object) -> bool:
-    return isinstance(x, Mapping) or is_data_frame(x)
-
-
 def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
-    names = [name for name in ("id", "question", "context", "answers") if name in x]
-    columns = [list(x[name]) for name in names]
-    lengths = dict(zip(names, map(len, columns), strict=True))
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"The columns of the questions differ in length: {lengths}.")
-    for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=True))
+    columns = {name: list(x[name]) for name in _QUESTION_FIELDS if name in x}
+    check_lengths(columns)
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
 
 
 def _example(row: Any, index: int) -> QuestionExample:

@@ -13,7 +13,7 @@ import dataclasses
 import numbers
 import random
 import sys
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -125,6 +125,14 @@ class Rows(abc.ABC):
             ValueError: If a row, a label or a weight is malformed; the message names the row.
         """
 
+    def __len__(self) -> int:
+        """Returns the number of rows in memory."""
+        raise NotImplementedError
+
+    def __getitem__(self, rows: slice) -> Self:
+        """Returns some of the rows in memory."""
+        raise NotImplementedError
+
     def split(self, share: float) -> tuple[Self, Self]:
         """Splits off the last rows for validation, as Keras does.
 
@@ -134,7 +142,8 @@ class Rows(abc.ABC):
         Returns:
             A tuple of the other rows and of the last rows.
         """
-        raise NotImplementedError
+        start = int(len(self) * (1 - share))
+        return self[:start], self[start:]
 
     @abc.abstractmethod
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
@@ -207,24 +216,27 @@ class TextRows(Rows):
             weights = rules.weigh(labels, weights)
         return cls(columns, labels, weights)
 
-    def split(self, share: float) -> tuple[Self, Self]:
-        first, last = (
-            dataclasses.replace(
-                self,
-                columns={name: column[rows] for name, column in self.columns.items()},
-                labels=sliced(self.labels, rows),
-                weights=sliced(self.weights, rows),
-            )
-            for rows in held_out_slices(len(self.columns["text"]), share)
+    def __len__(self) -> int:
+        return len(self.columns["text"])
+
+    def __getitem__(self, rows: slice) -> Self:
+        return dataclasses.replace(
+            self,
+            columns={name: column[rows] for name, column in self.columns.items()},
+            labels=sliced(self.labels, rows),
+            weights=sliced(self.weights, rows),
         )
-        return first, last
+
+    @property
+    def targets(self) -> list[np.ndarray[Any, Any]]:
+        """The labels and the weights, those of them that there are."""
+        return [values for values in (self.labels, self.weights) if values is not None]
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data import text_batches
 
-        rest = [values for values in (self.labels, self.weights) if values is not None]
         return text_batches.batches_from_columns(
-            self.columns, rest, preprocessor, **batching.options()
+            self.columns, self.targets, preprocessor, **batching.options()
         )
 
     def numbered_batches(
@@ -313,12 +325,6 @@ def _in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndar
     return restored
 
 
-def held_out_slices(num_rows: int, share: float) -> tuple[slice, slice]:
-    """Returns the slices of all rows but the last ones and of the last ones, split as in Keras."""
-    start = int(num_rows * (1 - share))
-    return slice(start), slice(start, None)
-
-
 def sliced(values: Any, rows: slice) -> Any:
     """Slices values, unless they are `None`."""
     return None if values is None else values[rows]
@@ -340,7 +346,7 @@ def is_text(x: Any) -> bool:
     """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
     if is_dataset(x):
         return _is_text_spec(_first_of_element(x.element_spec))
-    if isinstance(x, Mapping) or is_data_frame(x):
+    if has_columns(x):
         return "text" in x
     if isinstance(x, str):
         return True
@@ -446,6 +452,11 @@ def is_data_frame(x: object) -> bool:
     return hasattr(x, "columns") and hasattr(x, "to_dict")
 
 
+def has_columns(x: object) -> bool:
+    """Returns whether `x` is a dict or data frame of columns."""
+    return isinstance(x, Mapping) or is_data_frame(x)
+
+
 def text_columns(x: Any) -> dict[str, np.ndarray]:
     """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
 
@@ -462,16 +473,25 @@ def text_columns(x: Any) -> dict[str, np.ndarray]:
     """
     if isinstance(x, str):
         return {"text": _column([x])}
-    if isinstance(x, Mapping) or is_data_frame(x):
+    if has_columns(x):
         columns = {name: _column(x[name]) for name in ("text", "text_pair") if name in x}
     elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
         columns = {"text": _column(x[0]), "text_pair": _column(x[1])}
     else:
         columns = _columns_of_rows(x)
+    check_lengths(columns)
+    return columns
+
+
+def check_lengths(columns: Mapping[str, Sized]) -> None:
+    """Checks that columns have the same number of rows.
+
+    Raises:
+        ValueError: If they do not; the message has the number of each.
+    """
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"The columns of texts differ in length: {lengths}.")
-    return columns
+        raise ValueError(f"The columns differ in length: {lengths}.")
 
 
 def single_texts(x: Any) -> list[str]:

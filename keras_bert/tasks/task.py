@@ -34,7 +34,7 @@ from keras_bert.tasks.rows import (
     TextRows,
     checked_generator,
     dataset_has_labels,
-    is_data_frame,
+    has_columns,
     is_dataset,
     is_text,
     refuse_other_rows,
@@ -481,7 +481,7 @@ class Task(ObjectiveModel):
         # (Batches of rows without labels may have weights in second place.)
         lacks_labels = _lacks_labels(x, y) if rows is None else not rows.has_labels
         if lacks_labels and self.needs_labels and self._output_losses is not None:
-            columns = set(x) if isinstance(x, Mapping) or is_data_frame(x) else set()
+            columns = set(x) if has_columns(x) else set()
             others = sorted(map(str, columns - {"text", "text_pair"})) if rows is not None else []
             raise ValueError(
                 f"There are no labels, with which a {type(self).__name__} is trained and "

@@ -27,7 +27,6 @@ from keras_bert.tasks.rows import (
     Restore,
     Rows,
     checked_generator,
-    held_out_slices,
     is_dataset,
     listed,
     sliced,
@@ -94,19 +93,19 @@ class WordRows(Rows):
             weights *= checked_weights(flat_labels(x, sample_weight, depth))
         return cls(x, depth, np.maximum(labels, 0), weights)
 
-    def split(self, share: float) -> tuple[Self, Self]:
-        first, last = (
-            dataclasses.replace(self, words=self.words[rows])
-            for rows in held_out_slices(len(self.words), share)
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, rows: slice) -> Self:
+        before, part = (
+            dataclasses.replace(self, words=self.words[some])
+            for some in (slice(rows.start or 0), rows)
         )
-        num_words = sum(map(len, first.sentences))
-        first, last = (
-            dataclasses.replace(
-                rows, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
-            )
-            for rows, words in ((first, slice(num_words)), (last, slice(num_words, None)))
+        first = sum(map(len, before.sentences))
+        words = slice(first, first + sum(map(len, part.sentences)))
+        return dataclasses.replace(
+            part, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
         )
-        return first, last
 
     @property
     def sentences(self) -> list[Any]:
