@@ -148,15 +148,12 @@ def checked_ids(
     return array
 
 
-def finite_scores(
-    labels: Any, *, allow_unlabelled: bool = False, name: str = ""
-) -> np.ndarray[Any, Any]:
+def finite_scores(labels: Any, *, allow_unlabelled: bool = False) -> np.ndarray[Any, Any]:
     """Checks the targets of a regression.
 
     Args:
         labels: Numbers of shape `(rows,)`.
         allow_unlabelled: Whether a target may be NaN, which means that the row has none.
-        name: The name of the output whose targets they are, for the error message.
 
     Returns:
         The targets as a NumPy array.
@@ -166,13 +163,11 @@ def finite_scores(
     """
     array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"The labels{_of(name)} have the dtype {array.dtype}; expected numbers.")
+        raise ValueError(f"The labels have the dtype {array.dtype}; expected numbers.")
     is_wrong = np.isinf(array) if allow_unlabelled else ~np.isfinite(array)
     if is_wrong.any():
         row = int(np.argwhere(is_wrong)[0][0])
-        raise ValueError(
-            f"The label{_of(name)} in row {row} is {array[row]}; expected a finite number."
-        )
+        raise ValueError(f"The label in row {row} is {array[row]}; expected a finite number.")
     return array
 
 
@@ -221,7 +216,8 @@ def class_weights_of(
     Args:
         ids: Class ids; the weights of negative ones are not changed.
         class_weight: The weight of each class id; 1 for ids that are not in it.
-        weights: The weights of the labels; `None` for 1.
+        weights: The weights of the labels, of the shape of `ids` or of its leading axes; `None`
+            for 1.
 
     Returns:
         A float32 array of the shape of `ids`.
@@ -229,7 +225,10 @@ def class_weights_of(
     of_labels = np.ones(ids.shape, "float32")
     for class_id, weight in class_weight.items():
         of_labels[ids == class_id] = weight
-    return of_labels if weights is None else of_labels * np.asarray(weights, "float32")
+    if weights is None:
+        return of_labels
+    weights = np.asarray(weights, "float32")
+    return of_labels * weights.reshape(weights.shape + (1,) * (ids.ndim - weights.ndim))
 
 
 def _of(name: str) -> str:

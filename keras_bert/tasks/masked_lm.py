@@ -18,7 +18,6 @@ from keras_bert.tasks.rows import (
     DEFAULT_BATCH_SIZE,
     Batching,
     Rows,
-    is_text,
     single_texts,
 )
 from keras_bert.tasks.task import Task
@@ -53,15 +52,15 @@ class MaskedTokenTask(Task):
     default_learning_rate = 1e-4
     uses_pooler = False
     needs_vocabulary = False
+    # The method for text instead of `predict`, which needs the positions of masks
+    text_method: ClassVar[str]
     masking: dict[str, Any]
     # The default options of the masker
     usual_masking: ClassVar[dict[str, Any]] = {}
 
     def _num_targets(self, x: Any) -> dict[str, int]:
-        names = self.output if isinstance(self.output, dict) else [""]
-        return {
-            name: self.config.vocabulary_size for name in names if name in ("", "masked_lm_logits")
-        }
+        name = "masked_lm_logits" if isinstance(self.output, dict) else ""
+        return {name: self.config.vocabulary_size}
 
     @property
     def heads(self) -> dict[str, Any]:
@@ -74,6 +73,11 @@ class MaskedTokenTask(Task):
         if rows is not None and (y is not None or sample_weight is not None or rows.has_labels):
             raise ValueError("Text for a masked LM must not have labels or sample weights.")
         return rows
+
+    def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(
+            f"`predict` of a {type(self).__name__} takes ids; for text, use `{self.text_method}`."
+        )
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
         from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_batches
@@ -133,6 +137,7 @@ class MaskedLM(MaskedTokenTask):
     """
 
     options = ("masking",)
+    text_method = "fill"
 
     def __init__(
         self,
@@ -220,17 +225,6 @@ class MaskedLM(MaskedTokenTask):
             }
             for index in np.argsort(-scores, kind="stable")[:top_k]
         ]
-
-    def predict(
-        self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
-    ) -> Any:
-        """Computes logits `(rows, slots, vocabulary)` for ids with `mask_positions`.
-
-        For text, see `fill`.
-        """
-        if is_text(x):
-            raise ValueError("`predict` of a masked LM takes ids; for text, use `fill`.")
-        return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
     def masked_rows(self, texts: list[str]) -> MaskedRows:
         """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to ids and the positions to predict.

@@ -142,10 +142,7 @@ class ObjectiveModel(TokenModel):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         total = 0
         for name, (loss, weight) in self._output_losses.items():
-            target, output, weights = (
-                part[name] if isinstance(part, Mapping) else part
-                for part in (y, y_pred, sample_weight)
-            )
+            target, output, weights = _of_output(name, y, y_pred, sample_weight)
             value = ops.cast(loss(target, output, weights), "float32")
             self._loss_means[name].update_state(
                 ops.stop_gradient(value) * num_replicas(), _divisor(loss, output, weights)
@@ -180,11 +177,8 @@ class ObjectiveModel(TokenModel):
             )
         total = 0
         for name, (loss, weight) in losses.items():
-            parts = (
-                part[name] if isinstance(part, Mapping) else part
-                for part in (y, y_pred, sample_weight)
-            )
-            total = total + weight * ops.cast(loss(*parts), "float32")
+            value = loss(*_of_output(name, y, y_pred, sample_weight))
+            total = total + weight * ops.cast(value, "float32")
         return total
 
     def get_metrics_result(self) -> dict[str, Any]:
@@ -274,6 +268,11 @@ class ObjectiveModel(TokenModel):
                     for found in positions
                 ]
             )
+
+
+def _of_output(name: str, *parts: Any) -> list[Any]:
+    """Returns what targets, outputs or sample weights have for one of the outputs of a model."""
+    return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
 
 def class_loss() -> keras.losses.Loss:
@@ -478,10 +477,7 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     Returns:
         A tuple of int32 and float32 tensors `(batch, slots)`.
     """
-    ids, weights = (
-        part["masked_lm_logits"] if isinstance(part, Mapping) else part
-        for part in (y, sample_weight)
-    )
+    ids, weights = _of_output("masked_lm_logits", y, sample_weight)
     if weights is None:
         weights = ops.not_equal(x["mask_positions"], 0)
     return ops.cast(ids, "int32"), ops.cast(weights, "float32")

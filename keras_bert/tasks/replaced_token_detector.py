@@ -19,7 +19,7 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedTokenTask
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import task_of_preset
-from keras_bert.tasks.rows import is_text, single_texts
+from keras_bert.tasks.rows import single_texts
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
@@ -99,6 +99,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     options = ("generator", "discriminator_weight", "masking", "seed")
     preset_options = ("discriminator_weight",)
     head_name = "replaced_token"
+    text_method = "detect"
     usual_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 
     def __init__(
@@ -286,16 +287,6 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             "discriminator_precision": (replaced, weights_of_tokens * said),
             "discriminator_recall": (said, weights_of_tokens * replaced),
         }
-
-    def predict(
-        self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
-    ) -> Any:
-        """Computes the dict of outputs for ids with `mask_positions`; for text, see `detect`."""
-        if is_text(x):
-            raise ValueError(
-                "`predict` of a replaced token detector takes ids; for text, use `detect`."
-            )
-        return super().predict(x, batch_size=batch_size, verbose=verbose, **kwargs)
 
     def detect(self, text: Any, threshold: float = 0.5, batch_size: int | None = None) -> Any:
         """Detects replaced tokens in texts.

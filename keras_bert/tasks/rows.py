@@ -188,7 +188,7 @@ class TextRows(Rows):
     forms = TEXT_FORMS
     outputs_are_joined = True
 
-    columns: dict[str, np.ndarray[Any, Any]]
+    columns: dict[str, Any]
     labels: np.ndarray[Any, Any] | None = None
     weights: np.ndarray[Any, Any] | None = None
 

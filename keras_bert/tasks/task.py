@@ -545,7 +545,8 @@ class Task(ObjectiveModel):
         self._check_ids(x)
         self._check_targets(x, y, sample_weight, batching)
         if y is not None and batching.class_weight:
-            sample_weight = class_weights_of(as_array(y), batching.class_weight, sample_weight)
+            weights = as_array(sample_weight)
+            sample_weight = class_weights_of(as_array(y), batching.class_weight, weights)
         return checked_generator(x), y, sample_weight
 
     def _check_ids(self, x: Any) -> None:
@@ -575,16 +576,17 @@ class Task(ObjectiveModel):
         """Checks targets of features, since JAX does not raise errors for ids out of range."""
         if y is None:
             return
-        lowest = -1 if batching.allow_unlabelled else 0
+        rules = self._label_rules(batching)
+        if rules.is_score:
+            rules.read(as_array(y))
         for name, num_ids in self._num_targets(x).items():
             if self._loss_takes_ids(name):
                 target, weight = (
-                    part.get(name) if isinstance(part, Mapping) else part
+                    as_array(part.get(name) if isinstance(part, Mapping) else part)
                     for part in (y, sample_weight)
                 )
                 if target is not None:
-                    target, weight = as_array(target), as_array(weight)
-                    checked_ids(target, num_ids, lowest=lowest, weights=weight, name=name)
+                    checked_ids(target, num_ids, lowest=rules.lowest, weights=weight, name=name)
 
     # === Presets, export, configuration ===
 

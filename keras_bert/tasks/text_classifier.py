@@ -16,12 +16,11 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_num_classes,
-    finite_scores,
     softmax,
 )
 from keras_bert.tasks.objective import class_accuracy, class_loss
 from keras_bert.tasks.rows import Batching, as_given, listed
-from keras_bert.tasks.task import Task, as_array
+from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor
@@ -189,11 +188,6 @@ class TextClassifier(Task):
 
     def _num_targets(self, x: Any) -> dict[str, int]:
         return {} if self.is_regression else {"": self.num_classes}
-
-    def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
-        if self.is_regression and y is not None:
-            finite_scores(as_array(y), allow_unlabelled=batching.allow_unlabelled)
-        super()._check_targets(x, y, sample_weight, batching)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import classifier_signatures

@@ -15,7 +15,6 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.class_labels import (
     LabelRules,
-    checked_ids,
     checked_num_classes,
     checked_weights,
     class_weights_of,
@@ -26,8 +25,6 @@ from keras_bert.tasks.rows import (
     BatchOutputs,
     Restore,
     Rows,
-    checked_generator,
-    is_dataset,
     listed,
     sliced,
 )
@@ -374,11 +371,18 @@ class TokenClassifier(Task):
     def _checked_features(
         self, x: Any, y: Any, sample_weight: Any, batching: Batching
     ) -> tuple[Any, Any, Any]:
-        self._check_ids(x)
-        if y is not None and self._loss_takes_ids():
-            checked_ids(as_array(y), self.num_classes, lowest=None, weights=as_array(sample_weight))
-        weighted = _without_ignored(x, y, sample_weight, batching.class_weight)
-        return (checked_generator(x), *weighted)
+        x, y, sample_weight = super()._checked_features(x, y, sample_weight, batching)
+        if y is None:
+            return x, y, sample_weight
+        labels = as_array(y)
+        weights = class_weights_of(labels, {}, as_array(sample_weight)) * (labels >= 0)
+        mask = as_array(x.get("padding_mask")) if isinstance(x, dict) else None
+        if mask is not None:
+            weights *= np.asarray(mask, "float32")
+        return x, np.maximum(labels, 0), weights
+
+    def _num_targets(self, x: Any) -> dict[str, int]:
+        return {"": self.num_classes}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.tagging_signatures import tagging_signatures
@@ -402,23 +406,6 @@ def _entities(tags: Sequence[Mapping[str, Any]], text: str | bytes | None) -> li
             covered = text[start:end]
         found.append({"type": kind, "text": covered, "score": score, "start": start, "end": end})
     return found
-
-
-def _without_ignored(
-    x: Any, y: Any, sample_weight: Any, class_weight: Mapping[int, float] | None
-) -> tuple[Any, Any]:
-    """Replaces negative class ids with 0, and sets their weights and those of padding to 0."""
-    if y is None or is_dataset(y):
-        return y, sample_weight
-    labels = as_array(y)
-    weights = class_weights_of(labels, class_weight or {}) * (labels >= 0)
-    if sample_weight is not None:
-        given = np.asarray(as_array(sample_weight), "float32")
-        weights *= given.reshape(given.shape + (1,) * (weights.ndim - given.ndim))
-    mask = as_array(x.get("padding_mask")) if isinstance(x, dict) else None
-    if mask is not None:
-        weights *= np.asarray(mask, "float32")
-    return np.maximum(labels, 0), weights
 
 
 def word_depth(x: Any) -> int | None:
