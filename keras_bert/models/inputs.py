@@ -31,11 +31,15 @@ class TokenModel(keras.Model):
     def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         # Here and not only in `call`, before Keras converts arrays to tensors.
         inputs = fill_inputs(inputs, self.input)
-        check_ids("token_ids", inputs["token_ids"], self.config.vocabulary_size)
-        if self.config.num_segments:  # segment ids are ignored without segment embeddings
-            check_ids("segment_ids", inputs["segment_ids"], self.config.num_segments)
-        check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
+        self.check_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)
+
+    def check_inputs(self, inputs: Mapping[str, Tensor]) -> None:
+        """Checks the ids of inputs that are NumPy arrays; see `check_ids`."""
+        check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
+        if self.config.num_segments:  # segment ids are ignored without segment embeddings
+            check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
+        check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
 
     def call(
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None

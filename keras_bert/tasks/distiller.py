@@ -102,6 +102,11 @@ class Distiller(CustomObjective, Task):
         [Distilling the Knowledge in a Neural Network](https://arxiv.org/abs/1503.02531).
     """
 
+    options = (
+        *("temperature", "divergence_weight", "label_weight", "cosine_weight"),
+        *("divergence_tokens", "project_hidden"),
+    )
+
     def __init__(
         self,
         student: MaskedLM | TextClassifier,
@@ -269,14 +274,9 @@ class Distiller(CustomObjective, Task):
         return {
             "student": keras.saving.serialize_keras_object(self.student_task),
             "teacher": keras.saving.serialize_keras_object(self.teacher_task),
-            "temperature": self.temperature,
-            "divergence_weight": self.divergence_weight,
-            "label_weight": self.label_weight,
-            "cosine_weight": self.cosine_weight,
-            "divergence_tokens": self.divergence_tokens,
-            "project_hidden": self.project_hidden,
             "name": self.name,
             **self._layer_states(),
+            **{name: getattr(self, name) for name in self.options},
         }
 
     @classmethod

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -212,7 +212,7 @@ class ObjectiveModel(TokenModel):
 
     def _default_loss(self) -> Any:
         """Returns the default loss of `compile`."""
-        return class_loss()
+        return self._by_output(class_loss)
 
     def _default_loss_weights(self) -> Any:
         """Returns the loss weights of the default loss, for several outputs."""
@@ -220,7 +220,11 @@ class ObjectiveModel(TokenModel):
 
     def _default_metrics(self) -> Any:
         """Returns the default metrics of `compile`."""
-        return [class_accuracy()]
+        return self._by_output(lambda: [class_accuracy()])
+
+    def _by_output(self, make: Callable[[], Any]) -> Any:
+        """Makes something for each output, a dict if the model has several."""
+        return {name: make() for name in self.output} if isinstance(self.output, dict) else make()
 
     def _loss_takes_ids(self, name: str = "") -> bool:
         """Returns whether the targets of an output are ids, according to the compiled loss."""

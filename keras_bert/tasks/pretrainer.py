@@ -15,7 +15,6 @@ from keras_bert.models.pretraining import (
     pretraining_inputs,
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
-from keras_bert.tasks.objective import class_accuracy, class_loss
 from keras_bert.tasks.rows import is_text
 
 if TYPE_CHECKING:
@@ -105,14 +104,8 @@ class Pretrainer(MaskedTokenTask):
             heads["next_sentence"] = self.get_layer("next_sentence")
         return heads if self.pooler is None else {**heads, "pooler": self.pooler}
 
-    def _default_loss(self) -> dict[str, keras.losses.Loss]:
-        return {name: class_loss() for name in self.output}
-
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
-        metrics = {"masked_lm_logits": masked_token_metrics()}
-        if self.next_sentence:
-            metrics["next_sentence_logits"] = [class_accuracy()]
-        return metrics
+        return {**super()._default_metrics(), "masked_lm_logits": masked_token_metrics()}
 
     def _num_targets(self, x: Any) -> dict[str, int]:
         next_sentence = {"next_sentence_logits": 2} if self.next_sentence else {}

@@ -19,7 +19,6 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules
-from keras_bert.tasks.objective import class_accuracy, class_loss
 from keras_bert.tasks.rows import (
     Batching,
     BatchOutputs,
@@ -224,14 +223,8 @@ class QuestionAnswerer(Task):
         """The dropout rate on the sequence output."""
         return self.head.dropout
 
-    def _default_loss(self) -> dict[str, keras.losses.Loss]:
-        return {name: class_loss() for name in OUTPUTS}
-
     def _default_loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(OUTPUTS, 0.5)
-
-    def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
-        return {name: [class_accuracy()] for name in OUTPUTS}
 
     def compute_loss(
         self,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ import numpy as np
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import check_ids
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.tasks.class_labels import (
     LabelRules,
@@ -64,11 +62,8 @@ class Task(ObjectiveModel):
     preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
     # The default `sequence_length`; `None` for the maximum of the encoder
     default_sequence_length: ClassVar[int | None] = None
-    # The name in checkpoints of the head that has the outputs of the task
+    # The name in checkpoints of the attribute `head`, which has the outputs of the task
     head_name: ClassVar[str] = ""
-    # That head, and the pooler of tasks whose encoder has none
-    head: Any = None
-    pooler: Any = None
     # Whether exported models can take pairs of texts
     serves_pairs: ClassVar[bool] = False
     # Whether there is one prediction per text or pair, so that token offsets are not needed
@@ -106,7 +101,9 @@ class Task(ObjectiveModel):
     @property
     def heads(self) -> dict[str, Any]:
         """The heads of the task, layers or tuples of layers, by their names in checkpoints."""
-        heads = {self.head_name: self.head, "pooler": self.pooler}
+        # (Class attributes would hide the layers on PyTorch, which keeps them elsewhere.)
+        head, pooler = (getattr(self, name, None) for name in ("head", "pooler"))
+        heads = {self.head_name: head, "pooler": pooler}
         heads |= {layer.name: layer for layer in self.top_layers}
         return {name: layer for name, layer in heads.items() if layer is not None}
 
@@ -216,6 +213,16 @@ class Task(ObjectiveModel):
         if class_weight is not None and self.weighs_classes:
             rules = self._label_rules(self._batching(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
+        is_text = self._kind_of(x) is not None
+        # Class weights for datasets and generators of features are left to Keras.
+        applies_class_weight = self.weighs_classes and (
+            is_text or (y is not None and self._loss_takes_ids())
+        )
+        if class_weight and is_text and not self.weighs_classes:
+            raise ValueError(
+                f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
+                "not class ids. Use sample_weight instead."
+            )
         num_epochs = epochs - kwargs.get("initial_epoch", 0)
         batching = Batching(
             batch_size,
@@ -225,21 +232,10 @@ class Task(ObjectiveModel):
             reshuffle=num_epochs != 1,
             training=True,
             length_window=length_window,
-            class_weight=class_weight if self.weighs_classes else None,
+            class_weight=class_weight if applies_class_weight else None,
         )
         held_out = None
         rows = self._read(x, y, sample_weight, batching)
-        if class_weight and rows is not None and not self.weighs_classes:
-            raise ValueError(
-                f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-                "not class ids. Use sample_weight instead."
-            )
-        # Class weights for datasets and generators of features are left to Keras.
-        class_weight_is_applied = self.weighs_classes and (
-            rows is not None or (y is not None and self._loss_takes_ids())
-        )
-        if not class_weight_is_applied:
-            batching = dataclasses.replace(batching, class_weight=None)
         if rows is not None and validation_split and rows.in_memory:
             rows, held_out = rows.split(validation_split)
             validation_split = 0.0
@@ -262,7 +258,7 @@ class Task(ObjectiveModel):
             validation_data=validation,
             # Datasets and generators have their own order; Keras would warn about `shuffle`.
             shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
-            class_weight=None if class_weight_is_applied else class_weight,
+            class_weight=None if applies_class_weight else class_weight,
             sample_weight=sample_weight,
             **kwargs,
         )
@@ -563,10 +559,7 @@ class Task(ObjectiveModel):
                 f"A {type(self).__name__} takes {forms}, or features; received "
                 f"{type(x).__name__} of text in another form."
             )
-        inputs = x if isinstance(x, dict) else {"token_ids": x}
-        check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
-        if self.config.num_segments:
-            check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
+        self.check_inputs(x if isinstance(x, dict) else {"token_ids": x})
 
     @classmethod
     def _input_forms(cls) -> str:
