@@ -64,10 +64,8 @@ class AnswerSpans:
     @property
     def best_scores(self) -> np.ndarray:
         """The score of each question's best span, float64 `(questions,)`."""
-        best = np.full(len(self), NO_SPAN)
-        has_span = np.diff(self.splits) > 0
-        best[has_span] = self.scores[self.splits[:-1][has_span]]
-        return best
+        best = np.where(self._lacks_spans, -1, self.splits[:-1])
+        return np.append(self.scores, NO_SPAN)[best]
 
     @property
     def null_odds(self) -> np.ndarray:
@@ -80,11 +78,8 @@ class AnswerSpans:
         Args:
             contexts: The passage of each question.
         """
-        starts, ends = self.char_starts.tolist(), self.char_ends.tolist()
-        texts = []
-        for context, first, behind in zip(contexts, *self._bounds(), strict=True):
-            texts.append(context[starts[first] : ends[first]] if first < behind else "")
-        return texts
+        offsets = self._offsets(self._lacks_spans)
+        return [context[start:end] for context, start, end in zip(contexts, *offsets, strict=True)]
 
     def answers(
         self, contexts: Sequence[str], null_threshold: float | None = None
@@ -101,21 +96,26 @@ class AnswerSpans:
             its probability among all spans (and the null answer, with `null_threshold`). An empty
             answer has the offsets 0.
         """
-        is_null = np.diff(self.splits) == 0
+        is_null = self._lacks_spans
         if null_threshold is not None:
             is_null |= self.null_odds > null_threshold
         probabilities = self._probabilities(is_null, null_threshold is not None).tolist()
-        answers = []
-        for context, null, score, first in zip(
-            contexts, is_null.tolist(), probabilities, self._bounds()[0], strict=True
-        ):
-            start, end = (
-                (0, 0) if null else (int(self.char_starts[first]), int(self.char_ends[first]))
-            )
-            answers.append(
-                {"answer": context[start:end], "start": start, "end": end, "score": score}
-            )
-        return answers
+        columns = zip(contexts, *self._offsets(is_null), probabilities, strict=True)
+        return [
+            {"answer": context[start:end], "start": start, "end": end, "score": score}
+            for context, start, end, score in columns
+        ]
+
+    @property
+    def _lacks_spans(self) -> np.ndarray:
+        return np.diff(self.splits) == 0
+
+    def _offsets(self, is_null: np.ndarray) -> list[list[int]]:
+        """Returns both offsets of each question's best span; 0 for null answers."""
+        best = np.where(is_null, -1, self.splits[:-1])
+        return [
+            np.append(column, 0)[best].tolist() for column in (self.char_starts, self.char_ends)
+        ]
 
     def _probabilities(self, is_null: np.ndarray, with_null: bool) -> np.ndarray:
         """Returns the probability of each answer, `(questions,)`; 0 if there are no candidates."""
@@ -127,9 +127,6 @@ class AnswerSpans:
         total = np.bincount(question, weights, minlength=len(self)) + np.exp(null - largest)
         chosen = np.exp(np.where(is_null, null, best) - largest)
         return np.asarray(np.divide(chosen, total, out=np.zeros(len(self)), where=total > 0))
-
-    def _bounds(self) -> tuple[list[int], list[int]]:
-        return self.splits[:-1].tolist(), self.splits[1:].tolist()
 
     def n_best(
         self, contexts: Sequence[str], n_best: int = 20, with_null: bool = False
@@ -146,6 +143,7 @@ class AnswerSpans:
             `start_logit` and `end_logit`, as in the n-best file of the released code.
         """
         nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
+        bounds = itertools.pairwise(self.splits.tolist())
         return [
             _with_probabilities(
                 _distinct(
@@ -155,7 +153,7 @@ class AnswerSpans:
                     null if with_null else None,
                 )
             )
-            for context, null, first, behind in zip(contexts, nulls, *self._bounds(), strict=True)
+            for context, null, (first, behind) in zip(contexts, nulls, bounds, strict=True)
         ]
 
     def _spans(self, first: int, behind: int, step: int) -> Iterator[_Span]:

@@ -228,7 +228,8 @@ def class_weights_of(
     if weights is None:
         return of_labels
     weights = np.asarray(weights, "float32")
-    return of_labels * weights.reshape(weights.shape + (1,) * (ids.ndim - weights.ndim))
+    weights = weights.reshape(weights.shape + (1,) * (ids.ndim - weights.ndim))
+    return np.asarray(of_labels * weights)
 
 
 def _of(name: str) -> str:

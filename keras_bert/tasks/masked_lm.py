@@ -58,7 +58,7 @@ class MaskedTokenTask(Task):
     # The default options of the masker
     usual_masking: ClassVar[dict[str, Any]] = {}
 
-    def _num_targets(self, x: Any) -> dict[str, int]:
+    def _num_targets(self, x: Any) -> dict[str, int | None]:
         name = "masked_lm_logits" if isinstance(self.output, dict) else ""
         return {name: self.config.vocabulary_size}
 

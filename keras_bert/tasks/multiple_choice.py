@@ -194,9 +194,8 @@ class MultipleChoice(Task):
         ]
         return answers[0] if is_single_choice(x) else answers
 
-    def _num_targets(self, x: Any) -> dict[str, int]:
-        num_choices = second_axis(x)
-        return {} if num_choices is None else {"": num_choices}
+    def _num_targets(self, x: Any) -> dict[str, int | None]:
+        return {"": second_axis(x)}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import choice_signatures

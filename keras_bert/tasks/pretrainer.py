@@ -107,7 +107,7 @@ class Pretrainer(MaskedTokenTask):
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {**super()._default_metrics(), "masked_lm_logits": masked_token_metrics()}
 
-    def _num_targets(self, x: Any) -> dict[str, int]:
+    def _num_targets(self, x: Any) -> dict[str, int | None]:
         next_sentence = {"next_sentence_logits": 2} if self.next_sentence else {}
         return {**super()._num_targets(x), **next_sentence}
 

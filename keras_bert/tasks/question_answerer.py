@@ -313,9 +313,8 @@ class QuestionAnswerer(Task):
             max_answer_length=self.max_answer_length,
         )
 
-    def _num_targets(self, x: Any) -> dict[str, int]:
-        length = second_axis(x)
-        return {} if length is None else dict.fromkeys(OUTPUTS, length)
+    def _num_targets(self, x: Any) -> dict[str, int | None]:
+        return dict.fromkeys(OUTPUTS, second_axis(x))
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.question_signatures import question_signatures

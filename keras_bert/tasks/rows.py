@@ -272,12 +272,10 @@ class TextDataset(Rows):
     ) -> Self:
         from keras_bert.data import text_batches
 
-        if y is not None:
-            raise ValueError("`y` must be None: a dataset of text contains its labels.")
-        if sample_weight is not None:
+        if y is not None or sample_weight is not None:
             raise ValueError(
-                "sample_weight must be None: a dataset of text contains its weights, as "
-                "(text, label, weight)."
+                "`y` and sample_weight must be None: a dataset of text contains its labels and "
+                "weights, as (text, label, weight)."
             )
         if rules is None:
             return cls(x)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -75,11 +75,18 @@ def copy_layers(
         ValueError: If the number of layers is not that of the student, the layers are not ascending
             or not in the teacher, or the shape of a weight differs.
     """
+    from keras_bert.checkpoints import weights
+
     layers = _checked_layers(teacher.config.num_layers, None, layers)
     if len(layers) != student.config.num_layers:
         raise ValueError(f"layers is {layers}; the student has {student.config.num_layers} layers.")
-    _copy_encoder(teacher.backbone, student.backbone, layers)
-    _copy_heads(teacher, student)
+    for name, value, weight in _weights_to_copy(teacher, student, layers):
+        if tuple(value.shape) != tuple(weight.shape):
+            raise ValueError(
+                f"The teacher's {name} has the shape {tuple(value.shape)}, and the student's "
+                f"{tuple(weight.shape)}; to copy layers, the shapes must be equal."
+            )
+        weights.assign(name, weight, weights.to_numpy(value))
 
 
 def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:
@@ -112,43 +119,30 @@ def _checked_layers(
     return tuple(layers)
 
 
-def _copy_encoder(teacher: Backbone, student: Backbone, layers: Sequence[int]) -> None:
+def _weights_to_copy(
+    teacher: Any, student: Any, layers: Sequence[int]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the name, the teacher's value and the student's variable of each weight."""
     from keras_bert.checkpoints import weights
 
-    for name, weight in weights.backbone_weights(student).items():
-        if name in weights.POOLER_WEIGHTS and teacher.pooler is None:
+    encoder = teacher.backbone
+    for name, weight in weights.backbone_weights(student.backbone).items():
+        if name in weights.POOLER_WEIGHTS and encoder.pooler is None:
             continue
         source = name
         if name.startswith("blocks."):
             _, index, path = name.split(".", 2)
             source = f"blocks.{layers[int(index)]}.{path}"
         try:
-            value = weights.backbone_weight(teacher, source)
+            value = weights.backbone_weight(encoder, source)
         except AttributeError as error:
             raise ValueError(f"The teacher has no {name}, which the student needs.") from error
-        _copy(name, value, weight)
-
-
-def _copy_heads(teacher: Any, student: Any) -> None:
-    from keras_bert.checkpoints import weights
-
+        yield name, value, weight
     heads = dict(teacher.heads)
-    if teacher.backbone.pooler is not None:
-        heads.setdefault("pooler", teacher.backbone.pooler)
+    if encoder.pooler is not None:
+        heads.setdefault("pooler", encoder.pooler)
     for name, head in student.heads.items():
-        if name not in heads:
-            continue
-        values = weights.head_weights(heads[name])
-        for part, weight in weights.head_weights(head).items():
-            _copy(f"{name}.{part}", values[part], weight)
-
-
-def _copy(name: str, value: Any, weight: Any) -> None:
-    from keras_bert.checkpoints import weights
-
-    if tuple(value.shape) != tuple(weight.shape):
-        raise ValueError(
-            f"The teacher's {name} has the shape {tuple(value.shape)}, and the student's "
-            f"{tuple(weight.shape)}; to copy layers, the shapes must be equal."
-        )
-    weights.assign(name, weight, weights.to_numpy(value))
+        if name in heads:
+            values = weights.head_weights(heads[name])
+            for part, weight in weights.head_weights(head).items():
+                yield f"{name}.{part}", values[part], weight

@@ -213,12 +213,12 @@ class Task(ObjectiveModel):
         if class_weight is not None and self.weighs_classes:
             rules = self._label_rules(self._batching(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-        is_text = self._kind_of(x) is not None
+        takes_rows = self._kind_of(x) is not None
         # Class weights for datasets and generators of features are left to Keras.
         applies_class_weight = self.weighs_classes and (
-            is_text or (y is not None and self._loss_takes_ids())
+            takes_rows or (y is not None and self._loss_takes_ids())
         )
-        if class_weight and is_text and not self.weighs_classes:
+        if class_weight and takes_rows and not self.weighs_classes:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
                 "not class ids. Use sample_weight instead."
@@ -526,8 +526,8 @@ class Task(ObjectiveModel):
         """Returns the rules for labels of text; overridden by tasks with classes."""
         return LabelRules(class_weight=batching.class_weight)
 
-    def _num_targets(self, x: Any) -> Mapping[str, int]:
-        """Returns the number of target ids of each output whose targets are ids.
+    def _num_targets(self, x: Any) -> Mapping[str, int | None]:
+        """Returns the number of target ids of each output whose targets are ids; `None` if unknown.
 
         Args:
             x: Features.
@@ -573,7 +573,7 @@ class Task(ObjectiveModel):
         if rules.is_score:
             rules.read(as_array(y))
         for name, num_ids in self._num_targets(x).items():
-            if self._loss_takes_ids(name):
+            if num_ids is not None and self._loss_takes_ids(name):
                 target, weight = (
                     as_array(part.get(name) if isinstance(part, Mapping) else part)
                     for part in (y, sample_weight)

@@ -186,7 +186,7 @@ class TextClassifier(Task):
             class_weight=batching.class_weight,
         )
 
-    def _num_targets(self, x: Any) -> dict[str, int]:
+    def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {} if self.is_regression else {"": self.num_classes}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:

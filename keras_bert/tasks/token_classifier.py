@@ -381,7 +381,7 @@ class TokenClassifier(Task):
             weights *= np.asarray(mask, "float32")
         return x, np.maximum(labels, 0), weights
 
-    def _num_targets(self, x: Any) -> dict[str, int]:
+    def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": self.num_classes}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_weights_beside_a_dataset_are_refused():
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
     for method in (classifier.fit, classifier.evaluate):
-        with pytest.raises(ValueError, match="a dataset of text contains its weights"):
+        with pytest.raises(ValueError, match="a dataset of text contains its labels and weights"):
             method(rows, sample_weight=np.ones(5), verbose=0)
 
 
