@@ -344,10 +344,8 @@ def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
 
 
 def _check_pair(student: Any, teacher: Any) -> None:
-    for kind in (MaskedLM, TextClassifier):
-        if isinstance(student, kind) and isinstance(teacher, kind):
-            break
-    else:
+    kinds = (MaskedLM, TextClassifier)
+    if not any(isinstance(student, kind) and isinstance(teacher, kind) for kind in kinds):
         raise TypeError(
             "student and teacher must both be a MaskedLM or both a TextClassifier; received "
             f"{type(student).__name__} and {type(teacher).__name__}."

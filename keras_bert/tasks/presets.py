@@ -7,15 +7,15 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import keras
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import Checkpoint
+from keras_bert.checkpoints.tokenizer_files import tokens_of
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import bilstm_of_options, bilstm_options
-
-if TYPE_CHECKING:
-    import keras
-
-    from keras_bert.checkpoints import Checkpoint
 
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
@@ -50,8 +50,6 @@ def task_of_preset(
             match the architecture; the message names the file and the tensor.
         ValueError: If the number of classes is unknown, or the task does not have an option.
     """
-    from keras_bert import checkpoints
-
     given = {name: value for name, value in options.items() if value is not None}
     arguments = set(inspect.signature(make_task).parameters) - {
         "backbone",
@@ -186,8 +184,6 @@ def _stored_outputs(
         return None
     if sorted(stored) == sorted(wanted):
         return [list(stored).index(name) for name in wanted]
-    from keras_bert import checkpoints
-
     checkpoints.errors.warn(
         f"{os.fspath(preset)} has a trained head for the classes {', '.join(stored)}; class_names "
         f"renames its outputs, in this order, to {', '.join(wanted)}. If these are different "
@@ -245,8 +241,6 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
         ValueError: If rows may be longer than `max_sequence_length`, ids may be out of the
             vocabulary, or the padding id differs in an encoder whose positions depend on it.
     """
-    from keras_bert.checkpoints.tokenizer_files import tokens_of
-
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from keras_bert.data.question_batches import QuestionAnswererPreprocessor, QuestionRows
-    from keras_bert.data.squad import QuestionExample, SpanAnswer
     from keras_bert.export import ExportOptions
 
 _QUESTION_FIELDS = ("id", "question", "context", "answers")
@@ -276,11 +276,9 @@ class QuestionAnswerer(Task):
         ```
         """
         questions, contexts = paired(question, context)
-        pairs = zip(questions, contexts, strict=True)
-        x = [{"question": one, "context": passage} for one, passage in pairs]
+        x = {"question": questions, "context": contexts}
         spans = self.answer_spans(x, batch_size, verbose)
-        answers = spans.answers(contexts, self.null_threshold)
-        return as_given(question, answers)
+        return as_given(question, spans.answers(contexts, self.null_threshold))
 
     def answer_spans(
         self,
@@ -382,8 +380,6 @@ def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
 
 
 def _example(row: Any, index: int) -> QuestionExample:
-    from keras_bert.data.squad import QuestionExample
-
     if isinstance(row, QuestionExample):
         return row
     where = f"Question {index}"
@@ -405,8 +401,6 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
     """Converts answers, a list of dicts as in SQuAD files or a dict of two lists, to spans."""
-    from keras_bert.data.squad import SpanAnswer, check_span
-
     if answers is None:
         return None
     if isinstance(answers, Mapping):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert import checkpoints
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
@@ -214,8 +215,6 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
                 not match the architecture; the message names the file and the tensor.
             ValueError: If the generator cannot share the embeddings of the discriminator.
         """
-        from keras_bert import checkpoints
-
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         saved_by_a_detector = "discriminator_weight" in (checkpoint.task or {})
         if generator_preset is None and saved_by_a_detector:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_bert.checkpoints import weights
 from keras_bert.models.backbone import Backbone
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ def copy_layers(
         ValueError: If the number of layers is not that of the student, the layers are not ascending
             or not in the teacher, or the shape of a weight differs.
     """
-    from keras_bert.checkpoints import weights
-
     layers = _checked_layers(teacher.config.num_layers, None, layers)
     if len(layers) != student.config.num_layers:
         raise ValueError(f"layers is {layers}; the student has {student.config.num_layers} layers.")
@@ -123,8 +122,6 @@ def _weights_to_copy(
     teacher: Any, student: Any, layers: Sequence[int]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yields the name, the teacher's value and the student's variable of each weight."""
-    from keras_bert.checkpoints import weights
-
     encoder = teacher.backbone
     for name, weight in weights.backbone_weights(student.backbone).items():
         if name in weights.POOLER_WEIGHTS and encoder.pooler is None:

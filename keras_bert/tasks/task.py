@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import keras
 import numpy as np
 
+from keras_bert import checkpoints
+from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
@@ -39,7 +41,6 @@ from keras_bert.tasks.rows import (
 )
 
 if TYPE_CHECKING:
-    from keras_bert.checkpoints import Checkpoint
     from keras_bert.export import ExportOptions
 
 
@@ -636,8 +637,6 @@ class Task(ObjectiveModel):
         tagger = TokenClassifier.from_preset("runs/tagger", sequence_length=256)
         ```
         """
-        from keras_bert import checkpoints
-
         task: Self
         task, load = task_of_preset(
             cls,
@@ -692,8 +691,6 @@ class Task(ObjectiveModel):
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
         """
-        from keras_bert import checkpoints
-
         checkpoints.save_hugging_face(self, folder)
         checkpoints.save_model_card(
             folder,
@@ -732,8 +729,6 @@ class Task(ObjectiveModel):
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task, or the
                 upload fails.
         """
-        from keras_bert.checkpoints import hub
-
         with tempfile.TemporaryDirectory() as folder:
             title = address.removeprefix(hub.SCHEME).rpartition("/")[2]
             self.save_hugging_face(folder, results=results, title=title, license=license)
@@ -747,8 +742,6 @@ class Task(ObjectiveModel):
         preset_options: Iterable[str],
     ) -> None:
         """Saves a preset of an encoder and heads, with the vocabulary and options of the task."""
-        from keras_bert import checkpoints
-
         preprocessor = self.preprocessor.get_config()
         checkpoints.save_preset(
             backbone,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
@@ -16,7 +17,6 @@ from keras_bert.tasks.rows import Batching, Rows, TextRows, is_dataset, listed, 
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.checkpoints import Checkpoint
     from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
@@ -107,8 +107,6 @@ class TextEmbedder(Task):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        from keras_bert.checkpoints import sentence_transformers
-
         return checkpoint.task or sentence_transformers.read_options(
             checkpoint.folder, checkpoint.config.max_sequence_length
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
+from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
@@ -319,8 +320,6 @@ class TokenClassifier(Task):
         #  {"type": "LOC", "text": "Paris", "score": 0.98, "start": 17, "end": 22}]
         ```
         """
-        from keras_bert.data.tagging_schemes import are_span_labels
-
         if self.class_names is None or not are_span_labels(self.class_names):
             raise ValueError(
                 f"The class_names are {self.class_names}; entities need names that encode spans, "
@@ -392,8 +391,6 @@ class TokenClassifier(Task):
 
 def _entities(tags: Sequence[Mapping[str, Any]], text: str | bytes | None) -> list[dict[str, Any]]:
     """Returns the entities of a sentence, whose words have offsets if there is its text."""
-    from keras_bert.data.tagging_schemes import entities
-
     if isinstance(text, bytes):
         text = text.decode("utf-8", "ignore")
     found = []
