@@ -106,7 +106,7 @@ class Task(ObjectiveModel):
         head, pooler = (getattr(self, name, None) for name in ("head", "pooler"))
         heads = {self.head_name: head, "pooler": pooler}
         heads |= {layer.name: layer for layer in self.top_layers}
-        return {name: layer for name, layer in heads.items() if layer is not None}
+        return {name: layer for name, layer in heads.items() if name and layer is not None}
 
     @property
     def head_options(self) -> dict[str, int]:
