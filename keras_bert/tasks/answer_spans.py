@@ -108,7 +108,7 @@ class AnswerSpans:
 
     @property
     def _lacks_spans(self) -> np.ndarray:
-        return np.diff(self.splits) == 0
+        return np.asarray(np.diff(self.splits) == 0)
 
     def _offsets(self, is_null: np.ndarray) -> list[list[int]]:
         """Returns both offsets of each question's best span; 0 for null answers."""
