@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import check_same_shape
-from keras_bert.ops import attention, attention_with_scores, bias_add
+from keras_bert.ops import SeedGenerator, attention, attention_with_scores, bias_add
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -80,7 +80,7 @@ class SelfAttention(keras.layers.Layer):
         self.return_scores = return_scores
         self.head_dim = head_dim
         self._head_weights: Iterator[Tensor] | None = None
-        self.seed_generator = keras.random.SeedGenerator()
+        self.seed_generator = SeedGenerator()
 
     def build(
         self,

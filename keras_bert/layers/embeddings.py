@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_bert.config import BertConfig
-from keras_bert.ops import dropout, layer_norm, token_logits
+from keras_bert.ops import SeedGenerator, dropout, layer_norm, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -147,7 +147,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.dropout = dropout
         self.initializer_range = initializer_range
-        self.seed_generator = keras.random.SeedGenerator()
+        self.seed_generator = SeedGenerator()
 
     def build(
         self,

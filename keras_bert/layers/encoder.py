@@ -11,7 +11,12 @@ from keras import ops
 from keras_bert.config import BertConfig
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.dense import Dense
-from keras_bert.ops import bias_activation, bias_dropout_residual_layer_norm, tokens_at
+from keras_bert.ops import (
+    SeedGenerator,
+    bias_activation,
+    bias_dropout_residual_layer_norm,
+    tokens_at,
+)
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -72,7 +77,7 @@ class BiasResidualNorm(keras.layers.Layer):
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.dropout = dropout
-        self.seed_generator = keras.random.SeedGenerator()
+        self.seed_generator = SeedGenerator()
 
     def build(self, inputs_shape: Shape, residual_shape: Shape | None = None) -> None:
         shape = inputs_shape[-1:]

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_bert.config import BertConfig
 from keras_bert.layers.dense import Dense
-from keras_bert.ops import activation_function, dropout, layer_norm, tokens_at
+from keras_bert.ops import SeedGenerator, activation_function, dropout, layer_norm, tokens_at
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -55,7 +55,7 @@ class Pooler(keras.layers.Layer):
         super().__init__(**kwargs)
         self.activation = activation
         self.dropout = dropout
-        self.seed_generator = keras.random.SeedGenerator()
+        self.seed_generator = SeedGenerator()
         self.initializer_range = initializer_range
         self.last_token = last_token
 
@@ -174,7 +174,7 @@ class ClassificationHead(keras.layers.Layer):
         self.num_classes = num_classes
         self.dropout = dropout
         self.initializer_range = initializer_range
-        self.seed_generator = keras.random.SeedGenerator()
+        self.seed_generator = SeedGenerator()
         self.supports_masking = True  # Recurrent layers propagate their mask
 
     def build(self, input_shape: Shape) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.ops import SeedGenerator
 from keras_bert.ops.annotations import Tensor
 
 # In evaluation, a slot always gets the same token.
@@ -45,7 +46,7 @@ class SampledTokens(keras.layers.Layer):
     def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = SeedGenerator(seed)
 
     def call(
         self, logits: Tensor, token_ids: Tensor, mask_positions: Tensor, training: bool = False

@@ -5,9 +5,11 @@ from keras_bert.ops.activations import activation_function, bias_activation, bia
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.dropout import dropout
 from keras_bert.ops.residual import bias_dropout_residual_layer_norm, layer_norm
+from keras_bert.ops.seeds import SeedGenerator
 from keras_bert.ops.tokens import token_logits, tokens_at
 
 __all__ = [
+    "SeedGenerator",
     "activation_function",
     "attention",
     "attention_with_scores",

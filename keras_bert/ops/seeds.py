@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seeds of random operations in layers, which differ between replicas."""
+
+from __future__ import annotations
+
+import keras
+
+from keras_bert.ops.annotations import Tensor
+
+
+class SeedGenerator(keras.random.SeedGenerator):
+    """A `keras.random.SeedGenerator` with another seed on each replica of `tf.distribute`.
+
+    Keras' own has a copy of its state on every replica, so that all of them would drop the same
+    positions of their rows. The first replica has the seeds of Keras' generator, which are those
+    without a strategy too. (On JAX, a batch on several devices is one array with one mask.)
+    """
+
+    def next(self, ordered: bool = True) -> Tensor:
+        """Returns the next seed, `(2,)`."""
+        seed = super().next(ordered=ordered)
+        if keras.backend.backend() != "tensorflow":
+            return seed
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        if context is None or not tf.distribute.has_strategy():
+            return seed
+        replica = tf.cast(context.replica_id_in_sync_group, seed.dtype)
+        return seed + tf.stack([replica, tf.zeros_like(replica)])
