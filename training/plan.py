@@ -309,6 +309,7 @@ def _measured(config: PlanConfig) -> Rate:
     batch, labels = _random_batch(config)
     batch = {name: values for name, values in batch.items() if name in model.input}
     start, ends = time.perf_counter(), list[float]()
+    metered_from = start
     ended = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs=None: ends.append(time.perf_counter())
     )
@@ -318,11 +319,13 @@ def _measured(config: PlanConfig) -> Rate:
             meter = stack.enter_context(energy.energy_meter(config.country))
 
         def batches() -> Iterator[tuple[dict[str, Any], Any]]:
+            nonlocal metered_from
             # Traced, compiled and warmed up before the first step that counts
             while len(ends) < _WARM_UP_STEPS:
                 yield batch, labels
             if meter is not None:
                 meter()
+                metered_from = time.perf_counter()
             while len(ends) < _WARM_UP_STEPS + _PROBE_STEPS or (
                 ends[-1] - ends[_WARM_UP_STEPS] < _PROBE_SECONDS
             ):
@@ -333,7 +336,9 @@ def _measured(config: PlanConfig) -> Rate:
             warnings.filterwarnings("ignore", "Your input ran out of data")
             model.fit(batches(), epochs=1, verbose=0, callbacks=[ended])
         steps = np.diff(ends[_WARM_UP_STEPS:])
-        watts = None if meter is None else 3.6e6 * meter().kwh / (ends[-1] - ends[_WARM_UP_STEPS])
+        # The metered time includes an update more than those that are timed.
+        metered = time.perf_counter() - metered_from
+        watts = None if meter is None else 3.6e6 * meter().kwh / metered
     tokens = config.batch_size * config.sequence_length
     how = f"measured on this machine, mean of {len(steps)} updates"
     seconds = float(np.mean(steps))

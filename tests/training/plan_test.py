@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 import re
+import time
 
 import numpy as np
 import pytest
@@ -66,6 +68,34 @@ def test_published_hardware():
     kwh = float(lines["energy"].split()[0])
     assert kwh == pytest.approx(8 * 0.4 * hours, rel=0.01)
     assert "at 50% of the published peak of 8 x a100" in lines["speed"]
+
+
+def test_power_is_that_of_the_metered_time(monkeypatch):
+    """Steps are timed from the one after the first metered one: the power is not theirs."""
+    begun = [0.0]
+
+    @contextlib.contextmanager
+    def meter_of_100_watts(country):
+        def since_last_call():
+            before, begun[0] = begun[0], time.perf_counter()
+            return energy.Energy(0.1 * (begun[0] - before) / 3600)
+
+        yield since_last_call
+
+    monkeypatch.setattr(energy, "is_installed", lambda: True)
+    monkeypatch.setattr(energy, "energy_meter", meter_of_100_watts)
+    monkeypatch.setattr(energy, "grams_per_kwh", lambda country: 400.0)
+    monkeypatch.setattr(plan_program, "_PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(keras_bert.BertConfig, "from_name", lambda name: TINY)
+    config = PlanConfig(
+        tokens=1e4,
+        sequence_length=32,
+        batch_size=512,
+        objective="classification",
+        precision="float32",
+    )
+    watts = int(re.search(r"at (\d+) W", lines_of(config)["energy"])[1])
+    assert watts == pytest.approx(100, abs=2)
 
 
 def test_without_codecarbon_the_energy_says_what_its_co2_needs(monkeypatch):

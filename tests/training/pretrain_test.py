@@ -23,12 +23,19 @@ from keras_bert import (  # noqa: E402
     ReplacedTokenDetector,
     TextClassifier,
     WordPieceTokenizer,
+    checkpoints,
 )
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from training import recipes  # noqa: E402
-from training.engine.run_checkpoints import NotFiniteError  # noqa: E402
+from training.costs.energy import Energy  # noqa: E402
+from training.engine.run_checkpoints import (  # noqa: E402
+    NotFiniteError,
+    RunCheckpoints,
+    RunState,
+)
 from training.ngram_baselines import baselines  # noqa: E402
+from training.pretraining import pretraining_run  # noqa: E402
 from training.pretraining.config import Phase, PretrainConfig  # noqa: E402
 from training.pretraining.pretraining_run import (  # noqa: E402
     collapse_warning,
@@ -327,6 +334,68 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     assert (tmp_path / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
 
 
+def test_a_checkpoint_takes_the_dropout_of_the_run(finished, corpus, tmp_path):
+    preset = str(finished[0] / "preset")
+    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": ()}
+    pretrain(config(corpus, tmp_path, init_preset=preset, dropout=0.3, **short))
+    found = checkpoints.open_checkpoint(tmp_path / "preset").config
+    assert (found.dropout, found.attention_dropout) == (0.3, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"causal": True, "kind": "full_sentences"}, "--causal is True, but the model of --init_"),
+        ({"num_layers": 2}, "--num_layers is 2, but the model of --init_preset=.* has 1"),
+        ({"phases": ("513:1",)}, "--phases has the length 513, .* has positions for 512"),
+    ],
+)
+def test_a_checkpoint_of_another_architecture_is_refused(
+    finished, corpus, tmp_path, changes, message
+):
+    with pytest.raises(ValueError, match=message):
+        pretrain(
+            config(corpus, tmp_path / "run", init_preset=str(finished[0] / "preset"), **changes)
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monkeypatch, last):
+    models = []
+
+    def build_model(*arguments):
+        models.append(build(*arguments))
+        return models[-1]
+
+    build = pretraining_run.build_model
+    monkeypatch.setattr(pretraining_run, "build_model", build_model)
+    short = {"phases": ("16:1",), "interval": 4, "steps_per_execution": 4, "dev_files": ()}
+    results = pretrain(config(corpus, tmp_path, num_steps=4 + last, **short))
+    assert [record["step"] for record in results["log"]] == [4, 4 + last]
+    assert int(models[0].optimizer.iterations) == 4 + last
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("log", "kwh"),
+    [([], 2.0), ([{"step": 5, "energy_kwh": 1.0, "co2_kg": 0.5}], 3.0), ([{"step": 5}], None)],
+)
+def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, log, kwh):
+    report = pretraining_run.IntervalReport(
+        PretrainConfig(output_dir=str(tmp_path)),
+        RunState(5, "jax", "", log, 1.0),
+        first_step=5,
+        interval=5,
+        workload=pretraining_run.Workload(1.0, 1, {}),
+        peak=1.0,
+        dev=None,
+        meter=lambda: Energy(2.0, 1.0, True),
+        checkpoints=RunCheckpoints(tmp_path / "checkpoints"),
+    )
+    assert report.energy_record().get("energy_kwh") == kwh
+
+
 @pytest.mark.backend_independent
 def test_phases():
     plan = PretrainConfig(num_steps=1000, warmup_steps=10).plan()
@@ -342,6 +411,7 @@ def test_phases():
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
         ({"packing": True}, "packing does not support the labels of pairs"),
         ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected at least 2"),
+        ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
         ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),
         ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),

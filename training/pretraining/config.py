@@ -89,6 +89,11 @@ class PretrainingDataConfig:
             raise ValueError(
                 f"--masked_lm_probability is {self.masked_lm_probability}, expected between 0 and 1"
             )
+        if self.whole_words and not self.static_masks:
+            raise ValueError(
+                "--whole_words is for --static_masks; masks that are drawn during training cover "
+                "whole words with --masking_unit=word"
+            )
         self.instance_maker(cls_token_id=0, sep_token_id=0)
 
     def instance_maker(self, cls_token_id: int, sep_token_id: int) -> InstanceMaker:
@@ -207,7 +212,8 @@ class PretrainConfig(PretrainingDataConfig):
             times as wide.
         num_heads: Number of attention heads; the model's by default.
         dropout: Dropout rate of hidden states and attention; the model's by default.
-        causal: Whether attention is left-to-right, and every token predicts the next one.
+        causal: Whether attention is left-to-right, and every token predicts the next one. An
+            init_preset must be of the same kind.
         init_preset: Checkpoint to initialize the weights with, which replaces model and vocabulary;
             empty starts from random weights.
         objective: Masked_lm (with a sentence pair objective if kind has labels for it),

@@ -22,6 +22,7 @@ from keras_bert import (
     Pretrainer,
     ReplacedTokenDetector,
     atomic,
+    checkpoints,
     optimizers,
 )
 from keras_bert.tasks.student_initialization import copy_layers, spread_layers
@@ -60,6 +61,31 @@ _DRAWN = ("loss", "masked_accuracy", "unigram_accuracy", "pair_accuracy", "discr
 
 Log = dict[str, float]
 PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
+
+
+def check_init_preset(config: PretrainConfig) -> None:
+    """Checks that the checkpoint to start from has the architecture that the config asks for.
+
+    Raises:
+        ValueError: If it differs; the message names the flag.
+    """
+    if not config.init_preset:
+        return
+    found = checkpoints.open_checkpoint(config.init_preset, weights=False).config
+    for name in ("num_layers", "hidden_dim", "num_heads", "causal"):
+        asked, its = getattr(config, name), getattr(found, name)
+        if asked is not None and asked != its:
+            raise ValueError(
+                f"--{name} is {asked}, but the model of --init_preset={config.init_preset} has "
+                f"{its}; expected the same, since its weights are those of another architecture"
+            )
+    longest = max(phase.sequence_length for phase in config.plan())
+    if longest > found.max_sequence_length:
+        raise ValueError(
+            f"--phases has the length {longest}, but the model of "
+            f"--init_preset={config.init_preset} has positions for {found.max_sequence_length} "
+            "tokens at most"
+        )
 
 
 def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
@@ -110,7 +136,13 @@ def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: An
     """Returns a task with random weights or those of a checkpoint."""
     policy = config.precision
     if config.init_preset:
-        return task.from_preset(config.init_preset, dtype=policy, packed=config.packing, **options)
+        return task.from_preset(
+            config.init_preset,
+            encoder_dropout=config.dropout,
+            packed=config.packing,
+            dtype=policy,
+            **options,
+        )
     architecture = config.architecture(tokenizer)
     return task(
         Backbone(architecture, packed=config.packing, dtype=policy),
@@ -181,6 +213,25 @@ def _rate(config: PretrainConfig) -> dict[str, Any]:
 def _steps_per_execution(steps: int) -> int:
     # Keras supports only 1 on PyTorch.
     return 1 if keras.backend.backend() == "torch" else steps
+
+
+def execute_whole_groups(model: PretrainingModel, config: PretrainConfig, steps: int) -> None:
+    """Adapts the batches in a call of the compiled function to the updates of an interval.
+
+    Keras executes as many batches in each call, even if fewer of them are left in the epoch: a
+    short interval would train longer than it says.
+
+    Args:
+        model: The compiled model.
+        config: The settings of the run.
+        steps: Updates of the interval.
+    """
+    whole = _steps_per_execution(config.steps_per_execution)
+    fitting = math.gcd(whole, steps * config.accumulation)
+    if model.steps_per_execution != fitting:
+        model.steps_per_execution = fitting
+        model.make_train_function(force=True)
+        model.make_test_function(force=True)
 
 
 def _jit(choice: str) -> bool | str:
@@ -325,7 +376,7 @@ class IntervalReport(keras.callbacks.Callback):
         record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
         record["flops_per_second"] = rate * self.workload.flops
         record["share_of_peak"] = round(rate * self.workload.flops / self.peak, 6)
-        record |= self._energy_record()
+        record |= self.energy_record()
         if self.dev is not None:
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             record |= {f"val_{name}": value for name, value in named(scores).items()}
@@ -351,14 +402,15 @@ class IntervalReport(keras.callbacks.Callback):
         """Returns the line that is printed after an interval."""
         return interval_line(self.state.log[-1], self.config.num_steps, self._seconds_left)
 
-    def _energy_record(self) -> Log:
+    def energy_record(self) -> Log:
+        """Returns the energy of the run until now; empty if not all of it was metered."""
         if self.meter is None:
             return {}
-        before = self.state.log[-1] if self.state.log else {}
+        before = self.state.log[-1] if self.state.log else {"energy_kwh": 0.0, "co2_kg": 0.0}
+        if "energy_kwh" not in before:
+            return {}  # What was not metered from the beginning is not known
         found = Energy(
-            before.get("energy_kwh", 0.0),
-            before.get("co2_kg", 0.0),
-            bool(before.get("energy_is_measured", False)),
+            before["energy_kwh"], before["co2_kg"], bool(before.get("energy_is_measured", False))
         ).plus(self.meter())
         return {
             "energy_kwh": found.kwh,

@@ -67,6 +67,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
             settings.
     """
     config = dataclasses.replace(config, precision=precision.resolve(config.precision))
+    pretraining_run.check_init_preset(config)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     if config.deterministic:
@@ -217,6 +218,7 @@ class _Run:
         steps: int,
     ) -> RunState:
         config = self.config
+        pretraining_run.execute_whole_groups(self.model, config, steps)
         report = pretraining_run.IntervalReport(
             config,
             state,
