@@ -18,6 +18,8 @@ measured, so that it hardly affects them. Writes the exports and compare_exports
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 import statistics
 import time
@@ -30,7 +32,7 @@ from absl import flags, logging
 
 from keras_bert import atomic
 
-from .engine import program
+from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least
 from .export import megabytes
@@ -194,8 +196,7 @@ def compare(config: CompareExportsConfig) -> list[Export]:
         names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
         networks = {}
         for export in exports:
-            folder = Path(config.output_dir, f"model_{number}")
-            path = _export(task, export.name, rows, config, folder)
+            path = _export(task, export.name, rows, config, number)
             export.megabytes = megabytes(path)
             try:
                 networks[export.name] = _network(export.name, path, names, config.threads)
@@ -417,19 +418,44 @@ def _export(
     name: str,
     rows: _Texts | _Questions,
     config: CompareExportsConfig,
-    folder: Path,
+    number: int,
 ) -> Path:
-    """Writes an export unless it exists, and returns its path."""
+    """Writes an export unless it exists, and returns its path.
+
+    Args:
+        task: The model.
+        name: `format:precision`.
+        rows: Its rows.
+        config: The settings.
+        number: Which of the models it is, from 1.
+
+    Raises:
+        OtherSettingsError: If the export that exists was made of something else.
+    """
     from keras_bert.export.exporting import SUFFIXES
 
     format, _, dtype = name.partition(":")
     written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
-    path = folder / f"{format}_{written_as}" / f"1{SUFFIXES[format][0]}"
+    folder = Path(config.output_dir, f"model_{number}", f"{format}_{written_as}")
+    path, record = folder / f"1{SUFFIXES[format][0]}", folder / "made_of.json"
+    with open(config.model[number - 1], "rb") as file:
+        model = hashlib.file_digest(file, "sha256").hexdigest()
+    made_of: dict[str, Any] = {"model": model, "pair": rows.pair}
+    if name == "openvino:int8":
+        calibration = json.dumps(rows.calibration).encode()
+        made_of["calibration"] = hashlib.sha256(calibration).hexdigest()
     if path.exists():
+        before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
+        if before != made_of:
+            raise output_folder.OtherSettingsError(
+                f"{path} was exported from another model, or with other settings; choose another "
+                "--output_dir, or remove that folder"
+            )
         logging.info("%s is there already", path)
         return path
     logging.info("exporting %s", path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(record, made_of)
     options: dict[str, Any] = {}
     if format == "tf_saved_model":
         options = {"warm_up": False, "pair": rows.pair}

@@ -256,17 +256,15 @@ def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
     from keras_bert.data.squad import read_squad
 
     golds, is_version_2 = squad_scores.read_gold(config.data_file)
-    score = squad_scores.score_squad_v2 if is_version_2 else squad_scores.score_squad_v1
+    if config.null_odds and not (config.answers and is_version_2):
+        raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
+    odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
     if config.answers and Path(config.answers).suffix == ".jsonl":
         rows = [row for _, row in read_records(Path(config.answers))]
         if not all({"id", "answer"} <= set(row) for row in rows):
             raise ValueError(f"{config.answers} has a row without id and answer")
         texts = {str(row["id"]): row["answer"] for row in rows}
-        scores = score(golds, texts)
     elif config.answers:
-        scores = squad_scores.score_files(
-            config.data_file, config.answers, config.null_odds, config.null_threshold
-        )
         texts = squad_scores.read_predictions(config.answers)
     else:
         examples = read_squad(config.data_file).examples
@@ -274,7 +272,12 @@ def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
             [example.question for example in examples], [example.context for example in examples]
         )
         texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
-        scores = score(golds, texts)
+    if not is_version_2:
+        scores = squad_scores.score_squad_v1(golds, texts)
+    else:
+        threshold = config.null_threshold
+        scores = squad_scores.score_squad_v2(golds, texts, odds, threshold)
+        texts = squad_scores.with_null_threshold(texts, odds, threshold)
 
     def answered() -> list[AnsweredQuestion]:
         if not config.answers:

@@ -58,11 +58,18 @@ class NgramModel:
         return share * pairs / np.maximum(seen, 1.0) + (1 - share) * self.unigrams.probabilities()
 
 
-def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def score(
+    model: NgramModel, batches: Iterable[dict[str, Any]], causal: bool = False
+) -> dict[str, dict[str, float]]:
     """Returns the accuracy and the perplexity on the masked tokens of a `PretrainingStream`.
 
     The bigram model is given the previous token of the masked input, which may itself be masked or
     replaced, as the network is.
+
+    Args:
+        model: The counts.
+        batches: The batches.
+        causal: Whether the token at a position of `mask_positions` predicts the one after it.
     """
     batches = list(batches)
     right, loss, count = 0, 0.0, 0
@@ -70,7 +77,7 @@ def score(model: NgramModel, batches: Iterable[dict[str, Any]]) -> dict[str, dic
         rows, slots = np.nonzero(batch["mask_weights"])
         positions = batch["mask_positions"][rows, slots]
         labels = batch["mask_ids"][rows, slots]
-        behind = model.bigram(batch["token_ids"][rows, positions - 1])
+        behind = model.bigram(batch["token_ids"][rows, positions if causal else positions - 1])
         right += int((behind.argmax(axis=1) == labels).sum())
         loss -= float(np.log(behind[np.arange(len(labels)), labels]).sum())
         count += len(labels)
@@ -105,7 +112,8 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, config.causal))
     for rows in unmasked_rows(training_records(config, length, vocabulary), length):
         model.add(*rows)
-    scores = score(model, dev.first_batches(config.dev_batches).as_numpy_iterator())
+    batches = dev.first_batches(config.dev_batches).as_numpy_iterator()
+    scores = score(model, batches, config.causal)
     last = results["last"]
     network = {name: last[f"val_{name}"] for name in ("masked_accuracy", "perplexity")}
     return {**scores, "this run": network}

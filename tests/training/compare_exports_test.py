@@ -3,6 +3,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ pytest.importorskip("tensorflow_text")
 import keras_bert  # noqa: E402
 from tests.export.small_classifier import make_answerer, make_classifier  # noqa: E402
 from training.compare_exports import CompareExportsConfig, compare  # noqa: E402
+from training.engine.output_folder import OtherSettingsError  # noqa: E402
 
 TEXTS = ["0 1 2", "3 4", "5 6 7 8 9", "a b", "c d 0 0", "1", "2 2 2", "9 8 7 6"]
 
@@ -66,6 +68,28 @@ def test_exports_are_scored_and_timed(files, capsys):
     before = model.stat().st_mtime_ns
     compare(config)
     assert model.stat().st_mtime_ns == before
+
+
+def test_exports_of_another_model_are_refused(files, tmp_path):
+    """They would be scored as if they were of this one."""
+    config = CompareExportsConfig(
+        model=(str(tmp_path / "model.keras"),),
+        data_file=str(files / "dev.csv"),
+        exports=("tf_saved_model:float32",),
+        batches=("2",),
+        rounds=1,
+        seconds=0.0,
+        output_dir=str(tmp_path / "out"),
+    )
+    shutil.copy(files / "model.keras", tmp_path / "model.keras")
+    compare(config)
+    classifier = keras_bert.load_model(tmp_path / "model.keras")
+    classifier.trainable_weights[0].assign_add(
+        np.ones(classifier.trainable_weights[0].shape, "float32")
+    )
+    classifier.save(tmp_path / "model.keras")
+    with pytest.raises(OtherSettingsError, match="1 was exported from another model"):
+        compare(config)
 
 
 def test_a_regression(files, tmp_path):

@@ -344,6 +344,52 @@ def test_report_of_questions(tmp_path):
     assert "<td>unanswerable</td>" in page
 
 
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_report_of_questions_takes_the_null_threshold(tmp_path, suffix):
+    def question(number, *answers):
+        golds = [{"text": answer, "answer_start": 3} for answer in answers]
+        return {"id": number, "question": "Who?", "answers": golds, "is_impossible": not golds}
+
+    questions = [question("1", "Goethe"), question("2")]
+    paragraphs = [{"context": "By Goethe, not by Schiller.", "qas": questions}]
+    data = {"version": "2.0", "data": [{"paragraphs": paragraphs}]}
+    (tmp_path / "dev.json").write_text(json.dumps(data))
+    answers = tmp_path / f"predictions.{suffix}"
+    if suffix == "json":
+        answers.write_text(json.dumps({"1": "Goethe", "2": "Schiller"}))
+    else:
+        rows = [{"id": "1", "answer": "Goethe"}, {"id": "2", "answer": "Schiller"}]
+        answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "null_odds.json").write_text(json.dumps({"1": -3.0, "2": 2.0}))
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.json"),
+        answers=str(answers),
+        null_odds=str(tmp_path / "null_odds.json"),
+    )
+    scores, page = report_of(config, tmp_path)
+    assert scores["exact"] == 100.0
+    assert "Mistakes: 0 of 2 rows" in page
+    # With another threshold, the same answer counts
+    scores, page = report_of(dataclasses.replace(config, null_threshold=5.0), tmp_path)
+    assert scores["exact"] == 50.0
+    assert "Mistakes: 1 of 2 rows" in page
+
+
+def test_null_odds_of_nothing_are_refused(tmp_path):
+    qas = [{"id": "1", "question": "Who?", "answers": [{"text": "a", "answer_start": 0}]}]
+    data = {"version": "1.1", "data": [{"paragraphs": [{"context": "a b", "qas": qas}]}]}
+    for name, content in (("dev", data), ("answers", {"1": "a"}), ("odds", {"1": 0.0})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.json"),
+        answers=str(tmp_path / "answers.json"),
+        null_odds=str(tmp_path / "odds.json"),
+        kind="squad",
+    )
+    with pytest.raises(ValueError, match="--null_odds is for --answers to questions"):
+        evaluate(config)
+
+
 def test_report_of_tags(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n\nBob B-PER\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis B-PER\n\nBob B-PER\n")

@@ -106,6 +106,11 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     written = [path.stat().st_mtime_ns for path in files]
     assert finetuning.run(TextClassification, config, config_data)["kept"] == kept
     assert [path.stat().st_mtime_ns for path in files] == written
+    # The export is that of the model that is kept, also if that is an older one.
+    others = dataclasses.replace(config, seed=3 - kept["seed"], num_seeds=1)
+    assert finetuning.run(TextClassification, others, config_data)["exported_seed"] == others.seed
+    assert files[0].stat().st_mtime_ns > written[0]
+    written[0] = files[0].stat().st_mtime_ns
     with pytest.raises(ValueError, match="finished run of other settings"):
         finetuning.run(TextClassification, dataclasses.replace(config, epochs=3), config_data)
     assert [path.stat().st_mtime_ns for path in files] == written
@@ -186,6 +191,7 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
         ({}, "either --task, a GLUE task, or --train_file"),
         ({"task": "sst2"}, "needs --data_dir"),
         ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
+        ({"task": "sst2", "data_dir": "glue", "test_file": "a.tsv"}, "--test_file are for --train"),
         ({"train_file": "nowhere.tsv"}, "nowhere.tsv does not exist"),
     ],
 )

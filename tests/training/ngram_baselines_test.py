@@ -63,3 +63,15 @@ def test_scores_of_masked_tokens():
     # After [MASK], which was never counted, the bigram is the unigram.
     loss = -(math.log((3 + 5 * unigram[6]) / 8) + math.log(unigram[7])) / 2
     assert scores["bigram"]["perplexity"] == pytest.approx(math.exp(loss))
+
+
+def test_a_causal_run_predicts_the_token_behind_each_position():
+    batch = {
+        "token_ids": np.array([[2, 5, 6, 3, 0]]),
+        "mask_positions": np.array([[0, 1, 2, 0]]),
+        "mask_ids": np.array([[5, 6, 3, 0]]),
+        "mask_weights": np.array([[1.0, 1.0, 1.0, 0.0]]),
+    }
+    bigrams = model().bigram(np.array([2, 5, 6]))
+    expected = math.exp(-np.mean(np.log(bigrams[range(3), [5, 6, 3]])))
+    assert score(model(), [batch], causal=True)["bigram"]["perplexity"] == pytest.approx(expected)

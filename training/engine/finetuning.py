@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import json
 import math
 import os
 import time
@@ -139,6 +140,15 @@ def _is_newer(path: Path, other: Path) -> bool:
     return path.is_file() and path.stat().st_mtime >= other.stat().st_mtime
 
 
+def _exported_seed(folder: Path) -> int | None:
+    """Returns the seed whose model an earlier run exported, if its `results.json` tells."""
+    try:
+        content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        return int(content["exported_seed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _export(job: Job, model: Any, folder: Path) -> None:
     with warnings.catch_warnings():
         if importlib.util.find_spec("tensorflow_serving") is None:
@@ -193,6 +203,9 @@ def run(
     runs = train_seeds(job, meter)
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
     results = results_of(job.config, runs, best, to_beat)
+    # The export of an earlier run of the same command, perhaps with other seeds
+    if (exported := _exported_seed(folder)) is not None:
+        results["exported_seed"] = exported
     atomic.write_json(folder / "results.json", results)
     load = functools.cache(functools.partial(job.load, best.model_path))
     watch = Stopwatch(results["seconds"])
@@ -202,8 +215,10 @@ def run(
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
-            if not _is_newer(target / "saved_model.pb", Path(best.model_path)):
+            is_newer = _is_newer(target / "saved_model.pb", Path(best.model_path))
+            if not (is_newer and exported == best.seed):
                 _export(job, load(), target)
+            results["exported_seed"] = best.seed
     results["cost"] = cost_of(runs, results["seconds"], config)
     atomic.write_json(folder / "results.json", results)
     return results
@@ -344,8 +359,9 @@ class DevEvaluation(keras.callbacks.Callback):
         """Restores the state of a checkpoint."""
         for name in _EVALUATION_STATE:
             setattr(self, name, state.get(name))
-        # What was not metered from the beginning is not known.
-        self.energy = None if self.energy is None else Energy(*self.energy)
+        # What was not metered from the beginning to the end is not known.
+        is_known = self.energy is not None and self.meter is not None
+        self.energy = Energy(*self.energy) if is_known else None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch_start = time.perf_counter()

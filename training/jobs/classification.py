@@ -100,6 +100,10 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"expected either --task, a GLUE task, or --train_file, received "
             f"--task={config.task} and --train_file={config.train_file}"
         )
+    if config.task and (config.dev_file or config.test_file):
+        raise ValueError(
+            f"--dev_file and --test_file are for --train_file; --task={config.task} has its own"
+        )
     data = _read_glue(config) if config.task else _read_files(config)
     if not 0 < config.train_rows < len(data.train):
         return data

@@ -17,6 +17,8 @@ from sklearn import metrics as sklearn_metrics
 
 def _correlation(statistic: Callable[..., Any]) -> Callable[[np.ndarray, np.ndarray], float]:
     def score_of(predictions: np.ndarray, labels: np.ndarray) -> float:
+        if len(labels) < 2:
+            return 0.0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
             value = float(statistic(predictions, labels).statistic)
@@ -51,8 +53,8 @@ def score(
 
     `f1` is that of class 1 of two classes; `macro_f1` is the mean over the classes that occur in
     the labels or the predictions. A correlation with a constant is undefined: SciPy, and with it
-    GLUE's own scoring, returns NaN. Here it is 0, as in scikit-learn's `mcc`, so that a collapsed
-    run can be averaged with others.
+    GLUE's own scoring, returns NaN, and raises an error for a single row. Here it is 0, as in
+    scikit-learn's `mcc`, so that a collapsed run can be averaged with others.
 
     Args:
         metric_names: Among `accuracy`, `f1`, `macro_f1`, `mcc`, `pearson`, `spearman`, `mse`.

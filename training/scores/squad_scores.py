@@ -301,6 +301,31 @@ def _read_by_id(path: str, kind: type | tuple[type, ...], what: str) -> dict[str
     return values
 
 
+def read_null_odds(path: str) -> dict[str, float]:
+    """Reads the null odds of a file of predictions, by the question's id.
+
+    Raises:
+        ValueError: If the file is malformed.
+    """
+    return _read_by_id(path, (int, float), "a number")
+
+
+def with_null_threshold(
+    predictions: Mapping[str, str], null_odds: Mapping[str, float] | None, threshold: float
+) -> dict[str, str]:
+    """Returns predictions as `score_squad_v2` scores them: empty above the threshold.
+
+    Args:
+        predictions: The predicted answers by question id.
+        null_odds: The null odds by question id; `None` is 0 for all.
+        threshold: The null odds above which a prediction counts as no answer.
+    """
+    odds = null_odds or {}
+    return {
+        name: "" if odds.get(name, 0.0) > threshold else text for name, text in predictions.items()
+    }
+
+
 def score_files(
     data_file: str, predictions_file: str, null_odds_file: str = "", threshold: float = 1.0
 ) -> dict[str, float]:
@@ -313,5 +338,5 @@ def score_files(
     predictions = read_predictions(predictions_file)
     if not is_version_2:
         return score_squad_v1(golds, predictions)
-    odds = _read_by_id(null_odds_file, (int, float), "a number") if null_odds_file else None
+    odds = read_null_odds(null_odds_file) if null_odds_file else None
     return score_squad_v2(golds, predictions, odds, threshold)

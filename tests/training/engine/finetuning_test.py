@@ -5,7 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from training.engine.finetuning import make_optimizer
+from training.costs.energy import Energy
+from training.engine.finetuning import DevEvaluation, make_optimizer
 from training.engine.options import EncoderConfig
 
 
@@ -32,3 +33,19 @@ def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epoc
     model.fit(x, x[:, :1], batch_size=batch_size // accumulation, epochs=epochs, verbose=0)
     assert int(optimizer.iterations) == updates
     assert float(optimizer.learning_rate) == pytest.approx(0, abs=1e-9)
+
+
+def test_energy_is_known_only_if_all_of_it_was_metered():
+    def meter():
+        return Energy(2.0, 1.0, True)
+
+    first = DevEvaluation(None, None, meter)
+    state = first.state()
+    assert state["energy"] == (2.0, 1.0, True)
+    resumed = DevEvaluation(None, None, meter)
+    resumed.restore(state)
+    assert resumed.metered() == (4.0, 2.0, True)
+    for before, after in ((meter, None), (None, meter)):
+        resumed = DevEvaluation(None, None, after)
+        resumed.restore(DevEvaluation(None, None, before).state())
+        assert resumed.metered() is None

@@ -37,6 +37,7 @@ def test_constant_predictions_score_zero():
         "pearson": 0.0,
         "spearman": 0.0,
     }
+    assert score(["pearson", "spearman"], [2.5], [1.0]) == {"pearson": 0.0, "spearman": 0.0}
     assert score(["mcc", "f1"], [0, 0, 0], [0, 1, 1]) == {"mcc": 0.0, "f1": 0.0}
 
 
