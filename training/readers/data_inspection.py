@@ -34,10 +34,12 @@ class Rows:
     Args:
         texts: The texts of each row: one, or several that belong together.
         labels: The label of each row; `None` if rows have no label of their own.
+        have_choices: Whether a row becomes several sequences, of its first text and each other one.
     """
 
     texts: Sequence[tuple[str, ...]]
     labels: Sequence[str] | None = None
+    have_choices: bool = False
 
     def keys(self) -> list[tuple[str, ...]]:
         """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
@@ -79,7 +81,8 @@ def rows_of(part: Any) -> Rows:
         return Rows(texts, labels)
     if isinstance(part, ChoiceRows):
         texts = [(text, *choices) for text, choices in zip(part.texts, part.choices, strict=True)]
-        return Rows(texts, None if part.labels is None else [str(label) for label in part.labels])
+        labels = None if part.labels is None else [str(label) for label in part.labels]
+        return Rows(texts, labels, have_choices=True)
     if isinstance(part, TaggedText):
         labels = None if part.labels is None else list(map(" ".join, part.labels))
         return Rows([(" ".join(words),) for words in part.words], labels)
@@ -172,7 +175,8 @@ class Tokens:
     """How a vocabulary represents the rows of a part.
 
     Args:
-        lengths: The number of tokens of each row with its special tokens, `(rows,)`.
+        lengths: The number of tokens of each row with its special tokens, `(rows,)`; of a row with
+            choices, that of the longest sequence.
         unknown: The share of unknown tokens, in percent.
         unknown_words: The most frequent words that have an unknown token, with their counts.
     """
@@ -187,7 +191,7 @@ def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
 
     Args:
         rows: The rows. Several texts of a row are counted as one sequence, with a separator after
-            each.
+            each, unless they are choices.
         tokenizer: The tokenizer.
     """
     num_tokens, num_unknown, words = [], [], Counter[str]()
@@ -204,9 +208,15 @@ def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     of_texts = np.concatenate(num_tokens)
     texts_of_row = np.array([len(row) for row in rows.texts])
     starts = np.cumsum(texts_of_row) - texts_of_row
-    num_special = 2 + (texts_of_row - 1) * tokenizer.pair_separators
+    if rows.have_choices:
+        longest = of_texts.copy()
+        longest[starts] = 0
+        in_row = of_texts[starts] + np.maximum.reduceat(longest, starts)
+        texts_of_row = np.full_like(texts_of_row, 2)
+    else:
+        in_row = np.add.reduceat(of_texts, starts)
     return Tokens(
-        lengths=np.add.reduceat(of_texts, starts) + num_special,
+        lengths=in_row + 2 + (texts_of_row - 1) * tokenizer.pair_separators,
         unknown=100 * float(np.concatenate(num_unknown).sum()) / max(1, int(of_texts.sum())),
         unknown_words=_unknown_words(words, tokenizer),
     )

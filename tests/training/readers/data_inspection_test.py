@@ -29,7 +29,7 @@ def test_every_kind_of_data_has_rows():
     assert rows_of(scores) == Rows([("a",)], ["0.5"])
     assert rows_of(TaggedText([["a", "b"]], [["O", "B-X"]])) == Rows([("a b",)], ["O B-X"])
     choices = ChoiceRows(["a"], [["b", "c"]], np.array([1]), "f")
-    assert rows_of(choices) == Rows([("a", "b", "c")], ["1"])
+    assert rows_of(choices) == Rows([("a", "b", "c")], ["1"], have_choices=True)
     questions = (
         QuestionExample("1", "q", "p", (SpanAnswer("p", 0),)),
         QuestionExample("2", "r", "p", ()),
@@ -70,3 +70,10 @@ def test_tokens_are_counted_with_their_separators():
     roberta = BytePairTokenizer(tokens, ["a b"])
     of_texts = sum(map(len, roberta(["a", "ab"]).to_list()))
     assert tokens_of(Rows([("a", "ab")]), roberta).lengths.tolist() == [of_texts + 4]
+
+
+def test_each_choice_is_a_sequence_with_its_text():
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
+    choices = ChoiceRows(["a a", "b"], [["a", "b b b", "a"], ["", "a a"]], None, "f")
+    # [CLS] a a [SEP] b b b [SEP], and [CLS] b [SEP] a a [SEP]
+    assert tokens_of(rows_of(choices), tokenizer).lengths.tolist() == [8, 6]
