@@ -8,20 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
-from keras_bert.checkpoints.tokenizer_files import SETTINGS_FILE
+from keras_bert.checkpoints.tokenizer_files import SETTINGS_FILE, read_tokenizer
 
 MODULES_FILE = "modules.json"
 POOLING_FILE = "1_Pooling/config.json"
 LENGTH_FILE = "sentence_bert_config.json"
+PROMPTS_FILE = "config_sentence_transformers.json"
 NORMALIZE_FOLDER = "2_Normalize"
 ALL_FILES = (
     MODULES_FILE,
     POOLING_FILE,
     LENGTH_FILE,
     f"{NORMALIZE_FOLDER}/config.json",
-    "config_sentence_transformers.json",
+    PROMPTS_FILE,
 )
 """The names of all files that sentence-transformers adds to those of a model."""
 
@@ -34,6 +35,8 @@ _MODES = ("mean", "cls")
 def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     """Reads the options of sentence embeddings from a checkpoint folder.
 
+    It warns about a text that sentence-transformers adds in front of each text by default.
+
     Args:
         folder: The folder of a checkpoint in any format.
         max_sequence_length: The number of positions of the encoder.
@@ -43,12 +46,19 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
         the folder specifies; empty if it is not a sentence-transformers model.
 
     Raises:
-        CheckpointError: If the pooling or another module is not supported.
+        CheckpointError: If the pooling or another module is not supported, or texts are lowercased
+            for a tokenizer that does not do it.
     """
     options: dict[str, Any] = {}
     length = None
     if (folder / LENGTH_FILE).exists():
-        length = read_json(folder / LENGTH_FILE).get("max_seq_length")
+        fields = read_json(folder / LENGTH_FILE)
+        length = fields.get("max_seq_length")
+        if fields.get("do_lower_case") and not (read_tokenizer(folder) or {}).get("lowercase"):
+            raise CheckpointError(
+                f"{folder / LENGTH_FILE}: do_lower_case is {fields['do_lower_case']!r}, but the "
+                "tokenizer does not lowercase text; expected false, or such a tokenizer."
+            )
     if (folder / POOLING_FILE).exists():
         options["pooling"] = _pooling(folder / POOLING_FILE)
         options["normalize"] = _NORMALIZE in _modules(folder)
@@ -57,7 +67,19 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
             length = read_json(folder / SETTINGS_FILE).get("model_max_length")
     if isinstance(length, int) and length > 0:
         options["sequence_length"] = min(length, max_sequence_length)
+    _warn_of_prompt(folder / PROMPTS_FILE)
     return options
+
+
+def _warn_of_prompt(path: Path) -> None:
+    fields = read_json(path) if path.exists() else {}
+    prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
+    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    if prompt:
+        warn(
+            f"{path}: sentence-transformers adds the prompt {prompt!r} in front of each text by "
+            "default (default_prompt_name); add it to your texts."
+        )
 
 
 def _pooling(path: Path) -> str:

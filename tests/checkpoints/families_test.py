@@ -179,7 +179,7 @@ def test_classifiers(family, shape, ending, num_labels, tmp_path, no_warning):
 
 
 def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
-    """As `roberta-large-mnli` has, whose `classifier.dense` is what computes its pooled output."""
+    """Its file may have that pooler too, but `classifier.dense` computes the pooled output."""
     model = saved_by_transformers("roberta", "plain", "ForSequenceClassification", tmp_path)
     path = tmp_path / "model.safetensors"
     rng = np.random.default_rng(3)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
-from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
@@ -168,6 +169,28 @@ def test_a_module_that_is_not_ours_is_named(tmp_path):
         TextEmbedder.from_preset(tmp_path)
     (tmp_path / "modules.json").write_text('{"0": "Transformer"}')
     with pytest.raises(CheckpointError, match="must be a list of modules"):
+        TextEmbedder.from_preset(tmp_path)
+
+
+def test_texts_that_are_lowercased_before_a_cased_tokenizer_are_refused(tmp_path):
+    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+    edit_json(tmp_path / "sentence_bert_config.json", do_lower_case=True)
+    TextEmbedder.from_preset(tmp_path)  # its tokenizer lowercases
+    edit_json(tmp_path / "tokenizer_config.json", do_lower_case=False)
+    with pytest.raises(CheckpointError, match=r"sentence_bert_config\.json: do_lower_case is True"):
+        TextEmbedder.from_preset(tmp_path)
+
+
+def test_a_prompt_that_is_added_by_default_is_told_of(tmp_path):
+    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+    path = tmp_path / "config_sentence_transformers.json"
+    fields = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
+    path.write_text(json.dumps(fields))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TextEmbedder.from_preset(tmp_path)
+    edit_json(path, default_prompt_name="query")
+    with pytest.warns(CheckpointWarning, match="adds the prompt 'query: ' in front of each text"):
         TextEmbedder.from_preset(tmp_path)
 
 
