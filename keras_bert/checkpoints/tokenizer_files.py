@@ -61,6 +61,14 @@ _CLASSES = {
 }
 _BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _SENTENCE_PIECE_TOKENS = ("[CLS]", "[SEP]", "<pad>", "<unk>")
+# What the class of ALBERT's tokenizer knows, and the one for any tokenizer.json does not
+_SENTENCE_PIECE_NAMES = {
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "mask_token": "[MASK]",
+}
 # A field of this package, which the transformers library ignores.
 _SPECIAL_IN_TEXT = "special_tokens_in_text"
 
@@ -402,16 +410,19 @@ def _with_added_tokens(
 def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the field `added_tokens_decoder` of `tokenizer_config.json`."""
     vocabulary = list(config["vocabulary"])
+    # RoBERTa's mask token includes the space before it, which its class in `transformers` 5 does
+    # not know by itself.
+    taking_space = ["<mask>"] if config.get("kind") == BYTE_PAIR and "<mask>" in vocabulary else []
     return {
         str(vocabulary.index(token)): {
             "content": token,
-            "lstrip": False,
+            "lstrip": token in taking_space,
             "rstrip": False,
             "single_word": False,
             "normalized": token in config.get("uncased_tokens", ()),
             "special": token not in config.get("uncased_tokens", ()),
         }
-        for token in config.get("added_tokens", ())
+        for token in (*taking_space, *config.get("added_tokens", ()))
     }
 
 
@@ -436,18 +447,24 @@ def write_tokenizer(
         save_tokens_and_merges(tokenizer["vocabulary"], tokenizer["merges"], folder)
         prefix = bool(tokenizer.get("add_prefix_space", False))
         settings = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": prefix}
+        settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
     elif kind == SENTENCE_PIECE:
         model = model_of(tokenizer)
         lowercase = bool(tokenizer.get("lowercase", True))
         keep_accents = bool(tokenizer.get("keep_accents", False))
+        rules = bool(tokenizer.get("albert_rules", True))
         (folder / MODEL_FILE).write_bytes(model)
-        write_json(folder / TOKENIZER_FILE, unigram_json(model, lowercase, keep_accents))
+        write_json(folder / TOKENIZER_FILE, unigram_json(model, lowercase, keep_accents, rules))
         settings = {
-            "tokenizer_class": "AlbertTokenizer",
+            # ALBERT's class has its rules whatever is in tokenizer.json.
+            "tokenizer_class": "AlbertTokenizer" if rules else "PreTrainedTokenizerFast",
+            **({} if rules else _SENTENCE_PIECE_NAMES),
+            # Both classes leave out the segment ids, which ALBERT needs for pairs.
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "do_lower_case": lowercase,
             "keep_accents": keep_accents,
             "remove_space": True,
-            "albert_rules": bool(tokenizer.get("albert_rules", True)),
+            "albert_rules": rules,
         }
     elif kind == WORDPIECE:
         with checkpoint_errors():

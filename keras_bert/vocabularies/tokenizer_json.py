@@ -174,13 +174,17 @@ def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
     }
 
 
-def unigram_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a SentencePiece model with ALBERT's rules.
+def unigram_json(
+    model: bytes, lowercase: bool, keep_accents: bool, albert_rules: bool = True
+) -> dict[str, Any]:
+    """Returns the content of a `tokenizer.json` for a SentencePiece model.
 
     Args:
         model: The serialized SentencePiece model.
         lowercase: Whether text is lowercased.
         keep_accents: Whether accents are kept.
+        albert_rules: Whether pairs of backticks or apostrophes become a quotation mark, as in
+            ALBERT. (Its rule for commas after numbers does not exist in this format.)
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
@@ -193,7 +197,9 @@ def unigram_json(model: bytes, lowercase: bool, keep_accents: bool) -> dict[str,
         "added_tokens": [
             _added_token(token, ids[token]) for token in _ALBERT_TOKENS if token in ids
         ],
-        "normalizer": _normalizer(read_characters_map(model), lowercase, keep_accents),
+        "normalizer": _normalizer(
+            read_characters_map(model), lowercase, keep_accents, _QUOTES if albert_rules else ()
+        ),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "post_processor": _template(ids),
         "decoder": metaspace,
@@ -233,9 +239,11 @@ def _added_token(token: str, token_id: int) -> dict[str, Any]:
     }
 
 
-def _normalizer(characters_map: bytes, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
+def _normalizer(
+    characters_map: bytes, lowercase: bool, keep_accents: bool, quotes: Sequence[str]
+) -> dict[str, Any]:
     steps: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in _QUOTES
+        {"type": "Replace", "pattern": {"String": pair}, "content": '"'} for pair in quotes
     ]
     if not keep_accents:
         steps += [{"type": "NFKD"}, {"type": "StripAccents"}]

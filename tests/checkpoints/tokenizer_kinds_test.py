@@ -51,8 +51,8 @@ def config_of(kind, **options):
     return config
 
 
-def ids_of(config):
-    return tokenizer_from_config(config)(TEXTS).to_list()
+def ids_of(config, texts=TEXTS):
+    return tokenizer_from_config(config)(texts).to_list()
 
 
 @pytest.mark.parametrize(("kind", "options"), [(k, each) for k in OPTIONS for each in OPTIONS[k]])
@@ -87,7 +87,9 @@ def test_transformers_reads_roberta_s_and_we_read_what_it_writes(add_prefix_spac
     assert theirs(TEXTS, add_special_tokens=False)["input_ids"] == ids_of(config)
     special = ("pad", "unk", "cls", "sep", "mask")
     assert [getattr(theirs, f"{name}_token_id") for name in special] == [1, 3, 0, 2, 4]
-    assert theirs("the <mask>", add_special_tokens=False)["input_ids"][-1] == 4
+    # As in the released models, the mask token includes the space before it.
+    masked = theirs("the <mask> the", add_special_tokens=False)["input_ids"]
+    assert masked == ids_of({**config, "special_tokens_in_text": True}, ["the <mask> the"])[0]
     theirs.save_pretrained(tmp_path / "saved")
     for name in ("vocab.json", "merges.txt"):
         (tmp_path / "saved" / name).unlink(missing_ok=True)
@@ -108,6 +110,23 @@ def test_transformers_reads_albert_s(lowercase, tmp_path):
     # KerasHub's has no rule for commas after numbers.
     received = theirs(TEXTS, add_special_tokens=False)["input_ids"]
     assert received == expected
+    assert theirs("a", "b")["token_type_ids"][-1] == 1
+    special = ("pad", "unk", "cls", "sep", "mask")
+    assert [getattr(theirs, f"{name}_token_id") for name in special] == [0, 1, 2, 3, 4]
+
+
+def test_transformers_reads_a_model_without_albert_s_rules(tmp_path):
+    """As KerasHub's tokenizers are: two apostrophes stay what they are."""
+    rules_off = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+    config = config_of("sentence_piece", **rules_off)
+    write_tokenizer(tmp_path, config, 512)
+    assert read_tokenizer(tmp_path) == config
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = ["the ''cat'' sat", "``on`` the mat", *TEXTS]
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == ids_of(config, texts)
+    pair = theirs("the", "cat")
+    assert [pair["input_ids"][0], pair["input_ids"][-1]] == [2, 3]
+    assert pair["token_type_ids"][-1] == 1
     special = ("pad", "unk", "cls", "sep", "mask")
     assert [getattr(theirs, f"{name}_token_id") for name in special] == [0, 1, 2, 3, 4]
 
