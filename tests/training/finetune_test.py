@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
@@ -113,6 +114,12 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     written[0] = files[0].stat().st_mtime_ns
     with pytest.raises(ValueError, match="finished run of other settings"):
         finetuning.run(TextClassification, dataclasses.replace(config, epochs=3), config_data)
+    # The same path may hold another checkpoint by now.
+    classifier = TextClassifier.from_preset(preset, num_classes=2)
+    classifier.trainable_weights[0].assign(1 + np.array(classifier.trainable_weights[0]))
+    classifier.save_to_preset(preset)
+    with pytest.raises(ValueError, match="started from a --preset with other files"):
+        finetuning.run(TextClassification, config, config_data)
     assert [path.stat().st_mtime_ns for path in files] == written
 
 

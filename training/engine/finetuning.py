@@ -411,8 +411,8 @@ def save_model(model: keras.Model, path: Path) -> None:
 def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
     """Trains with each of the config's seeds, and plots the curves of each.
 
-    Interrupted runs are resumed, and finished ones are not repeated, provided that the settings and
-    the data are the same.
+    Interrupted runs are resumed, and finished ones are not repeated, provided that the settings,
+    the data and the files of the checkpoint are the same.
 
     Args:
         job: The task with its settings and data.
@@ -421,9 +421,10 @@ def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
     runs = []
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
+    preset = output_folder.content_of_folder(job.preset).hex()
     for seed in range(config.seed, config.seed + config.num_seeds):
         folder = Path(config.output_dir) / f"seed_{seed}"
-        seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds)
+        seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
         finished = seed_run.finished()
         if finished is not None:
             runs.append(Run(**{**finished, "model_path": os.fspath(seed_run.model_path)}))

@@ -65,14 +65,18 @@ class SeedRun:
         seed: The seed.
         fingerprint: Hash of everything that determines the result.
         seconds: Approximate training time between two checkpoints; 0 writes one after each batch.
+        preset: Hash of the files that training starts from; empty if it is unknown.
     """
 
-    def __init__(self, folder: Path, seed: int, fingerprint: str, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, seed: int, fingerprint: str, seconds: float, preset: str = ""
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.seed = seed
         self.fingerprint = fingerprint
         self.seconds = seconds
+        self.preset = preset
         self.checkpoints = RunCheckpoints(folder / "checkpoints")
         self._record = folder / "run.json"
 
@@ -85,12 +89,13 @@ class SeedRun:
         """Returns the values that `finish` saved for this run, or `None` if it is unfinished.
 
         Raises:
-            ValueError: If the folder contains a finished run of other settings or another backend,
-                which a new one would replace.
+            ValueError: If the folder contains a finished run of other settings, another checkpoint
+                or another backend, which a new one would replace.
         """
         if not (self._record.is_file() and self.model_path.is_file()):
             return None
         kept = json.loads(self._record.read_text(encoding="utf-8"))
+        self.check_preset(kept.pop("preset", ""))
         if (kept.pop("fingerprint"), kept.pop("backend")) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
             values: dict[str, Any] = kept["run"]
@@ -100,9 +105,29 @@ class SeedRun:
             "choose another --output_dir, or remove that folder"
         )
 
+    def check_preset(self, found: str) -> None:
+        """Checks that the run in the folder started from the same files.
+
+        Args:
+            found: Its hash of them; empty if it recorded none, as older versions did.
+
+        Raises:
+            OtherSettingsError: If the files differ.
+        """
+        if found and self.preset and found != self.preset:
+            raise OtherSettingsError(
+                f"{self.folder} contains a run that started from a --preset with other files; "
+                "choose another --output_dir, or remove that folder"
+            )
+
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""
-        kept = {"fingerprint": self.fingerprint, "backend": _backend(), "run": values}
+        kept = {
+            "fingerprint": self.fingerprint,
+            "backend": _backend(),
+            "preset": self.preset,
+            "run": values,
+        }
         atomic.write_json(self._record, kept)
         self.checkpoints.remove()
 
@@ -162,9 +187,12 @@ class _Checkpoints(keras.callbacks.Callback):
 
     def restore(self, model: keras.Model) -> None:
         folder = self.run.checkpoints.folder
-        found = self.run.checkpoints.restore(
-            model, lambda found: self._state().check_same_run(found, folder)
-        )
+
+        def check(found: RunState) -> None:
+            self._state().check_same_run(found, folder)
+            self.run.check_preset(found.details.get("preset", ""))
+
+        found = self.run.checkpoints.restore(model, check)
         if found is None:
             return
         details = found.details
@@ -230,6 +258,7 @@ class _Checkpoints(keras.callbacks.Callback):
             "epoch": self.epoch,
             "batch": self.batch,
             "stopped": self.stopped,
+            "preset": self.run.preset,
             "evaluation": None if self.evaluation is None else self.evaluation.state(),
         }
         seconds = self._seconds + time.perf_counter() - self._start

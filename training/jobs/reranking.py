@@ -14,6 +14,7 @@ from absl import logging
 from keras_bert import atomic
 
 from ..engine.options import EncoderConfig, check_at_least, check_one_of
+from ..engine.output_folder import content_of_folder
 from ..engine.pretrained import preset_or_minilm
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import Collection, write_run
@@ -102,7 +103,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
     fingerprint = run_fingerprint(config, triples, seed=config.seed)
-    seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds)
+    preset = content_of_folder(preset_or_minilm(config.preset)).hex()
+    seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
     model = train(config, triples, seed_run)
     finetuning.save_model(model, seed_run.model_path)
     baseline = {query: found[query] for query in test}

@@ -45,9 +45,9 @@ def build(seed):
     return model
 
 
-def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc"):
+def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", preset=""):
     """The run in a folder, killed after so many batches, one that is done again counted, or not."""
-    run = SeedRun(folder, 3, fingerprint, seconds)
+    run = SeedRun(folder, 3, fingerprint, seconds, preset)
     model, score = build(3), Score(stops)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(BATCH_SIZE * BATCHES, 4)).astype("float32")
@@ -166,3 +166,18 @@ def test_fingerprints_are_those_of_older_versions():
     assert run_fingerprint(RerankConfig(), data, seed=1)[:16] == "ac2bfcf207eaaa00"
     added = run_fingerprint(TaggingConfig(train_file="a.conll", train_rows=5), data)
     assert added != "eb325588de2559b4701df34b5473b504e6a9fdd64ab8f0924386f5f30aa7621d"
+
+
+def test_a_run_that_started_from_other_files_is_neither_resumed_nor_taken(tmp_path):
+    with pytest.raises(Killed):
+        train(tmp_path, killed_at=3, preset="one")
+    with pytest.raises(ValueError, match="started from a --preset with other files"):
+        train(tmp_path, preset="two")
+    train(tmp_path, preset="one")
+    run = SeedRun(tmp_path, 3, "abc", 0.0, "one")
+    run.model_path.touch()
+    run.finish({"score": 0.1})
+    for same in ("one", ""):
+        assert SeedRun(tmp_path, 3, "abc", 0.0, same).finished() == {"score": 0.1}
+    with pytest.raises(ValueError, match="started from a --preset with other files"):
+        SeedRun(tmp_path, 3, "abc", 0.0, "two").finished()
