@@ -346,6 +346,18 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
     lowercase = arguments.get("lowercase")
     if not isinstance(lowercase, bool):
         raise CheckpointError(f"{path}: lowercase is {lowercase!r}; it must be true or false.")
+    for name, expected in (("split", True), ("suffix_indicator", "##"), ("oov_token", "[UNK]")):
+        if arguments.get(name, expected) != expected:
+            raise CheckpointError(
+                f"{path}: {name} is {arguments[name]!r}, which is not supported; it must be "
+                f"{expected!r} or absent."
+            )
+    if arguments.get("strip_accents") and not lowercase:
+        warn(
+            f"{path}: strip_accents is True with lowercase=False, which the original BERT "
+            "tokenizer does not support: texts with accents will have different ids than in the "
+            "training of the model."
+        )
     typed = bool(arguments.get("special_tokens_in_strings"))
     return {
         "vocabulary": read_vocabulary(folder / _WORDS),

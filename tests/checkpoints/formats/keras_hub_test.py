@@ -8,6 +8,7 @@ import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints.formats import keras_hub as keras_hub_format
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.models import Backbone
 from tests.checkpoints.small_models import (
@@ -81,6 +82,29 @@ def test_the_head_of_another_task_is_reported(tmp_path):
     (tmp_path / "task.json").write_text(text.replace("keras_hub>BertMaskedLM", "keras_hub>Other"))
     with pytest.warns(CheckpointWarning, match="the head of keras_hub>Other was not used"):
         Backbone.from_preset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"suffix_indicator": "@@"},
+            "suffix_indicator is '@@', which is not supported; it must be",
+        ),
+        ({"split": False}, "split is False"),
+        ({"oov_token": "[MASK]"}, r"oov_token is '\[MASK\]'"),
+    ],
+)
+def test_a_tokenizer_of_other_rules_is_refused(options, message, tmp_path):
+    keras_hub.models.BertTokenizer(VOCABULARY, **options).save_to_preset(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"tokenizer\.json: {message}"):
+        keras_hub_format.read_tokenizer(tmp_path)
+
+
+def test_accents_that_only_keras_hub_strips_are_told_of(tmp_path):
+    keras_hub.models.BertTokenizer(VOCABULARY, strip_accents=True).save_to_preset(tmp_path)
+    with pytest.warns(CheckpointWarning, match="strip_accents is True with lowercase=False"):
+        assert keras_hub_format.read_tokenizer(tmp_path)["lowercase"] is False
 
 
 def test_a_preset_without_a_tokenizer_has_no_vocabulary(tmp_path):
