@@ -84,6 +84,9 @@ class ConfigFields:
             changes: dict[str, Any] = {}
             if config.masked_lm_activation == config.activation:
                 changes["masked_lm_activation"] = None
+            if "pooler_dropout" in self.fixed:
+                # Both dropouts of these classifiers have one rate.
+                changes["pooler_dropout"] = config.effective_classifier_dropout
             # ALBERT has a projection even between equal dimensions, the other families do not.
             if config.embedding_dim == config.hidden_dim and config.layer_sharing == "none":
                 changes["embedding_dim"] = None

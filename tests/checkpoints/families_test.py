@@ -199,6 +199,15 @@ def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
     np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(logits), atol=1e-5)
 
 
+@pytest.mark.parametrize("family", ["roberta", "electra"])
+@pytest.mark.parametrize("changes", [{"hidden_dropout_prob": 0.0}, {"classifier_dropout": 0.3}])
+def test_both_dropouts_of_a_classifier_have_the_rate_of_the_file(family, changes, tmp_path):
+    model = saved_by_transformers(family, "plain", "ForSequenceClassification", tmp_path, **changes)
+    config = checkpoints.open_checkpoint(tmp_path).config
+    rate = model.classifier.dropout.p  # before and after its dense layer
+    assert (config.pooler_dropout, config.effective_classifier_dropout) == (rate, rate)
+
+
 @pytest.mark.parametrize(("family", "shape"), CASES)
 def test_question_answerers(family, shape, tmp_path, no_warning):
     model = saved_by_transformers(family, shape, "ForQuestionAnswering", tmp_path / "theirs")
