@@ -74,12 +74,9 @@ def task_of_preset(
             {name: given[name] for name in make_task.preprocessor_options if name in given},
             longest=make_task.default_sequence_length,
         )
-    config = checkpoint.config
-    if encoder_dropout is not None:
-        config = config.replace(dropout=encoder_dropout, attention_dropout=encoder_dropout)
     task = make_task(
         checkpoint.new_backbone(
-            config,
+            with_encoder_dropout(checkpoint.config, encoder_dropout),
             weights_fit=load_weights,
             packed=packed,
             dtype=dtype,
@@ -191,6 +188,11 @@ def _stored_outputs(
         "`backbone.save_to_preset`.",
     )
     return None
+
+
+def with_encoder_dropout(config: BertConfig, rate: float | None) -> BertConfig:
+    """Returns an architecture with another dropout rate; with its own if the rate is `None`."""
+    return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 
 def _in_brackets(options: Mapping[str, Any] | None) -> str:

@@ -19,7 +19,7 @@ from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretr
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedTokenTask
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
-from keras_bert.tasks.presets import task_of_preset
+from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
 from keras_bert.tasks.rows import single_texts
 
 if TYPE_CHECKING:
@@ -224,7 +224,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             second = checkpoints.open_checkpoint(generator_preset, weights=load_weights)
             if load_weights:
                 second.check_encoder()
-            options.setdefault("generator", second.config)
+            rate = options.get("encoder_dropout")
+            options.setdefault("generator", with_encoder_dropout(second.config, rate))
         task: Self
         task, load = task_of_preset(cls, checkpoint, load_weights=load_weights, **options)
         if not load_weights:

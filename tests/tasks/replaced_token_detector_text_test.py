@@ -75,6 +75,8 @@ def test_presets_keep_both(tmp_path):
     same_weights(classifier.backbone, model.discriminator)
     generator = MaskedLM.from_preset(tmp_path / "preset" / "generator")
     same_weights(generator.backbone, model.generator)
+    loaded = ReplacedTokenDetector.from_preset(tmp_path / "preset", encoder_dropout=0.3)
+    assert (loaded.config.dropout, loaded.generator.config.dropout) == (0.3, 0.3)
 
 
 def test_hugging_face_folders(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from training import recipes  # noqa: E402
 from training.costs.energy import Energy  # noqa: E402
+from training.engine.output_folder import OtherSettingsError  # noqa: E402
 from training.engine.run_checkpoints import (  # noqa: E402
     NotFiniteError,
     RunCheckpoints,
@@ -332,6 +334,19 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     results = pretrain(config(corpus, tmp_path, init_preset=preset, **short))
     assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
     assert (tmp_path / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
+
+
+def test_a_run_is_not_resumed_from_another_checkpoint(finished, corpus, tmp_path):
+    preset = tmp_path / "preset"
+    shutil.copytree(finished[0] / "preset", preset)
+    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": ()}
+    run = config(corpus, tmp_path / "run", init_preset=str(preset), **short)
+    losses = [record["loss"] for record in pretrain(run)["log"]]
+    assert [record["loss"] for record in pretrain(run)["log"]] == losses
+    for path in preset.glob("*.json"):
+        path.write_text(path.read_text() + "\n")
+    with pytest.raises(OtherSettingsError, match="--init_preset with other files"):
+        pretrain(run)
 
 
 def test_a_checkpoint_takes_the_dropout_of_the_run(finished, corpus, tmp_path):

@@ -4,25 +4,58 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
+from pathlib import Path
 
 import keras
 from absl import logging
 
+from keras_bert import atomic
+
 from ..costs import model_flops
 
 AUTO = "auto"
+# Of the choice, in the folder of a run
+FILE = "precision.json"
 # Below it, conversions between the dtypes take what the products gain.
 _LEAST_SPEEDUP = 1.1
 
 
-def resolve(name: str) -> str:
+def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
     """Returns Keras' dtype policy.
 
     Args:
         name: The policy, or `auto`: `mixed_bfloat16` on an accelerator and on CPUs whose bfloat16
             products are faster, which is measured; else `float32`.
+        folder: The folder of a run. The choice is kept there, so that a run that is resumed
+            computes as it began, whatever a second measurement, or another machine, would say.
+
+    Raises:
+        ValueError: If what the folder has is no such choice.
     """
-    return _fastest() if name == AUTO else name
+    if name != AUTO:
+        return name
+    if folder is None:
+        return _fastest()
+    path = Path(folder) / FILE
+    if path.is_file():
+        return _kept(path)
+    policy = _fastest()
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, {AUTO: policy})
+    return policy
+
+
+def _kept(path: Path) -> str:
+    policies = ("float32", "mixed_bfloat16")
+    try:
+        policy = json.loads(path.read_text(encoding="utf-8"))[AUTO]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a choice of precision: {error}") from error
+    if policy not in policies:
+        raise ValueError(f"{path}: {AUTO} is {policy!r}; expected one of {', '.join(policies)}")
+    return str(policy)
 
 
 @functools.cache

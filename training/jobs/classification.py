@@ -227,7 +227,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         encoder_dropout=config.encoder_dropout,
         top_layers=finetuning.bilstm(config.bilstm_units, config.bilstm_layers),
         load_weights=config.pretrained,
-        dtype=precision.resolve(config.precision),
+        dtype=precision.resolve(config.precision, config.output_dir),
     )
     classifier.compile(optimizer=finetuning.make_optimizer(config, len(data)))
     return classifier

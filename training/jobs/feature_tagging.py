@@ -86,7 +86,7 @@ class FeatureTagging(TaggingJob):
             ROWS[config.features][0],
             config.cache_dir,
             sequence_length=config.sequence_length,
-            dtype=precision.resolve(config.precision),
+            dtype=precision.resolve(config.precision, config.output_dir),
         )
         # Computed before a seed is set, because the encoder's initializers draw random numbers.
         texts = {"train": data.train, "dev": data.dev, "test": data.test}

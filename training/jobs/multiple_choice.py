@@ -143,7 +143,7 @@ class Choosing(Job):
             sequence_length=config.sequence_length,
             dropout=config.dropout,
             load_weights=config.pretrained,
-            dtype=precision.resolve(config.precision),
+            dtype=precision.resolve(config.precision, config.output_dir),
         )
         task.compile(finetuning.make_optimizer(config, len(train)))
         fit_epoch = finetuning.epochs_of_text(task, train.inputs, train.labels, config)

@@ -217,7 +217,7 @@ class QuestionAnswering(Job):
             max_query_length=config.max_query_length,
             top_layers=finetuning.bilstm(config.bilstm_units, return_sequences=True),
             load_weights=config.pretrained,
-            dtype=precision.resolve(config.precision),
+            dtype=precision.resolve(config.precision, config.output_dir),
         )
         answerer.max_answer_length = config.max_answer_length
         num_windows = len(question_rows(train, answerer.preprocessor))

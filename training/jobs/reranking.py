@@ -185,7 +185,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
     options: Mapping[str, Any] = {
         "sequence_length": config.sequence_length,
         "load_weights": config.pretrained,
-        "dtype": precision.resolve(config.precision),
+        "dtype": precision.resolve(config.precision, config.output_dir),
     }
     x: Any
     if config.loss == "pairwise":

@@ -141,7 +141,7 @@ class Tagging(TaggingJob):
             sequence_length=config.sequence_length,
             dropout=config.dropout,
             load_weights=config.pretrained,
-            dtype=precision.resolve(config.precision),
+            dtype=precision.resolve(config.precision, config.output_dir),
         )
         words = model_inputs(train, train.words, config.context)
         labels = model_inputs(train, train.labels, config.context)

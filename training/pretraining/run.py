@@ -25,6 +25,7 @@ from keras_bert.text.tokenizer import Tokenizer
 from ..costs import energy, model_flops, run_cost
 from ..engine import output_folder, precision
 from ..engine.options import recorded_settings
+from ..engine.output_folder import OtherSettingsError
 from ..engine.progress import Progress
 from ..engine.run_checkpoints import RunCheckpoints, RunState
 from . import pretraining_run
@@ -66,7 +67,9 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         ValueError: If text or records are malformed, or the folder contains a run of other
             settings.
     """
-    config = dataclasses.replace(config, precision=precision.resolve(config.precision))
+    config = dataclasses.replace(
+        config, precision=precision.resolve(config.precision, config.output_dir)
+    )
     pretraining_run.check_init_preset(config)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,10 +152,22 @@ def _begin(
     config: PretrainConfig, model: PretrainingModel, checkpoints: RunCheckpoints, vocabulary: Path
 ) -> RunState:
     """Loads the last checkpoint and returns its state, or a new state if there is none."""
-    fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0)
-    found = checkpoints.restore(
-        model, lambda found: fresh.check_same_run(found, checkpoints.folder)
-    )
+    preset = config.init_preset or config.teacher
+    start = output_folder.content_of_folder(preset).hex() if preset else ""
+    details = {"start": start} if start else {}
+    fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0, details)
+
+    def check(found: RunState) -> None:
+        fresh.check_same_run(found, checkpoints.folder)
+        # Older versions did not record it.
+        if start and found.details.get("start", start) != start:
+            flag = "init_preset" if config.init_preset else "teacher"
+            raise OtherSettingsError(
+                f"{checkpoints.folder} contains a run that started from a --{flag} with other "
+                "files; choose another --output_dir, or remove that folder"
+            )
+
+    found = checkpoints.restore(model, check)
     if found is not None:
         logging.info("resuming after step %d", found.step)
     return found or fresh

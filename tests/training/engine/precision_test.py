@@ -25,3 +25,20 @@ def test_auto_is_the_faster_one(monkeypatch, accelerator, speedup, expected):
     assert precision.resolve("auto") == expected
     assert precision.resolve("bfloat16") == "bfloat16"
     precision._fastest.cache_clear()
+
+
+def test_a_run_goes_on_in_the_precision_in_which_it_began(monkeypatch, tmp_path):
+    found = iter(["mixed_bfloat16", "float32"])
+    monkeypatch.setattr(precision, "_fastest", lambda: next(found))
+    folder = tmp_path / "run"
+    assert precision.resolve("auto", folder) == "mixed_bfloat16"
+    assert precision.resolve("auto", folder) == "mixed_bfloat16"
+    assert precision.resolve("float32", folder) == "float32"
+    assert precision.resolve("auto", tmp_path / "other") == "float32"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"auto": "int4"}'])
+def test_a_malformed_choice_is_named(tmp_path, content):
+    (tmp_path / precision.FILE).write_text(content)
+    with pytest.raises(ValueError, match=precision.FILE):
+        precision.resolve("auto", tmp_path)
