@@ -195,8 +195,10 @@ def compare(config: CompareExportsConfig) -> list[Export]:
         task, rows = _load(model, config)
         names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
         networks = {}
+        folder = Path(config.output_dir, f"model_{number}")
+        digest = output_folder.sha256_of(model)
         for export in exports:
-            path = _export(task, export.name, rows, config, number)
+            path = _export(task, export.name, rows, config, folder, digest)
             export.megabytes = megabytes(path)
             try:
                 networks[export.name] = _network(export.name, path, names, config.threads)
@@ -418,7 +420,8 @@ def _export(
     name: str,
     rows: _Texts | _Questions,
     config: CompareExportsConfig,
-    number: int,
+    folder: Path,
+    digest: str,
 ) -> Path:
     """Writes an export unless it exists, and returns its path.
 
@@ -427,7 +430,8 @@ def _export(
         name: `format:precision`.
         rows: Its rows.
         config: The settings.
-        number: Which of the models it is, from 1.
+        folder: The folder of the model's exports.
+        digest: The SHA-256 of the model's file.
 
     Raises:
         OtherSettingsError: If the export that exists was made of something else.
@@ -436,11 +440,9 @@ def _export(
 
     format, _, dtype = name.partition(":")
     written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
-    folder = Path(config.output_dir, f"model_{number}", f"{format}_{written_as}")
+    folder /= f"{format}_{written_as}"
     path, record = folder / f"1{SUFFIXES[format][0]}", folder / "made_of.json"
-    with open(config.model[number - 1], "rb") as file:
-        model = hashlib.file_digest(file, "sha256").hexdigest()
-    made_of: dict[str, Any] = {"model": model, "pair": rows.pair}
+    made_of: dict[str, Any] = {"model": digest, "pair": rows.pair}
     if name == "openvino:int8":
         calibration = json.dumps(rows.calibration).encode()
         made_of["calibration"] = hashlib.sha256(calibration).hexdigest()

@@ -147,9 +147,34 @@ def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
     digest = hashlib.sha256()
     files = sorted(path for path in Path(folder).glob("*") if path.is_file())
     for path in files:
-        with open(path, "rb") as file:
-            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+        digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
     return digest.digest() if files else b""
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """Returns the SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
+    """Checks that the run in a folder started from the same checkpoint.
+
+    Args:
+        folder: The folder, for the message.
+        flag: The flag of the checkpoint, for the message.
+        found: The hash of its files that the run recorded; empty if it recorded none, as older
+            versions did.
+        own: That of the files as they are now; empty if they are unknown.
+
+    Raises:
+        OtherSettingsError: If the files differ.
+    """
+    if found and own and found != own:
+        raise OtherSettingsError(
+            f"{folder} contains a run that started from a --{flag} with other files; choose "
+            "another --output_dir, or remove that folder"
+        )
 
 
 def check_room(folder: Path, needed: int) -> None:

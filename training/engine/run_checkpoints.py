@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert.atomic import atomic_path
 
-from .output_folder import OtherSettingsError
+from .output_folder import OtherSettingsError, sha256_of
 
 _PREFIX = "step_"
 _PARTIAL = ".partial"
@@ -116,7 +115,7 @@ class RunCheckpoints:
             with atomic_path(target, sync=True) as temporary:
                 temporary.mkdir(parents=True)
                 _write_tensors(temporary / _TENSORS, tensors)
-                values = dataclasses.asdict(state) | {"sha256": _sha256(temporary / _TENSORS)}
+                values = dataclasses.asdict(state) | {"sha256": sha256_of(temporary / _TENSORS)}
                 (temporary / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
@@ -240,7 +239,7 @@ def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
 
 def _read(path: Path) -> tuple[RunState, Tensors]:
     values = json.loads((path / _STATE).read_text(encoding="utf-8"))
-    if values.pop("sha256") != _sha256(path / _TENSORS):
+    if values.pop("sha256") != sha256_of(path / _TENSORS):
         raise ValueError("the checksum differs")
     return RunState(**values), load_file(path / _TENSORS)
 
@@ -254,8 +253,3 @@ def _write_tensors(path: Path, tensors: Tensors) -> None:
             if f"os error {code}" in str(error):
                 raise OSError(code, os.strerror(code)) from error
         raise
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

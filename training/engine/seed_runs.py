@@ -23,7 +23,7 @@ from absl import logging
 from keras_bert import atomic
 
 from .options import recorded_settings
-from .output_folder import OtherSettingsError, fingerprint
+from .output_folder import OtherSettingsError, check_same_start, fingerprint
 from .run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
 
 # Settings that do not change the result of a seed
@@ -114,11 +114,7 @@ class SeedRun:
         Raises:
             OtherSettingsError: If the files differ.
         """
-        if found and self.preset and found != self.preset:
-            raise OtherSettingsError(
-                f"{self.folder} contains a run that started from a --preset with other files; "
-                "choose another --output_dir, or remove that folder"
-            )
+        check_same_start(self.folder, "preset", found, self.preset)
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""

@@ -25,7 +25,6 @@ from keras_bert.text.tokenizer import Tokenizer
 from ..costs import energy, model_flops, run_cost
 from ..engine import output_folder, precision
 from ..engine.options import recorded_settings
-from ..engine.output_folder import OtherSettingsError
 from ..engine.progress import Progress
 from ..engine.run_checkpoints import RunCheckpoints, RunState
 from . import pretraining_run
@@ -154,18 +153,14 @@ def _begin(
     """Loads the last checkpoint and returns its state, or a new state if there is none."""
     preset = config.init_preset or config.teacher
     start = output_folder.content_of_folder(preset).hex() if preset else ""
-    details = {"start": start} if start else {}
-    fresh = RunState(0, keras.backend.backend(), _fingerprint(config, vocabulary), [], 0.0, details)
+    fingerprint = _fingerprint(config, vocabulary)
+    fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, {"start": start})
 
     def check(found: RunState) -> None:
         fresh.check_same_run(found, checkpoints.folder)
-        # Older versions did not record it.
-        if start and found.details.get("start", start) != start:
-            flag = "init_preset" if config.init_preset else "teacher"
-            raise OtherSettingsError(
-                f"{checkpoints.folder} contains a run that started from a --{flag} with other "
-                "files; choose another --output_dir, or remove that folder"
-            )
+        flag = "init_preset" if config.init_preset else "teacher"
+        before = found.details.get("start", "")
+        output_folder.check_same_start(checkpoints.folder, flag, before, start)
 
     found = checkpoints.restore(model, check)
     if found is not None:

@@ -324,19 +324,3 @@ def with_null_threshold(
     return {
         name: "" if odds.get(name, 0.0) > threshold else text for name, text in predictions.items()
     }
-
-
-def score_files(
-    data_file: str, predictions_file: str, null_odds_file: str = "", threshold: float = 1.0
-) -> dict[str, float]:
-    """Returns the scores of a file of predictions, by the version of the data file.
-
-    Raises:
-        ValueError: If a file is malformed.
-    """
-    golds, is_version_2 = read_gold(data_file)
-    predictions = read_predictions(predictions_file)
-    if not is_version_2:
-        return score_squad_v1(golds, predictions)
-    odds = read_null_odds(null_odds_file) if null_odds_file else None
-    return score_squad_v2(golds, predictions, odds, threshold)

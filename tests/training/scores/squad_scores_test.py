@@ -16,7 +16,8 @@ from training.scores.squad_scores import (
     f1,
     normalised,
     read_gold,
-    score_files,
+    read_null_odds,
+    read_predictions,
     score_squad_v1,
     score_squad_v2,
 )
@@ -127,6 +128,14 @@ def data_file(folder, is_version_2):
 def write(path, value):
     path.write_text(json.dumps(value))
     return str(path)
+
+
+def score_files(data, predictions, odds=""):
+    golds, is_version_2 = read_gold(data)
+    answers = read_predictions(predictions)
+    if not is_version_2:
+        return score_squad_v1(golds, answers)
+    return score_squad_v2(golds, answers, read_null_odds(odds) if odds else None)
 
 
 def test_the_program_tells_the_version_by_the_data(tmp_path):
