@@ -46,7 +46,8 @@ LIBRARIES = {
     "optimizers": {"keras"},
     "vocabularies": set(),
     "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
-    "data": {"numpy", "sentencex", "tensorflow", "tensorflow_text"},
+    # pandas for answers in its frames
+    "data": {"numpy", "pandas", "sentencex", "tensorflow", "tensorflow_text"},
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
@@ -55,7 +56,7 @@ LIBRARIES = {
         "nncf", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
         "tensorflow_serving", "tf2onnx",
     },
-    "tasks": {"keras", "numpy", "pandas", "tensorflow"},  # pandas for answers in its frames
+    "tasks": {"keras", "numpy", "tensorflow"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},  # SciPy for maximum flows alone
 }  # fmt: skip
 

@@ -29,7 +29,11 @@ DOCTESTED = (*PYTEST, "--doctest-modules", "keras_bert", "training")
 CORE = (
     *(f"tests/{room}" for room in ("layers", "vocabularies", "optimizers")),
     *(f"tests/{name}_test.py" for name in ("config", "losses", "metrics", "build")),
-    *("tests/dependency_rule_test.py", "tests/models/backbone_test.py", "tests/tasks/rows_test.py"),
+    *(
+        "tests/dependency_rule_test.py",
+        "tests/models/backbone_test.py",
+        "tests/data/input_forms_test.py",
+    ),
     *("tests/text/wordpiece_test.py", "tests/tasks/text_classifier_test.py"),
     "--ignore=tests/optimizers/distribution_test.py",  # starts processes
 )

@@ -130,4 +130,4 @@ def _update_function(
         for handle, value, dtype in zip(handles, values, dtypes, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cast(value, dtype))
 
-    return tf.function(update, jit_compile=True) if compiled else update
+    return tf.function(update, jit_compile=True, autograph=False) if compiled else update

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.data.input_forms import is_dataset, is_text, text_columns
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone
@@ -22,7 +23,7 @@ from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
-from keras_bert.tasks.rows import Batching, Rows, is_dataset, is_text, text_columns
+from keras_bert.tasks.rows import Batching, Rows
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier

@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import keras
 import numpy as np
 
+from keras_bert.data.input_forms import single_texts
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
-from keras_bert.tasks.rows import (
-    DEFAULT_BATCH_SIZE,
-    Batching,
-    Rows,
-    single_texts,
-)
+from keras_bert.tasks.rows import DEFAULT_BATCH_SIZE, Batching, Rows
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
+from keras_bert.data.input_forms import (
+    CHOICE_FORMS,
+    choice_columns,
+    choice_labels,
+    is_choices,
+    is_single_choice,
+    one_for_each,
+)
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.class_labels import LabelRules, checked_weights, softmax
-from keras_bert.tasks.rows import (
-    Batching,
-    BatchOutputs,
-    Restore,
-    TextRows,
-    has_columns,
-)
+from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, TextRows
 from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
 
     from keras_bert.data.choice_batches import MultipleChoicePreprocessor
     from keras_bert.export import ExportOptions
-
-CHOICE_FORMS = (
-    "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
-    'lists of choices, or a dict or data frame of "text" and "choices"'
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -209,105 +206,3 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
         {"choice": int(index), "text": texts[index], "score": float(probabilities[index])}
         for index in order
     ]
-
-
-def is_single_choice(x: object) -> bool:
-    """Returns whether `x` is a single text with its choices."""
-    return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
-
-
-def is_choices(x: Any) -> bool:
-    """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
-    if has_columns(x):
-        return "choices" in x
-    if not isinstance(x, (tuple, list)):
-        return False
-    if not x:
-        return True
-    first = x[0]
-    return isinstance(first, str) or (
-        isinstance(first, (tuple, list)) and (not first or isinstance(first[0], str))
-    )
-
-
-def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
-    """Converts texts with choices in any of `CHOICE_FORMS` to two lists.
-
-    Returns:
-        A tuple of the list of texts, and of the list of the choices of each text.
-
-    Raises:
-        ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
-            choices differ, or a row has no choice; the message names the row.
-    """
-    if has_columns(x):
-        missing = {"text", "choices"} - set(x)
-        if missing:
-            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
-        texts, choices = x["text"], x["choices"]
-    elif is_single_choice(x):
-        texts, choices = [x[0]], [x[1]]
-    elif isinstance(x, tuple) and len(x) == 2:
-        texts, choices = x
-    else:
-        if not hasattr(x, "__iter__"):
-            raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {CHOICE_FORMS}.")
-        wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
-        if wrong is not None:
-            raise ValueError(
-                f"Row {wrong} is {x[wrong]!r} of type {type(x[wrong]).__name__}; expected "
-                f"{CHOICE_FORMS}."
-            )
-        texts, choices = [row[0] for row in x], [row[1] for row in x]
-    texts, choices = list(texts), [_checked(row, index) for index, row in enumerate(choices)]
-    if len(texts) != len(choices):
-        raise ValueError(
-            f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
-            "each text."
-        )
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
-    return texts, choices
-
-
-def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
-    """Checks labels, the index of the right choice of each row.
-
-    Returns:
-        An int32 array `(rows,)`.
-
-    Raises:
-        ValueError: If there is not one for each row, or one is not the index of a choice.
-    """
-    array = one_for_each(np.asarray(labels), choices)
-    for index, (label, own) in enumerate(zip(array, choices, strict=True)):
-        if array.dtype.kind not in "iu" or not 0 <= label < len(own):
-            raise ValueError(
-                f"The label of row {index} is {label!r}; expected the index of one of its "
-                f"{len(own)} choices, an integer from 0."
-            )
-    return array.astype("int32")
-
-
-def one_for_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Checks that there is one label or weight for each row; returns them unchanged.
-
-    Raises:
-        ValueError: If their shape is not `(rows,)`.
-    """
-    if values.shape != (len(rows),):
-        raise ValueError(
-            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
-            "one for each text."
-        )
-    return values
-
-
-def _checked(choices: Any, row: int) -> list[str]:
-    if isinstance(choices, str) or not hasattr(choices, "__iter__"):
-        raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
-    own: list[str] = list(choices)
-    if not own or not all(isinstance(choice, str) for choice in own):
-        raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
-    return own

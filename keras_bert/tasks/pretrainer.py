@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_bert.data.input_forms import is_text
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.pretraining import (
     encode_masked,
@@ -15,7 +16,6 @@ from keras_bert.models.pretraining import (
     pretraining_inputs,
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
-from keras_bert.tasks.rows import is_text
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor

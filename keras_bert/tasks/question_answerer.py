@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
+from keras_bert.data.input_forms import (
+    QUESTION_FORMS,
+    as_given,
+    is_questions,
+    paired,
+    question_examples,
+)
+from keras_bert.data.squad import QuestionExample
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone
@@ -20,15 +27,7 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules
-from keras_bert.tasks.rows import (
-    Batching,
-    BatchOutputs,
-    Restore,
-    Rows,
-    as_given,
-    check_lengths,
-    has_columns,
-)
+from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, Rows
 from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
@@ -37,12 +36,7 @@ if TYPE_CHECKING:
     from keras_bert.data.question_batches import QuestionAnswererPreprocessor, QuestionRows
     from keras_bert.export import ExportOptions
 
-_QUESTION_FIELDS = ("id", "question", "context", "answers")
 OUTPUTS = ("start_logits", "end_logits")
-QUESTION_FORMS = (
-    'a list of dicts of "question", "context" and "answers", a dict or data frame of such '
-    "columns, a data set of Hugging Face's, or a list of QuestionExamples"
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -343,108 +337,3 @@ def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:
         name: ops.where(ops.cast(mask, "bool"), values, masked_score("float32"))
         for name, values in logits.items()
     }
-
-
-def is_questions(x: Any) -> bool:
-    """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
-    if has_columns(x):
-        return "question" in x
-    if hasattr(x, "column_names"):
-        return "question" in x.column_names
-    if not isinstance(x, (list, tuple)):
-        return False
-    if not x:
-        return True
-    return "question" in x[0] if isinstance(x[0], Mapping) else hasattr(x[0], "question")
-
-
-def question_examples(x: Any) -> list[QuestionExample]:
-    """Converts questions in any of `QUESTION_FORMS` to examples.
-
-    Args:
-        x: The questions. The id of a question without `id` is its index.
-
-    Raises:
-        ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
-            the message names the question.
-    """
-    rows = _rows_of_columns(x) if has_columns(x) else x
-    return [_example(row, index) for index, row in enumerate(rows)]
-
-
-def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
-    columns = {name: list(x[name]) for name in _QUESTION_FIELDS if name in x}
-    check_lengths(columns)
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True))
-
-
-def _example(row: Any, index: int) -> QuestionExample:
-    if isinstance(row, QuestionExample):
-        return row
-    where = f"Question {index}"
-    if not isinstance(row, Mapping):
-        raise ValueError(f"{where} is {row!r}; expected {QUESTION_FORMS}.")
-    question, context = (_text(row, name, where) for name in ("question", "context"))
-    answers = _answers(row.get("answers"), context, where)
-    return QuestionExample(str(row.get("id", index)), question, context, answers)
-
-
-def _text(row: Mapping[str, Any], name: str, where: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str):
-        raise ValueError(
-            f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
-        )
-    return value
-
-
-def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
-    """Converts answers, a list of dicts as in SQuAD files or a dict of two lists, to spans."""
-    if answers is None:
-        return None
-    if isinstance(answers, Mapping):
-        texts, starts = _field(answers, "text", where), _field(answers, "answer_start", where)
-        answers = [
-            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
-        ]
-    spans = tuple(
-        answer
-        if isinstance(answer, SpanAnswer)
-        else SpanAnswer(_field(answer, "text", where), int(_field(answer, "answer_start", where)))
-        for answer in answers
-    )
-    for span in spans:
-        check_span(span.text, span.start, context, where)
-    return spans
-
-
-def _field(answer: Any, name: str, where: str) -> Any:
-    if not isinstance(answer, Mapping) or name not in answer:
-        raise ValueError(f'{where}: an answer is {answer!r}; expected "text" and "answer_start".')
-    return answer[name]
-
-
-def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
-    """Converts questions and passages to two lists of the same length.
-
-    Args:
-        question: A string or a list of strings.
-        context: A string for all questions, or a list of strings.
-
-    Raises:
-        ValueError: If the lists differ in length, or an argument is not a string or a list.
-    """
-    if isinstance(question, str):
-        question = [question]
-    for name, value in (("question", question), ("context", context)):
-        if not hasattr(value, "__iter__"):
-            raise ValueError(
-                f"{name} is {value!r} of type {type(value).__name__}; expected a string or a list "
-                "of strings."
-            )
-    questions: Sequence[str] = list(question)
-    contexts = [context] * len(questions) if isinstance(context, str) else list(context)
-    if len(questions) != len(contexts):
-        raise ValueError(f"There are {len(questions)} questions and {len(contexts)} contexts.")
-    return list(questions), contexts

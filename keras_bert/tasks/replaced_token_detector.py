@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_bert import checkpoints
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.data.input_forms import single_texts
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
@@ -20,7 +21,6 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.masked_lm import MaskedTokenTask
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
-from keras_bert.tasks.rows import single_texts
 
 if TYPE_CHECKING:
     from keras_bert.data.text_batches import TextClassifierPreprocessor

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import numbers
 import random
-import sys
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from keras_bert.data.input_forms import (
+    TEXT_FORMS,
+    dataset_has_labels,
+    is_dataset,
+    is_text,
+    text_columns,
+    without_labels,
+)
 from keras_bert.tasks.class_labels import LabelRules, checked_weights
 
 if TYPE_CHECKING:
@@ -26,11 +32,6 @@ if TYPE_CHECKING:
     from keras_bert.data.batching import BatchOptions
 
 DEFAULT_BATCH_SIZE = 32
-TEXT_FORMS = (
-    "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
-    '"text" and "text_pair", a pandas data frame of these columns or a series of texts, or a '
-    "tf.data.Dataset of these"
-)
 
 
 # The features of a batch, the rest of it (the indices of its rows), and the outputs of the model
@@ -305,7 +306,7 @@ class TextDataset(Rows):
         rows = self.dataset.unbatch() if text_batches.is_batched(self.dataset) else self.dataset
         batches = text_batches.batches_from_rows(
             # (index, row), where the row is a tuple only if the dataset's elements are
-            rows.enumerate().map(lambda index, row: (_without_labels(row), index)),
+            rows.enumerate().map(lambda index, row: (without_labels(row), index)),
             preprocessor,
             **batching.options(),
         )
@@ -326,260 +327,3 @@ def _in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndar
 def sliced(values: Any, rows: slice) -> Any:
     """Slices values, unless they are `None`."""
     return None if values is None else values[rows]
-
-
-def is_dataset(x: object) -> bool:
-    """Returns whether `x` is a `tf.data.Dataset`."""
-    tensorflow = sys.modules.get("tensorflow")
-    return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
-
-
-def dataset_has_labels(dataset: tf.data.Dataset) -> bool:
-    """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
-    spec = dataset.element_spec
-    return isinstance(spec, tuple) and len(spec) > 1
-
-
-def is_text(x: Any) -> bool:
-    """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
-    if is_dataset(x):
-        return _is_text_spec(_first_of_element(x.element_spec))
-    if has_columns(x):
-        return "text" in x
-    if isinstance(x, str):
-        return True
-    dtype = getattr(x, "dtype", None)
-    if dtype is not None and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
-        return getattr(dtype, "name", "") == "string"
-    # Iterators are not read: they would lose an element, and data loaders would start loading.
-    if not isinstance(x, Collection) or getattr(x, "ndim", 1) == 0:
-        return False
-    if not len(x):
-        # Of an empty series, the dtype tells; NumPy's are ids
-        name = getattr(dtype, "name", "")
-        return isinstance(x, (list, tuple)) or name in ("str", "string", "object")
-    first = next(iter(x))
-    while (isinstance(first, (list, tuple, np.ndarray)) or hasattr(first, "to_numpy")) and len(
-        first
-    ):
-        first = next(iter(first))
-    return isinstance(first, (str, bytes))
-
-
-def listed(x: Any) -> Any:
-    """Converts an iterator to a list; returns anything else unchanged."""
-    return list(x) if isinstance(x, Iterator) else x
-
-
-def checked_generator(x: Any) -> Any:
-    """Wraps a generator of batches so that it raises an error for text; returns others unchanged.
-
-    Raises:
-        ValueError: When the generator yields text, since Keras takes only features from generators.
-    """
-    return _checked_batches(x) if isinstance(x, Generator) else x
-
-
-def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
-    for batch in batches:
-        if is_text(batch[0] if isinstance(batch, tuple) and batch else batch):
-            raise ValueError(
-                f"A generator yields text, {str(batch)[:80]!r}; expected batches of features from "
-                f"a generator, or text as {TEXT_FORMS}."
-            )
-        yield batch
-
-
-def refuse_other_rows(x: Any, forms: str) -> None:
-    """Checks that input that is not recognized as text is not malformed text.
-
-    Args:
-        x: The input.
-        forms: The forms of text that the task takes, for the error message.
-
-    Raises:
-        ValueError: If `x` is `None`, a list of plain numbers, or has columns of text with other
-            names; or a row of a list or series is neither text nor numbers, or has numbers while
-            other rows have text; the message names the row.
-    """
-    if x is None:
-        raise ValueError(f"Received None; expected {forms}, or features.")
-    columns = _first_of_element(x.element_spec) if is_dataset(x) else x
-    has_text = is_data_frame(columns) or (
-        isinstance(columns, Mapping)
-        and any(is_text(column) or _is_text_spec(column) for column in columns.values())
-    )
-    if has_text and not is_text(x):
-        raise ValueError(
-            f"Received columns of text named {', '.join(map(str, columns))}; expected {forms}, "
-            "or features."
-        )
-    is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
-    if not (isinstance(x, (list, tuple)) or is_objects):
-        return
-    rows = list(x)
-    if rows and all(isinstance(leaf, numbers.Number) for row in rows for leaf in _leaves(row)):
-        raise ValueError(
-            f"Received a list of numbers; expected {forms}, or ids as an array (batch, length)."
-        )
-    has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
-    for index, row in enumerate(rows):
-        for leaf in _leaves(row):
-            if not (isinstance(leaf, (str, bytes)) if has_text else _is_number(leaf)):
-                where = "is" if leaf is row else "holds"
-                raise ValueError(
-                    f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
-                    f"{forms}, or features."
-                )
-
-
-def _leaves(row: object) -> Iterator[Any]:
-    if not isinstance(row, (list, tuple)):
-        yield row
-        return
-    for part in row:
-        yield from _leaves(part)
-
-
-def _is_number(x: object) -> bool:
-    return isinstance(x, numbers.Number) or hasattr(x, "shape")
-
-
-def is_data_frame(x: object) -> bool:
-    """Returns whether `x` is a pandas data frame, without importing pandas."""
-    return hasattr(x, "columns") and hasattr(x, "to_dict")
-
-
-def has_columns(x: object) -> bool:
-    """Returns whether `x` is a dict or data frame of columns."""
-    return isinstance(x, Mapping) or is_data_frame(x)
-
-
-def text_columns(x: Any) -> dict[str, np.ndarray]:
-    """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
-
-    A tuple of two sequences is two columns; a list of pairs is rows.
-
-    Args:
-        x: Text in one of `TEXT_FORMS`.
-
-    Returns:
-        A dict of the columns, each an array of objects `(rows,)`.
-
-    Raises:
-        ValueError: If the columns differ in length, or the form is not one of `TEXT_FORMS`.
-    """
-    if isinstance(x, str):
-        return {"text": _column([x])}
-    if has_columns(x):
-        columns = {name: _column(x[name]) for name in ("text", "text_pair") if name in x}
-    elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
-        columns = {"text": _column(x[0]), "text_pair": _column(x[1])}
-    else:
-        columns = _columns_of_rows(x)
-    check_lengths(columns)
-    return columns
-
-
-def check_lengths(columns: Mapping[str, Sized]) -> None:
-    """Checks that columns have the same number of rows.
-
-    Raises:
-        ValueError: If they do not; the message has the number of each.
-    """
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"The columns differ in length: {lengths}.")
-
-
-def single_texts(x: Any) -> list[str]:
-    """Converts single texts in any form but a dataset to a list of strings.
-
-    Raises:
-        ValueError: If a row is not text, or there are pairs.
-    """
-    columns = text_columns(x)
-    if "text" not in columns or "text_pair" in columns:
-        raise ValueError(f"Received the columns {list(columns)}; expected single texts.")
-    return [
-        text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
-        for text in columns["text"]
-    ]
-
-
-def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
-    if not hasattr(x, "__iter__"):
-        raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
-    rows = list(x)
-    if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
-        wrong = [index for index, row in enumerate(rows) if len(row) != 2]
-        if wrong:
-            raise ValueError(
-                f"Row {wrong[0]} has {len(rows[wrong[0]])} texts; expected 2 in every row of pairs."
-            )
-        return {
-            "text": _column([row[0] for row in rows]),
-            "text_pair": _column([row[1] for row in rows]),
-        }
-    return {"text": _column(rows)}
-
-
-def _column(values: Any) -> np.ndarray:
-    if hasattr(values, "numpy"):
-        values = values.numpy()
-    values = list(values)
-    for index, value in enumerate(values):
-        if not isinstance(value, (str, bytes)):
-            raise ValueError(
-                f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
-                f"{TEXT_FORMS}."
-            )
-    return np.array(values, dtype=object)
-
-
-def _without_labels(row: Any) -> Any:
-    """Returns the `x` of an element of a dataset.
-
-    Raises:
-        ValueError: If the element may be either a pair, or a text with its label.
-    """
-    if not isinstance(row, tuple):
-        return row
-    if len(row) == 2 and all(getattr(part, "dtype", None) == "string" for part in row):
-        raise ValueError(
-            "An element of two strings is either a pair of texts or a text and its label. "
-            'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
-        )
-    return row[0]
-
-
-def _first_of_element(spec: Any) -> Any:
-    return spec[0] if isinstance(spec, tuple) else spec
-
-
-def _is_text_spec(spec: object) -> bool:
-    if isinstance(spec, Mapping):
-        return "text" in spec
-    if isinstance(spec, tuple):
-        return _is_text_spec(spec[0])
-    return getattr(getattr(spec, "dtype", None), "name", "") == "string"
-
-
-def as_given(x: Any, answers: list[dict[str, Any]]) -> Any:
-    """Converts predictions to the form of the input.
-
-    Args:
-        x: A string; a pandas series or data frame; or any other batch.
-        answers: A prediction for each row.
-
-    Returns:
-        A dict for a string; a data frame with the same index for a series or data frame; otherwise
-        the list.
-    """
-    if isinstance(x, str):
-        return answers[0]
-    if hasattr(x, "index") and hasattr(x, "iloc"):
-        import pandas  # installed, since `x` is a pandas object
-
-        return pandas.DataFrame(answers, index=x.index)
-    return answers

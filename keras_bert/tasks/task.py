@@ -15,6 +15,14 @@ import numpy as np
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
+from keras_bert.data.input_forms import (
+    checked_generator,
+    dataset_has_labels,
+    has_columns,
+    is_dataset,
+    is_text,
+    refuse_other_rows,
+)
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
@@ -26,19 +34,7 @@ from keras_bert.tasks.class_labels import (
 )
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
-from keras_bert.tasks.rows import (
-    Batching,
-    BatchOutputs,
-    Rows,
-    TextDataset,
-    TextRows,
-    checked_generator,
-    dataset_has_labels,
-    has_columns,
-    is_dataset,
-    is_text,
-    refuse_other_rows,
-)
+from keras_bert.tasks.rows import Batching, BatchOutputs, Rows, TextDataset, TextRows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert.data.input_forms import as_given, listed
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, task_pooler
@@ -19,7 +20,7 @@ from keras_bert.tasks.class_labels import (
     softmax,
 )
 from keras_bert.tasks.objective import class_accuracy, class_loss
-from keras_bert.tasks.rows import Batching, as_given, listed
+from keras_bert.tasks.rows import Batching
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
+from keras_bert.data.input_forms import is_dataset, listed, text_columns
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
-from keras_bert.tasks.rows import Batching, Rows, TextRows, is_dataset, listed, text_columns
+from keras_bert.tasks.rows import Batching, Rows, TextRows
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:

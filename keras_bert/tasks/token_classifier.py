@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
 
+from keras_bert.data.input_forms import as_lists, flat_labels, listed, word_depth
 from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
@@ -21,14 +22,7 @@ from keras_bert.tasks.class_labels import (
     class_weights_of,
     softmax,
 )
-from keras_bert.tasks.rows import (
-    Batching,
-    BatchOutputs,
-    Restore,
-    Rows,
-    listed,
-    sliced,
-)
+from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, Rows, sliced
 from keras_bert.tasks.task import Task, as_array
 
 if TYPE_CHECKING:
@@ -36,9 +30,6 @@ if TYPE_CHECKING:
 
     from keras_bert.data.word_batches import TokenClassifierPreprocessor
     from keras_bert.export import ExportOptions
-
-# The names of the levels of nesting, for error messages
-_PARTS = {1: "words", 2: "sentences", 3: "documents"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -403,72 +394,3 @@ def _entities(tags: Sequence[Mapping[str, Any]], text: str | bytes | None) -> li
             covered = text[start:end]
         found.append({"type": kind, "text": covered, "score": score, "start": start, "end": end})
     return found
-
-
-def word_depth(x: Any) -> int | None:
-    """Returns the nesting depth of strings: 0 for a string, 2 for a list of lists of strings.
-
-    Empty lists count as lists of strings. For anything but strings, `None` is returned.
-    """
-    if isinstance(x, (str, bytes)):
-        return 0
-    if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
-        return None
-    if getattr(getattr(x, "dtype", None), "name", "") == "string":
-        return len(x.shape)
-    # Iterators are not read: their elements would be lost, and they may be infinite.
-    if isinstance(x, Mapping) or not isinstance(x, Collection) or hasattr(x, "element_spec"):
-        return None
-    depths = [word_depth(item) for item in x]
-    if None in depths:
-        return None
-    return 1 + max((depth for depth in depths if depth is not None), default=0)
-
-
-def as_lists(x: Any) -> Any:
-    """Converts a ragged tensor, a string tensor or a column of a data frame to lists of strings."""
-    if hasattr(x, "to_list"):
-        return x.to_list()
-    return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
-
-
-def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
-    """Flattens the labels of words.
-
-    Args:
-        words: Sentences (`depth` 2) or documents (`depth` 3).
-        labels: Labels or weights, in the same nesting.
-        depth: The nesting depth of the words.
-
-    Returns:
-        A list of one label for each word.
-
-    Raises:
-        ValueError: If the numbers of labels and words differ; the message says where.
-    """
-    flat: list[Any] = []
-    _flatten(words, labels, depth, (), flat)
-    return flat
-
-
-def _flatten(words: Any, labels: Any, depth: int, path: tuple[int, ...], flat: list[Any]) -> None:
-    if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
-        raise ValueError(f"{_where(path)} has the labels {labels!r}; expected a list.")
-    if len(words) != len(labels):
-        raise ValueError(
-            f"{_where(path)} has {len(words)} {_PARTS[depth]} and labels or weights for "
-            f"{len(labels)}; each needs one."
-        )
-    if depth == 1:
-        flat.extend(labels)
-        return
-    for index, (part, its_labels) in enumerate(zip(words, labels, strict=True)):
-        _flatten(part, its_labels, depth - 1, (*path, index), flat)
-
-
-def _where(path: tuple[int, ...]) -> str:
-    if not path:
-        return "The input"
-    if len(path) == 1:
-        return f"Row {path[0]}"
-    return f"Sentence {path[1]} of document {path[0]}"

@@ -11,8 +11,8 @@ pandas = pytest.importorskip("pandas")
 
 from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from keras_bert.data.input_forms import choice_columns, is_choices  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.tasks.multiple_choice import choice_columns, is_choices  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 

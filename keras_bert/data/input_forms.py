@@ -1,0 +1,589 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forms in which `fit`, `evaluate` and `predict` take text, words, choices and questions.
+
+For each kind of input there is a function that recognizes it, which features are not, and one that
+checks it and converts it to columns or examples. Nothing here imports TensorFlow: ids are
+recognized where it is missing, too.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+TEXT_FORMS = (
+    "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
+    '"text" and "text_pair", a pandas data frame of these columns or a series of texts, or a '
+    "tf.data.Dataset of these"
+)
+CHOICE_FORMS = (
+    "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
+    'lists of choices, or a dict or data frame of "text" and "choices"'
+)
+QUESTION_FORMS = (
+    'a list of dicts of "question", "context" and "answers", a dict or data frame of such '
+    "columns, a data set of Hugging Face's, or a list of QuestionExamples"
+)
+_QUESTION_FIELDS = ("id", "question", "context", "answers")
+# The names of the levels of nesting, for error messages
+_PARTS = {1: "words", 2: "sentences", 3: "documents"}
+
+
+# === Any input ===
+
+
+def is_dataset(x: object) -> bool:
+    """Returns whether `x` is a `tf.data.Dataset`."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
+
+
+def dataset_has_labels(dataset: tf.data.Dataset) -> bool:
+    """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
+    spec = dataset.element_spec
+    return isinstance(spec, tuple) and len(spec) > 1
+
+
+def is_data_frame(x: object) -> bool:
+    """Returns whether `x` is a pandas data frame, without importing pandas."""
+    return hasattr(x, "columns") and hasattr(x, "to_dict")
+
+
+def has_columns(x: object) -> bool:
+    """Returns whether `x` is a dict or data frame of columns."""
+    return isinstance(x, Mapping) or is_data_frame(x)
+
+
+def check_lengths(columns: Mapping[str, Sized]) -> None:
+    """Checks that columns have the same number of rows.
+
+    Raises:
+        ValueError: If they do not; the message has the number of each.
+    """
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The columns differ in length: {lengths}.")
+
+
+def listed(x: Any) -> Any:
+    """Converts an iterator to a list; returns anything else unchanged."""
+    return list(x) if isinstance(x, Iterator) else x
+
+
+def as_given(x: Any, answers: list[dict[str, Any]]) -> Any:
+    """Converts predictions to the form of the input.
+
+    Args:
+        x: A string; a pandas series or data frame; or any other batch.
+        answers: A prediction for each row.
+
+    Returns:
+        A dict for a string; a data frame with the same index for a series or data frame; otherwise
+        the list.
+    """
+    if isinstance(x, str):
+        return answers[0]
+    if hasattr(x, "index") and hasattr(x, "iloc"):
+        import pandas  # installed, since `x` is a pandas object
+
+        return pandas.DataFrame(answers, index=x.index)
+    return answers
+
+
+def _first_of_element(spec: Any) -> Any:
+    return spec[0] if isinstance(spec, tuple) else spec
+
+
+# === Texts and pairs of texts ===
+
+
+def is_text(x: Any) -> bool:
+    """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
+    if is_dataset(x):
+        return _is_text_spec(_first_of_element(x.element_spec))
+    if has_columns(x):
+        return "text" in x
+    if isinstance(x, str):
+        return True
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
+        return getattr(dtype, "name", "") == "string"
+    # Iterators are not read: they would lose an element, and data loaders would start loading.
+    if not isinstance(x, Collection) or getattr(x, "ndim", 1) == 0:
+        return False
+    if not len(x):
+        # Of an empty series, the dtype tells; NumPy's are ids
+        name = getattr(dtype, "name", "")
+        return isinstance(x, (list, tuple)) or name in ("str", "string", "object")
+    first = next(iter(x))
+    while (isinstance(first, (list, tuple, np.ndarray)) or hasattr(first, "to_numpy")) and len(
+        first
+    ):
+        first = next(iter(first))
+    return isinstance(first, (str, bytes))
+
+
+def _is_text_spec(spec: object) -> bool:
+    if isinstance(spec, Mapping):
+        return "text" in spec
+    if isinstance(spec, tuple):
+        return _is_text_spec(spec[0])
+    return getattr(getattr(spec, "dtype", None), "name", "") == "string"
+
+
+def text_columns(x: Any) -> dict[str, np.ndarray]:
+    """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
+
+    A tuple of two sequences is two columns; a list of pairs is rows.
+
+    Args:
+        x: Text in one of `TEXT_FORMS`.
+
+    Returns:
+        A dict of the columns, each an array of objects `(rows,)`.
+
+    Raises:
+        ValueError: If the columns differ in length, or the form is not one of `TEXT_FORMS`.
+    """
+    if isinstance(x, str):
+        return {"text": _column([x])}
+    if has_columns(x):
+        columns = {name: _column(x[name]) for name in ("text", "text_pair") if name in x}
+    elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
+        columns = {"text": _column(x[0]), "text_pair": _column(x[1])}
+    else:
+        columns = _columns_of_rows(x)
+    check_lengths(columns)
+    return columns
+
+
+def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
+    if not hasattr(x, "__iter__"):
+        raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
+    rows = list(x)
+    if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
+        wrong = [index for index, row in enumerate(rows) if len(row) != 2]
+        if wrong:
+            raise ValueError(
+                f"Row {wrong[0]} has {len(rows[wrong[0]])} texts; expected 2 in every row of pairs."
+            )
+        return {
+            "text": _column([row[0] for row in rows]),
+            "text_pair": _column([row[1] for row in rows]),
+        }
+    return {"text": _column(rows)}
+
+
+def _column(values: Any) -> np.ndarray:
+    if hasattr(values, "numpy"):
+        values = values.numpy()
+    values = list(values)
+    for index, value in enumerate(values):
+        if not isinstance(value, (str, bytes)):
+            raise ValueError(
+                f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
+                f"{TEXT_FORMS}."
+            )
+    return np.array(values, dtype=object)
+
+
+def single_texts(x: Any) -> list[str]:
+    """Converts single texts in any form but a dataset to a list of strings.
+
+    Raises:
+        ValueError: If a row is not text, or there are pairs.
+    """
+    columns = text_columns(x)
+    if "text" not in columns or "text_pair" in columns:
+        raise ValueError(f"Received the columns {list(columns)}; expected single texts.")
+    return [
+        text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
+        for text in columns["text"]
+    ]
+
+
+def without_labels(row: Any) -> Any:
+    """Returns the `x` of an element of a dataset.
+
+    Raises:
+        ValueError: If the element may be either a pair, or a text with its label.
+    """
+    if not isinstance(row, tuple):
+        return row
+    if len(row) == 2 and all(getattr(part, "dtype", None) == "string" for part in row):
+        raise ValueError(
+            "An element of two strings is either a pair of texts or a text and its label. "
+            'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
+        )
+    return row[0]
+
+
+def checked_generator(x: Any) -> Any:
+    """Wraps a generator of batches so that it raises an error for text; returns others unchanged.
+
+    Raises:
+        ValueError: When the generator yields text, since Keras takes only features from generators.
+    """
+    return _checked_batches(x) if isinstance(x, Generator) else x
+
+
+def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
+    for batch in batches:
+        if is_text(batch[0] if isinstance(batch, tuple) and batch else batch):
+            raise ValueError(
+                f"A generator yields text, {str(batch)[:80]!r}; expected batches of features from "
+                f"a generator, or text as {TEXT_FORMS}."
+            )
+        yield batch
+
+
+def refuse_other_rows(x: Any, forms: str) -> None:
+    """Checks that input that is not recognized as text is not malformed text.
+
+    Args:
+        x: The input.
+        forms: The forms of text that the task takes, for the error message.
+
+    Raises:
+        ValueError: If `x` is `None`, a list of plain numbers, or has columns of text with other
+            names; or a row of a list or series is neither text nor numbers, or has numbers while
+            other rows have text; the message names the row.
+    """
+    if x is None:
+        raise ValueError(f"Received None; expected {forms}, or features.")
+    columns = _first_of_element(x.element_spec) if is_dataset(x) else x
+    has_text = is_data_frame(columns) or (
+        isinstance(columns, Mapping)
+        and any(is_text(column) or _is_text_spec(column) for column in columns.values())
+    )
+    if has_text and not is_text(x):
+        raise ValueError(
+            f"Received columns of text named {', '.join(map(str, columns))}; expected {forms}, "
+            "or features."
+        )
+    is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
+    if not (isinstance(x, (list, tuple)) or is_objects):
+        return
+    rows = list(x)
+    if rows and all(isinstance(leaf, numbers.Number) for row in rows for leaf in _leaves(row)):
+        raise ValueError(
+            f"Received a list of numbers; expected {forms}, or ids as an array (batch, length)."
+        )
+    has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
+    for index, row in enumerate(rows):
+        for leaf in _leaves(row):
+            if not (isinstance(leaf, (str, bytes)) if has_text else _is_number(leaf)):
+                where = "is" if leaf is row else "holds"
+                raise ValueError(
+                    f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
+                    f"{forms}, or features."
+                )
+
+
+def _leaves(row: object) -> Iterator[Any]:
+    if not isinstance(row, (list, tuple)):
+        yield row
+        return
+    for part in row:
+        yield from _leaves(part)
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, numbers.Number) or hasattr(x, "shape")
+
+
+# === Words ===
+
+
+def word_depth(x: Any) -> int | None:
+    """Returns the nesting depth of strings: 0 for a string, 2 for a list of lists of strings.
+
+    Empty lists count as lists of strings. For anything but strings, `None` is returned.
+    """
+    if isinstance(x, (str, bytes)):
+        return 0
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
+        return None
+    if getattr(getattr(x, "dtype", None), "name", "") == "string":
+        return len(x.shape)
+    # Iterators are not read: their elements would be lost, and they may be infinite.
+    if isinstance(x, Mapping) or not isinstance(x, Collection) or hasattr(x, "element_spec"):
+        return None
+    depths = [word_depth(item) for item in x]
+    if None in depths:
+        return None
+    return 1 + max((depth for depth in depths if depth is not None), default=0)
+
+
+def as_lists(x: Any) -> Any:
+    """Converts a ragged tensor, a string tensor or a column of a data frame to lists of strings."""
+    if hasattr(x, "to_list"):
+        return x.to_list()
+    return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
+
+
+def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
+    """Flattens the labels of words.
+
+    Args:
+        words: Sentences (`depth` 2) or documents (`depth` 3).
+        labels: Labels or weights, in the same nesting.
+        depth: The nesting depth of the words.
+
+    Returns:
+        A list of one label for each word.
+
+    Raises:
+        ValueError: If the numbers of labels and words differ; the message says where.
+    """
+    flat: list[Any] = []
+    _flatten(words, labels, depth, (), flat)
+    return flat
+
+
+def _flatten(words: Any, labels: Any, depth: int, path: tuple[int, ...], flat: list[Any]) -> None:
+    if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
+        raise ValueError(f"{_where(path)} has the labels {labels!r}; expected a list.")
+    if len(words) != len(labels):
+        raise ValueError(
+            f"{_where(path)} has {len(words)} {_PARTS[depth]} and labels or weights for "
+            f"{len(labels)}; each needs one."
+        )
+    if depth == 1:
+        flat.extend(labels)
+        return
+    for index, (part, its_labels) in enumerate(zip(words, labels, strict=True)):
+        _flatten(part, its_labels, depth - 1, (*path, index), flat)
+
+
+def _where(path: tuple[int, ...]) -> str:
+    if not path:
+        return "The input"
+    if len(path) == 1:
+        return f"Row {path[0]}"
+    return f"Sentence {path[1]} of document {path[0]}"
+
+
+# === Choices ===
+
+
+def is_choices(x: Any) -> bool:
+    """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
+    if has_columns(x):
+        return "choices" in x
+    if not isinstance(x, (tuple, list)):
+        return False
+    if not x:
+        return True
+    first = x[0]
+    return isinstance(first, str) or (
+        isinstance(first, (tuple, list)) and (not first or isinstance(first[0], str))
+    )
+
+
+def is_single_choice(x: object) -> bool:
+    """Returns whether `x` is a single text with its choices."""
+    return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
+
+
+def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
+    """Converts texts with choices in any of `CHOICE_FORMS` to two lists.
+
+    Returns:
+        A tuple of the list of texts, and of the list of the choices of each text.
+
+    Raises:
+        ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
+            choices differ, or a row has no choice; the message names the row.
+    """
+    if has_columns(x):
+        missing = {"text", "choices"} - set(x)
+        if missing:
+            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
+        texts, choices = x["text"], x["choices"]
+    elif is_single_choice(x):
+        texts, choices = [x[0]], [x[1]]
+    elif isinstance(x, tuple) and len(x) == 2:
+        texts, choices = x
+    else:
+        if not hasattr(x, "__iter__"):
+            raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {CHOICE_FORMS}.")
+        wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
+        if wrong is not None:
+            raise ValueError(
+                f"Row {wrong} is {x[wrong]!r} of type {type(x[wrong]).__name__}; expected "
+                f"{CHOICE_FORMS}."
+            )
+        texts, choices = [row[0] for row in x], [row[1] for row in x]
+    texts, choices = (
+        list(texts),
+        [_checked_choices(row, index) for index, row in enumerate(choices)],
+    )
+    if len(texts) != len(choices):
+        raise ValueError(
+            f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
+            "each text."
+        )
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
+    return texts, choices
+
+
+def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
+    """Checks labels, the index of the right choice of each row.
+
+    Returns:
+        An int32 array `(rows,)`.
+
+    Raises:
+        ValueError: If there is not one for each row, or one is not the index of a choice.
+    """
+    array = one_for_each(np.asarray(labels), choices)
+    for index, (label, own) in enumerate(zip(array, choices, strict=True)):
+        if array.dtype.kind not in "iu" or not 0 <= label < len(own):
+            raise ValueError(
+                f"The label of row {index} is {label!r}; expected the index of one of its "
+                f"{len(own)} choices, an integer from 0."
+            )
+    return array.astype("int32")
+
+
+def one_for_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Checks that there is one label or weight for each row; returns them unchanged.
+
+    Raises:
+        ValueError: If their shape is not `(rows,)`.
+    """
+    if values.shape != (len(rows),):
+        raise ValueError(
+            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
+            "one for each text."
+        )
+    return values
+
+
+def _checked_choices(choices: Any, row: int) -> list[str]:
+    if isinstance(choices, str) or not hasattr(choices, "__iter__"):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
+    own: list[str] = list(choices)
+    if not own or not all(isinstance(choice, str) for choice in own):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
+    return own
+
+
+# === Questions on passages ===
+
+
+def is_questions(x: Any) -> bool:
+    """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
+    if has_columns(x):
+        return "question" in x
+    if hasattr(x, "column_names"):
+        return "question" in x.column_names
+    if not isinstance(x, (list, tuple)):
+        return False
+    if not x:
+        return True
+    return "question" in x[0] if isinstance(x[0], Mapping) else hasattr(x[0], "question")
+
+
+def question_examples(x: Any) -> list[QuestionExample]:
+    """Converts questions in any of `QUESTION_FORMS` to examples.
+
+    Args:
+        x: The questions. The id of a question without `id` is its index.
+
+    Raises:
+        ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
+            the message names the question.
+    """
+    rows = _rows_of_columns(x) if has_columns(x) else x
+    return [_example(row, index) for index, row in enumerate(rows)]
+
+
+def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
+    columns = {name: list(x[name]) for name in _QUESTION_FIELDS if name in x}
+    check_lengths(columns)
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _example(row: Any, index: int) -> QuestionExample:
+    if isinstance(row, QuestionExample):
+        return row
+    where = f"Question {index}"
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{where} is {row!r}; expected {QUESTION_FORMS}.")
+    question, context = (_text(row, name, where) for name in ("question", "context"))
+    answers = _answers(row.get("answers"), context, where)
+    return QuestionExample(str(row.get("id", index)), question, context, answers)
+
+
+def _text(row: Mapping[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
+        )
+    return value
+
+
+def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
+    """Converts answers, a list of dicts as in SQuAD files or a dict of two lists, to spans."""
+    if answers is None:
+        return None
+    if isinstance(answers, Mapping):
+        texts, starts = _field(answers, "text", where), _field(answers, "answer_start", where)
+        answers = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    spans = tuple(
+        answer
+        if isinstance(answer, SpanAnswer)
+        else SpanAnswer(_field(answer, "text", where), int(_field(answer, "answer_start", where)))
+        for answer in answers
+    )
+    for span in spans:
+        check_span(span.text, span.start, context, where)
+    return spans
+
+
+def _field(answer: Any, name: str, where: str) -> Any:
+    if not isinstance(answer, Mapping) or name not in answer:
+        raise ValueError(f'{where}: an answer is {answer!r}; expected "text" and "answer_start".')
+    return answer[name]
+
+
+def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
+    """Converts questions and passages to two lists of the same length.
+
+    Args:
+        question: A string or a list of strings.
+        context: A string for all questions, or a list of strings.
+
+    Raises:
+        ValueError: If the lists differ in length, or an argument is not a string or a list.
+    """
+    if isinstance(question, str):
+        question = [question]
+    for name, value in (("question", question), ("context", context)):
+        if not hasattr(value, "__iter__"):
+            raise ValueError(
+                f"{name} is {value!r} of type {type(value).__name__}; expected a string or a list "
+                "of strings."
+            )
+    questions: Sequence[str] = list(question)
+    contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+    if len(questions) != len(contexts):
+        raise ValueError(f"There are {len(questions)} questions and {len(contexts)} contexts.")
+    return list(questions), contexts
