@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Required, TypedDict, Unpack
+from typing import Any, ParamSpec, Protocol, Required, TypedDict, TypeVar, Unpack
 
 import tensorflow as tf
 
@@ -19,6 +19,21 @@ WINDOW_BATCHES = 64
 # Up to so many rows are featurized once and not in each epoch: starting a pipeline that tokenizes
 # takes longer than a dozen steps of a small model.
 MAX_ROWS_IN_MEMORY = 4096
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def without_autograph(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a function that creates datasets, so that AutoGraph leaves their functions alone.
+
+    Otherwise, AutoGraph parses and rewrites the source of every function that a dataset applies
+    before it is traced, which takes longer than tracing it. None of those in this package has
+    Python's control flow over tensors.
+    """
+    decorated: Callable[P, R] = tf.autograph.experimental.do_not_convert(function)
+    return decorated
 
 
 class BatchOptions(TypedDict, total=False):
@@ -137,6 +152,7 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
     return (*lengths, sequence_length)
 
 
+@without_autograph
 def length_bucketed_batches(
     rows: tf.data.Dataset,
     featurize: Callable[..., tuple[dict[str, tf.RaggedTensor], tuple[Any, ...]]],

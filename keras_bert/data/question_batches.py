@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import BatchOptions, row_batches
+from keras_bert.data.batching import BatchOptions, row_batches, without_autograph
 from keras_bert.data.squad import QuestionExample
 from keras_bert.data.text_batches import (
     num_special_tokens,
@@ -307,6 +307,7 @@ def question_rows(
     return QuestionRows(row_splits=row_splits, num_questions=len(examples), **columns)
 
 
+@without_autograph
 def window_batches(
     rows: QuestionRows,
     preprocessor: QuestionAnswererPreprocessor,
@@ -337,6 +338,7 @@ def window_batches(
     return batches.map(lambda features, rest: (features, *rest))
 
 
+@without_autograph
 def with_targets(batches: tf.data.Dataset, rows: QuestionRows) -> tf.data.Dataset:
     """Converts batches of `window_batches` to `(features, targets, weights)` for `fit`."""
     starts, ends = tf.constant(rows.start_positions), tf.constant(rows.end_positions)

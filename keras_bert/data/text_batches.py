@@ -15,8 +15,10 @@ from keras_bert.data.batching import (
     RowPreprocessor,
     pad_to_length,
     row_batches,
+    without_autograph,
     without_tuning,
 )
+from keras_bert.data.input_forms import without_labels
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.next_tokens import NextTokenTargets
 from keras_bert.text.from_config import tokenizer_from_config
@@ -287,6 +289,31 @@ def batches_from_rows(
     return in_one_tuple(row_batches(_as_tuples(rows), featurize, preprocessor, **options), options)
 
 
+@without_autograph
+def numbered_batches(
+    rows: tf.data.Dataset,
+    preprocessor: TextClassifierPreprocessor,
+    **options: Unpack[BatchOptions],
+) -> tf.data.Dataset:
+    """Groups the rows of a dataset into length-bucketed batches for prediction.
+
+    Args:
+        rows: A dataset of text, with or without labels, which are dropped; of single rows or
+            batches.
+        preprocessor: The preprocessor that converts text to features.
+        **options: `BatchOptions`.
+
+    Returns:
+        A dataset of `(features, index)`, where `index` holds the indices of the rows in a batch.
+    """
+    if is_batched(rows):
+        rows = rows.unbatch()
+    # (index, row), where the row is a tuple only if the dataset's elements are
+    rows = rows.enumerate().map(lambda index, row: (without_labels(row), index))
+    return batches_from_rows(rows, preprocessor, **options)
+
+
+@without_autograph
 def batches_from_columns(
     columns: Mapping[str, np.ndarray],
     rest: Sequence[np.ndarray],
@@ -311,6 +338,7 @@ def batches_from_columns(
     return in_one_tuple(row_batches(num_rows, featurize, preprocessor, **options), options)
 
 
+@without_autograph
 def in_one_tuple(batches: tf.data.Dataset, options: BatchOptions) -> tf.data.Dataset:
     """Converts batches `(features, rest)` of `row_batches` to `(features, *rest)`.
 
@@ -321,6 +349,7 @@ def in_one_tuple(batches: tf.data.Dataset, options: BatchOptions) -> tf.data.Dat
     return batches.map(lambda features, rest: (features, *rest))
 
 
+@without_autograph
 def with_checked_labels(
     rows: tf.data.Dataset,
     num_labels: int | None,
@@ -374,6 +403,7 @@ def with_checked_labels(
     return rows.enumerate().map(check)
 
 
+@without_autograph
 def batches_from_batched_rows(
     batches: tf.data.Dataset, preprocessor: TextClassifierPreprocessor
 ) -> tf.data.Dataset:
@@ -386,6 +416,7 @@ def batches_from_batched_rows(
     return without_tuning(batches.prefetch(1))
 
 
+@without_autograph
 def token_batches(
     token_ids: Sequence[Sequence[int]],
     preprocessor: RowPreprocessor,
@@ -431,6 +462,7 @@ def _ragged(rows: Sequence[Sequence[int]]) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(values, np.array(list(map(len, rows)), "int64"))
 
 
+@without_autograph
 def masked_batches(
     batches: tf.data.Dataset, masker: MaskedLMMasker | NextTokenTargets, seed: int | None = None
 ) -> tf.data.Dataset:
@@ -518,6 +550,7 @@ def _weigh_filler_rows(features: Any, rest: Any) -> Any:
     return (features, *targets[:-1], tf.cast(weight, tf.float32) * is_real)
 
 
+@without_autograph
 def paired_batches(
     texts: Sequence[str],
     partners: Sequence[str],

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import BatchOptions, row_batches
+from keras_bert.data.batching import BatchOptions, row_batches, without_autograph
 from keras_bert.data.text_batches import cut_rows, num_special_tokens, pack_texts, padded
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
@@ -282,6 +282,7 @@ def _nearest_window(begin: tf.Tensor, end: tf.Tensor, room: int, step: int) -> t
     return tf.clip_by_value(central, lowest, highest)
 
 
+@without_autograph
 def window_batches(
     windows: WordWindows,
     preprocessor: TokenClassifierPreprocessor,

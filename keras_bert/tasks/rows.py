@@ -22,7 +22,6 @@ from keras_bert.data.input_forms import (
     is_dataset,
     is_text,
     text_columns,
-    without_labels,
 )
 from keras_bert.tasks.class_labels import LabelRules, checked_weights
 
@@ -303,13 +302,7 @@ class TextDataset(Rows):
     ) -> tuple[tf.data.Dataset, Restore]:
         from keras_bert.data import text_batches
 
-        rows = self.dataset.unbatch() if text_batches.is_batched(self.dataset) else self.dataset
-        batches = text_batches.batches_from_rows(
-            # (index, row), where the row is a tuple only if the dataset's elements are
-            rows.enumerate().map(lambda index, row: (without_labels(row), index)),
-            preprocessor,
-            **batching.options(),
-        )
+        batches = text_batches.numbered_batches(self.dataset, preprocessor, **batching.options())
         return batches, _in_order
 
 

@@ -107,7 +107,9 @@ def count_words(
         A dict of the count of each word, in descending order of counts, then in the order of the
         words' bytes.
     """
-    function = tf.function(split, input_signature=[tf.TensorSpec([None], tf.string)])
+    function = tf.function(
+        split, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
     counts: Counter[bytes] = Counter()
     total, too_rare = 0, 0
     for batch, total in corpus_batches(texts):

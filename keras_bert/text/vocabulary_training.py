@@ -330,6 +330,7 @@ def _sentences(texts: Iterable[bytes], clean: SentenceCleaner, report: Report) -
     function = tf.function(
         lambda batch: clean(drop_invalid(batch)),
         input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
     )
     total = 0
     for batch, total in corpus_batches(texts):

@@ -106,7 +106,9 @@ def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
             f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
             "full_sentences or document_sentences"
         )
-    in_graph = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
+    in_graph = tf.function(
+        tokenizer, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
+    )
 
     def tokenize(chunk: _Chunk) -> _Tokens:
         ragged = in_graph(tf.constant(chunk.sentences, tf.string))

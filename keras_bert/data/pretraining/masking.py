@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_bert.data.batching import without_tuning
+from keras_bert.data.batching import without_autograph, without_tuning
 from keras_bert.data.pretraining import mask_selection
 from keras_bert.data.pretraining.static_masking import UNITS
 from keras_bert.text import special_tokens
@@ -212,6 +212,7 @@ class MaskedLMMasker:
         features.pop("word_starts", None)
         return {**features, **self._replace(ids, chosen, slots, seeds)}
 
+    @without_autograph
     def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
         """Masks the batches of a dataset, each batch with different masks.
 

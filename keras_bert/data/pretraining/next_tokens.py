@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_bert.data.batching import without_tuning
+from keras_bert.data.batching import without_autograph, without_tuning
 from keras_bert.data.pretraining.masking import dense_features, real_tokens
 from keras_bert.text import special_tokens
 
@@ -78,6 +78,7 @@ class NextTokenTargets:
         features.pop("word_starts", None)
         return {**features, **self._targets(features)}
 
+    @without_autograph
     def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
         """Adds the targets to the batches of a dataset; see `MaskedLMMasker.masked`.
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.batching import without_tuning
+from keras_bert.data.batching import without_autograph, without_tuning
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
+@without_autograph
 def packed_batches(
     windows: tf.data.Dataset,
     *,

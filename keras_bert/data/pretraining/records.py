@@ -12,7 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.atomic import atomic_path
-from keras_bert.data.batching import length_bucketed_batches, pad_to_length, without_tuning
+from keras_bert.data.batching import (
+    length_bucketed_batches,
+    pad_to_length,
+    without_autograph,
+    without_tuning,
+)
 from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
 from keras_bert.data.pretraining.token_store import Ids
@@ -150,6 +155,7 @@ def _padded(values: Any, length: int) -> list[Any]:
     return [*values.tolist(), *[0] * (length - len(values))]
 
 
+@without_autograph
 def pretraining_batches(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -215,6 +221,7 @@ def pretraining_batches(
     return batches.map(lambda x, rest: _merged(x, rest, (rows, None)))
 
 
+@without_autograph
 def ragged_pretraining_batches(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -261,6 +268,7 @@ def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
 
 
+@without_autograph
 def check_record_files(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> int:

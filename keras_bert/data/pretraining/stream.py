@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.data.batching import pad_to_length, without_tuning
+from keras_bert.data.batching import pad_to_length, without_autograph, without_tuning
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import pack_sequences
 from keras_bert.data.pretraining.records import (
@@ -108,6 +108,7 @@ class PretrainingStream:
                 f"expected at least a batch of {batch_size}."
             )
 
+    @without_autograph
     def from_batch(self, first: int = 0) -> tf.data.Dataset:
         """Returns the infinite dataset of batches from a given one on.
 
@@ -123,6 +124,7 @@ class PretrainingStream:
         batches = self._epoch(tf.constant(epoch, tf.int64), batch).concatenate(epochs)
         return without_tuning(self._masked(batches, first).prefetch(tf.data.AUTOTUNE))
 
+    @without_autograph
     def first_batches(self, count: int) -> tf.data.Dataset:
         """Returns a dataset of up to `count` batches in the order of the files, with fixed masks.
 
@@ -186,6 +188,7 @@ class PretrainingStream:
         return int(count)
 
 
+@without_autograph
 def pretraining_examples(batches: tf.data.Dataset, next_sentence: bool) -> tf.data.Dataset:
     """Converts masked batches to the examples that `Pretrainer.fit` takes.
 
