@@ -79,23 +79,24 @@ def listed(x: Any) -> Any:
     return list(x) if isinstance(x, Iterator) else x
 
 
-def as_given(x: Any, answers: list[dict[str, Any]]) -> Any:
+def as_given(x: Any, answers: list[Any]) -> Any:
     """Converts predictions to the form of the input.
 
     Args:
         x: A string; a pandas series or data frame; or any other batch.
-        answers: A prediction for each row.
+        answers: A prediction for each row: a dict, or a list of dicts.
 
     Returns:
-        A dict for a string; a data frame with the same index for a series or data frame; otherwise
-        the list.
+        A single prediction for a string; for a series or data frame a data frame with the same
+        index, or a series if predictions are lists; otherwise the list.
     """
     if isinstance(x, str):
         return answers[0]
     if hasattr(x, "index") and hasattr(x, "iloc"):
         import pandas  # installed, since `x` is a pandas object
 
-        return pandas.DataFrame(answers, index=x.index)
+        form = pandas.Series if answers and isinstance(answers[0], list) else pandas.DataFrame
+        return form(answers, index=x.index)
     return answers
 
 

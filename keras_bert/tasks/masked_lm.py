@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import keras
@@ -163,7 +164,14 @@ class MaskedLM(MaskedTokenTask):
     def _default_metrics(self) -> list[keras.metrics.Metric]:
         return masked_token_metrics()
 
-    def fill(self, text: Any, top_k: int = 5, batch_size: int | None = None) -> Any:
+    def fill(
+        self,
+        text: Any,
+        top_k: int = 5,
+        batch_size: int | None = None,
+        *,
+        targets: str | Sequence[str] | None = None,
+    ) -> Any:
         """Predicts the most likely tokens for each `[MASK]` (RoBERTa: `<mask>`) in a text.
 
         A causal model predicts a mask from the text before it only.
@@ -173,19 +181,33 @@ class MaskedLM(MaskedTokenTask):
             top_k: The number of tokens to return for each mask.
             batch_size: The number of texts in a batch. Defaults to 32, or fewer if texts have very
                 many masks.
+            targets: The tokens to choose from, a token or a list of tokens, as they are in the
+                vocabulary (RoBERTa: `"Ġfilm"` with a space before it). Defaults to all tokens.
 
         Returns:
             For each mask, a list of `top_k` dicts in descending order of `score`: `token`, `score`
             (its probability) and `text` (the text with this mask replaced by the token). For a text
             with several masks, a list of such lists; for a list of texts, a list of the results.
+            With `targets`, there are at most as many dicts as targets; the probabilities remain
+            those among all tokens.
 
         Raises:
-            ValueError: If a row is not text, or has no `[MASK]` within `sequence_length`.
+            ValueError: If a row is not text, or has no `[MASK]` within `sequence_length`; or if
+                `targets` is empty or has tokens that are not in the vocabulary.
+
+        Example:
+
+        ```python
+        masked_lm.fill("a [MASK] film", targets=["good", "bad"])
+        # [{"token": "good", "score": 0.03, "text": "a good film"},
+        #  {"token": "bad", "score": 0.02, "text": "a bad film"}]
+        ```
         """
         tokenizer = self.preprocessor.tokenizer
         vocabulary_size = len(tokenizer.vocabulary)
         if not 1 <= top_k <= vocabulary_size:
             raise ValueError(f"top_k is {top_k}; expected 1 to {vocabulary_size}.")
+        allowed = np.arange(vocabulary_size) if targets is None else self._target_ids(targets)
         texts = single_texts(text)
         if not texts:
             return []
@@ -203,14 +225,29 @@ class MaskedLM(MaskedTokenTask):
             for row, row_logits in zip(index.tolist(), logits, strict=True):
                 scores = softmax(row_logits[: len(spans[row]), :vocabulary_size])
                 answers[row] = [
-                    self._best_tokens(texts[row], span, of_mask, top_k)
+                    self._best_tokens(texts[row], span, of_mask, allowed, top_k)
                     for span, of_mask in zip(spans[row], scores, strict=True)
                 ]
         answers = [masks[0] if len(masks) == 1 else masks for masks in answers]
         return answers[0] if isinstance(text, str) else answers
 
+    def _target_ids(self, targets: str | Sequence[str]) -> np.ndarray:
+        """Returns the ids of tokens in ascending order, without duplicates."""
+        tokenizer = self.preprocessor.tokenizer
+        tokens = [targets] if isinstance(targets, str) else list(targets)
+        unknown = [token for token in tokens if token not in tokenizer.vocabulary]
+        if unknown or not tokens:
+            found = f"has {unknown}" if unknown else "is empty"
+            raise ValueError(f"targets {found}; expected tokens of the vocabulary.")
+        return np.unique([tokenizer.token_to_id(token) for token in tokens])
+
     def _best_tokens(
-        self, text: str, span: tuple[int, int], scores: np.ndarray, top_k: int
+        self,
+        text: str,
+        span: tuple[int, int],
+        scores: np.ndarray,
+        allowed: np.ndarray,
+        top_k: int,
     ) -> list[dict[str, Any]]:
         tokenizer = self.preprocessor.tokenizer
         return [
@@ -219,7 +256,7 @@ class MaskedLM(MaskedTokenTask):
                 "score": float(scores[index]),
                 "text": _put(text, span, tokenizer.token_text(index), tokenizer.mask_takes_space),
             }
-            for index in np.argsort(-scores, kind="stable")[:top_k]
+            for index in allowed[np.argsort(-scores[allowed], kind="stable")[:top_k]]
         ]
 
     def masked_rows(self, texts: list[str]) -> MaskedRows:

@@ -151,32 +151,58 @@ class TextClassifier(Task):
             return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
         return [class_accuracy()]
 
-    def classify(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
+    def classify(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        top_k: int | None = None,
+    ) -> Any:
         """Predicts the most probable class of each text, or the score of a regression.
 
         Args:
             x: Text in any form that `fit` takes.
             batch_size: The number of texts in a batch. Defaults to 32.
             verbose: 0 or 1; 1 shows a progress bar.
+            top_k: The number of classes to return for each text, at most all; `None` returns the
+                most probable class by itself, and not in a list.
 
         Returns:
             A list of dicts in the order of the input: `label` (the name of the class, or its id
             without `class_names`) and `score` (its probability); for regression, only `score`. For
             a single string, a single dict; for a pandas data frame or series, a data frame with the
-            same index.
+            same index. With `top_k`, a list of dicts in descending order of `score` instead of each
+            dict; for a pandas data frame or series, a series of these lists.
+
+        Raises:
+            ValueError: If `top_k` is below 1, or given for a regression.
+
+        Example:
+
+        ```python
+        classifier.classify("a gripping film")
+        # {"label": "positive", "score": 0.9}
+        classifier.classify("a gripping film", top_k=2)
+        # [{"label": "positive", "score": 0.9}, {"label": "negative", "score": 0.1}]
+        ```
         """
+        if top_k is not None and (top_k < 1 or self.is_regression):
+            expected = "None for a regression" if self.is_regression else "at least 1, or None"
+            raise ValueError(f"top_k is {top_k}; expected {expected}.")
         x = listed(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         if self.is_regression:
-            answers: list[dict[str, Any]] = [{"score": float(row[0])} for row in logits]
-        else:
-            answers = [self._answer(row) for row in softmax(logits)]
-        return as_given(x, answers)
+            return as_given(x, [{"score": float(row[0])} for row in logits])
+        answers = [self._best_classes(row, top_k or 1) for row in softmax(logits)]
+        return as_given(x, answers if top_k else [best for (best,) in answers])
 
-    def _answer(self, probabilities: np.ndarray) -> dict[str, Any]:
-        best = int(np.argmax(probabilities))
-        label = best if self.class_names is None else self.class_names[best]
-        return {"label": label, "score": float(probabilities[best])}
+    def _best_classes(self, probabilities: np.ndarray, top_k: int) -> list[dict[str, Any]]:
+        names = self.class_names or range(self.num_classes)
+        return [
+            {"label": names[index], "score": float(probabilities[index])}
+            for index in np.argsort(-probabilities, kind="stable")[:top_k]
+        ]
 
     def _label_rules(self, batching: Batching) -> LabelRules:
         return LabelRules(

@@ -113,6 +113,19 @@ def test_what_cannot_be_filled(masked_lm, text, top_k, message):
         masked_lm.fill(text, top_k)
 
 
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (["cat", "dog", "the", "Mat"], r"targets has \['dog', 'Mat'\]; expected tokens of the voc"),
+        ("dog", r"targets has \['dog'\]"),
+        ([], "targets is empty"),
+    ],
+)
+def test_targets_must_be_tokens(masked_lm, targets, message):
+    with pytest.raises(ValueError, match=message):
+        masked_lm.fill("a [MASK]", targets=targets)
+
+
 @pytest.mark.parametrize("task", [MaskedLM, Pretrainer])
 def test_presets_keep_everything(task, masked_lm, tmp_path):
     model = task(Backbone(SMALL), masked_lm.preprocessor)

@@ -55,6 +55,9 @@ def test_answers_have_the_index_of_what_was_asked(classifier):
         answers = classifier.classify(asked)
         assert list(answers.index) == [30, 10, 20]
         assert answers.to_dict("records") == classifier.classify(rows)
+        ranked = classifier.classify(asked, top_k=2)
+        assert list(ranked.index) == [30, 10, 20]
+        assert list(ranked) == classifier.classify(rows, top_k=2)
 
 
 def test_a_frame_without_text_is_an_error(classifier):

@@ -101,6 +101,24 @@ def test_classify_answers_with_names_and_probabilities(trained):
     assert classifier.classify("bad") == pytest.approx(answers[1], abs=1e-5)
 
 
+def test_top_k_classes(trained):
+    classifier, _ = trained
+    texts = ["a very good film", "bad"]
+    best = classifier.classify(texts)
+    assert classifier.classify(texts, top_k=1) == [[answer] for answer in best]
+    for answer, ranked in zip(best, classifier.classify(texts, top_k=5), strict=True):
+        assert ranked[0] == answer
+        assert {answer["label"] for answer in ranked} == {"negative", "positive"}
+        assert sum(answer["score"] for answer in ranked) == pytest.approx(1)
+    assert [answer["label"] for answer in classifier.classify("bad", top_k=2)] == [
+        "negative",
+        "positive",
+    ]
+    assert classifier.classify([], top_k=2) == []
+    ids = make_classifier(class_names=None, num_classes=3).classify("bad", top_k=3)
+    assert sorted(answer["label"] for answer in ids) == [0, 1, 2]
+
+
 def test_no_text_gives_no_answers(trained):
     assert trained[0].predict([], verbose=0).shape == (0, 2)
     assert trained[0].classify([]) == []
@@ -198,6 +216,11 @@ def test_sample_weights_count(classifier):
         (
             lambda c: c.predict(tf.data.Dataset.from_tensor_slices((["a"], ["b"]))),
             "pair of texts or a text and its label",
+        ),
+        (lambda c: c.classify("good", top_k=0), "top_k is 0; expected at least 1, or None"),
+        (
+            lambda _: make_classifier(class_names=None, num_classes=1).classify("good", top_k=2),
+            "top_k is 2; expected None for a regression",
         ),
     ],
 )

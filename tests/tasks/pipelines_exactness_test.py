@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`top_k` of classifiers, and `targets` of masked LMs, are those of transformers' pipelines."""
+
+import pytest
+
+# Logits are compared with those of transformers on each backend by other tests.
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+transformers = pytest.importorskip("transformers")
+
+import keras_bert  # noqa: E402
+from keras_bert import checkpoints  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import randomize  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+
+FAMILIES = {
+    "wordpiece": {},
+    "byte_pair": {
+        "num_segments": 1,
+        "position_offset": 2,
+        "pad_token_id": 1,
+        "tokenizer": "byte_pair",
+    },
+}
+NAMES = ["zero", "one", "two", "three"]
+
+
+def saved(task_class, kind, folder, **arguments):
+    """A small random task in transformers' layout."""
+    tokenizer = small_tokenizers.make(kind)
+    config = keras_bert.BertConfig(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=2,
+        hidden_dim=8,
+        num_heads=2,
+        intermediate_dim=16,
+        max_sequence_length=40,
+        initializer_range=0.5,
+        **FAMILIES[kind],
+    )
+    preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=40)
+    task = task_class(keras_bert.Backbone(config), preprocessor=preprocessor, **arguments)
+    randomize(task)
+    checkpoints.save_hugging_face(task, folder)
+    return task
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_top_k_of_a_classifier(kind, tmp_path):
+    texts = ["the test fails", "a case of 1990 tests, skipped"]
+    classifier = saved(keras_bert.TextClassifier, kind, tmp_path, class_names=NAMES)
+    pipeline = transformers.pipeline("text-classification", model=str(tmp_path))
+    check_same([classifier.classify(texts)], [pipeline(texts)])
+    for top_k in (1, 3, 10):
+        answers, expected = classifier.classify(texts, top_k=top_k), pipeline(texts, top_k=top_k)
+        assert [len(answer) for answer in answers] == [min(top_k, len(NAMES))] * 2
+        check_same(answers, expected)
+    check_same([classifier.classify(texts[0], top_k=4)], [pipeline(texts[0], top_k=None)])
+
+
+def check_same(answers, expected):
+    for mine, theirs in zip(answers, expected, strict=True):
+        assert [answer["label"] for answer in mine] == [answer["label"] for answer in theirs]
+        scores = [answer["score"] for answer in theirs]
+        assert [answer["score"] for answer in mine] == pytest.approx(scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_targets_of_a_masked_lm(kind, tmp_path):
+    masked_lm = saved(keras_bert.MaskedLM, kind, tmp_path)
+    pipeline = transformers.pipeline("fill-mask", model=str(tmp_path))
+    tokenizer = masked_lm.preprocessor.tokenizer
+    space = "Ġ" if kind == "byte_pair" else ""
+    targets = [f"{space}test", f"{space}the", "s", f"{space}is", f"{space}the"]
+    text = f"the {tokenizer.mask_token} fails in {tokenizer.mask_token}"
+    for given, top_k in ((targets, 5), (targets, 2), (targets[0], 5)):
+        answers = masked_lm.fill(text, top_k=top_k, targets=given)
+        expected = pipeline(text, top_k=top_k, targets=given)
+        for mine, theirs in zip(answers, expected, strict=True):
+            found = [tokenizer.token_to_id(answer["token"]) for answer in mine]
+            assert found == [answer["token"] for answer in theirs]
+            scores = [answer["score"] for answer in theirs]
+            assert [answer["score"] for answer in mine] == pytest.approx(scores, rel=1e-4)
+    # The scores are those among all tokens.
+    everything = masked_lm.fill(text, top_k=tokenizer.vocabulary_size)[0]
+    (one,) = masked_lm.fill(text, targets="s")[0]
+    assert one == pytest.approx(next(answer for answer in everything if answer["token"] == "s"))
