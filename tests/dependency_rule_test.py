@@ -53,7 +53,7 @@ LIBRARIES = {
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
     "export": {
         "keras", "numpy", "tensorflow", "tensorflow_text",
-        "nncf", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
+        "nncf", "onnx", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
         "tensorflow_serving", "tf2onnx",
     },
     "tasks": {"keras", "numpy", "tensorflow"},

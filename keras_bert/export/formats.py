@@ -45,31 +45,31 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
 
     function = tf.function(logits, input_signature=specs, autograph=False)
     if options.format == "onnx":
-        _write_onnx(function, specs, path, options.dtype)
+        _write_onnx(function, specs, path, task, options.dtype)
     elif options.format == "openvino":
         _write_openvino(function, path, task, options)
     else:
         _write_litert(function, path, options.dtype)
 
 
-def _write_onnx(function: Any, specs: list[tf.TensorSpec], path: Path, dtype: str) -> None:
+def _write_onnx(
+    function: Any, specs: list[tf.TensorSpec], path: Path, task: Servable, dtype: str
+) -> None:
     import tf2onnx
 
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        floats = Path(folder) / path.name if dtype == "int8" else path
-        model, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=ONNX_OPSET)
-        # Outputs have the axes of the inputs, of which they lack some, and then fixed ones.
-        for tensor in (*model.graph.input, *model.graph.output):
-            axes = tensor.type.tensor_type.shape.dim
-            for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
-                if not axis.dim_value:
-                    axis.dim_param = name
-        floats.write_bytes(model.SerializeToString())
-        if dtype == "int8":
-            from onnxruntime.quantization import QuantType, quantize_dynamic
+    model, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=ONNX_OPSET)
+    # Outputs have the axes of the inputs, of which they lack some, and then fixed ones.
+    for tensor in (*model.graph.input, *model.graph.output):
+        axes = tensor.type.tensor_type.shape.dim
+        for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
+            if not axis.dim_value:
+                axis.dim_param = name
+    if dtype == "int8":
+        from keras_bert.export.onnx_int8 import write_int8
 
-            # Activations are quantized dynamically, with one scale for each tensor.
-            quantize_dynamic(floats, path, per_channel=True, weight_type=QuantType.QInt8)
+        write_int8(model, path, task.preprocessor.tokenizer, task.config.max_sequence_length)
+    else:
+        path.write_bytes(model.SerializeToString())
 
 
 def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOptions) -> None:

@@ -42,6 +42,58 @@ def test_onnx(classifier, tmp_path):
     assert np.max(np.abs(logits - expected)) > 0
 
 
+def test_onnx_with_an_outlier_channel(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    classifier = make_classifier(tmp_path / "vocab.txt", num_classes=3)
+    # As in pretrained encoders, one channel is much larger than the others, whatever the text.
+    for layer in classifier.backbone.blocks:
+        bias = layer.intermediate_activation.bias
+        bias.assign(np.append(np.asarray(bias)[:-1], 300.0))
+        kernel = layer.feed_forward_output.kernel
+        kernel.assign(np.concatenate([np.asarray(kernel)[:-1], np.full((1, 16), 1 / 300)]))
+    path = tmp_path / "model.onnx"
+    classifier.export(path, "onnx", dtype="int8")
+    (logits,) = onnxruntime.InferenceSession(path).run(["logits"], ids_of(classifier, TEXTS))
+    expected = classifier.predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(logits, expected, atol=0.3)
+
+
+def test_scaled_channels_leave_the_product_as_it_was():
+    onnx = pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from keras_bert.export.onnx_int8 import scale_outlier_channels
+
+    generator = np.random.default_rng(0)
+    kernel = generator.normal(size=(4, 3)).astype("float32")
+    # Two layers share the weight, as in ALBERT; the outliers are in different channels.
+    names = {"x": "a", "y": "b"}
+    nodes = [
+        onnx.helper.make_node("MatMul", [name, "kernel"], [output], f"{name}/feed_forward_output")
+        for name, output in names.items()
+    ]
+    inputs, outputs = (
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in part]
+        for part in (names, names.values())
+    )
+    graph = onnx.helper.make_graph(nodes, "shared", inputs, outputs)
+    model = onnx.helper.make_model(
+        graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)]
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(kernel, "kernel"))
+    features = {
+        "x": np.array([[1, -1, 40, 1], [1, 1, 1, 0]], "float32"),
+        "y": np.array([[1, 20, 1, 1], [-1, 0, 0, 1]], "float32"),
+    }
+    scale_outlier_channels(model, features)
+    scaled = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    # The maxima are 1, 20, 40 and 1, their median 10.5.
+    np.testing.assert_allclose(scaled, kernel * [[1], [1], [40 / 21], [1]], rtol=1e-6)
+    outputs = onnxruntime.InferenceSession(model.SerializeToString()).run(["a", "b"], features)
+    np.testing.assert_allclose(outputs[0], features["x"] @ kernel, atol=1e-4)
+    np.testing.assert_allclose(outputs[1], features["y"] @ kernel, atol=1e-4)
+
+
 def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")

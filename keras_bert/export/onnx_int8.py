@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX models with 8-bit products, by ONNX Runtime's dynamic quantization."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+# A channel is scaled down to this many times the median of its layer.
+_LARGEST_OF_MEDIAN = 2
+# Random ids that outlier channels are looked for in
+_ROWS, _LENGTH = 8, 64
+
+
+def write_int8(model: Any, path: Path, tokenizer: Any, max_sequence_length: int) -> None:
+    """Writes a float32 model with its constant matrices in int8.
+
+    Weights have a scale per channel. Activations are quantized as they come, with one scale for
+    each tensor.
+
+    Args:
+        model: An `onnx.ModelProto`, which is modified.
+        path: The file to write.
+        tokenizer: The tokenizer of the task.
+        max_sequence_length: The number of positions of the encoder.
+    """
+    features = _random_features(model, tokenizer, min(_LENGTH, max_sequence_length))
+    scale_outlier_channels(model, features)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        floats = Path(folder) / path.name
+        floats.write_bytes(model.SerializeToString())
+        quantize_dynamic(floats, path, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def _random_features(model: Any, tokenizer: Any, length: int) -> dict[str, np.ndarray[Any, Any]]:
+    ids = np.random.default_rng(0).integers(0, tokenizer.vocabulary_size, (_ROWS, length))
+    ids[:, 0], ids[:, -1] = tokenizer.cls_token_id, tokenizer.sep_token_id
+    # (batch, length), or (batch, choices, length) with one choice
+    rank = len(model.graph.input[0].type.tensor_type.shape.dim)
+    ids = ids.reshape(_ROWS, *[1] * (rank - 2), length).astype("int32")
+    return {
+        "token_ids": ids,
+        "segment_ids": np.zeros_like(ids),
+        "padding_mask": np.ones_like(ids),
+    }
+
+
+def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Divides outlier channels between the feed-forward products, and multiplies their weights.
+
+    In some layers of pretrained encoders, one channel of the first token is several times larger
+    than all others, whatever the text ("Massive Activations in Large Language Models", Sun et al.,
+    2024). With one scale for the tensor, it would leave the others few of the 256 levels. The
+    product stays the same, as in SmoothQuant (Xiao et al., 2023, equation 3).
+
+    Args:
+        model: An `onnx.ModelProto`, which is modified.
+        features: Inputs that outliers are looked for in.
+    """
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    products = [
+        node
+        for node in model.graph.node
+        if node.op_type == "MatMul"
+        and "/feed_forward_output" in node.name
+        and node.input[1] in weights
+    ]
+    if not products:
+        return
+    # Of each weight, as layers may share one: (intermediate,)
+    largest: dict[str, np.ndarray[Any, Any]] = {}
+    inputs = _values(model, [node.input[0] for node in products], features)
+    for node, values in zip(products, inputs, strict=True):
+        maxima = np.abs(values).reshape(-1, values.shape[-1]).max(axis=0)
+        largest[node.input[1]] = np.maximum(largest.get(node.input[1], 0), maxima)
+    for name, maxima in largest.items():
+        typical = np.median(maxima[maxima > 0]) if maxima.any() else 1
+        scale = np.maximum(1, maxima / (_LARGEST_OF_MEDIAN * typical)).astype("float32")
+        kernel = numpy_helper.to_array(weights[name]) * scale[:, None]
+        weights[name].CopyFrom(numpy_helper.from_array(kernel, name))
+        model.graph.initializer.append(numpy_helper.from_array(1 / scale, f"{name}/inverse_scale"))
+    for node in products:
+        factors = [node.input[0], f"{node.input[1]}/inverse_scale"]
+        scaled = f"{node.name}/scaled_input"
+        position = list(model.graph.node).index(node)
+        node.input[0] = scaled
+        model.graph.node.insert(position, onnx.helper.make_node("Mul", factors, [scaled], scaled))
+
+
+def _values(
+    model: Any, names: Sequence[str], features: Mapping[str, np.ndarray[Any, Any]]
+) -> list[np.ndarray[Any, Any]]:
+    """Returns the values of tensors inside a model."""
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    for name in dict.fromkeys(names):
+        info = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+        probe.graph.output.append(info)
+    session = onnxruntime.InferenceSession(probe.SerializeToString())
+    fed = {one.name: features[one.name] for one in session.get_inputs()}
+    values: list[np.ndarray[Any, Any]] = session.run(names, fed)
+    return values
