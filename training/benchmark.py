@@ -11,6 +11,8 @@ all of them alike. The medians over the rounds are reported.
     python -m training.benchmark --subjects=keras_bert:jax,keras_hub:jax,transformers:torch \\
         --batch_size=64 --sequence_length=512 --padding=0.3 --precision=mixed_bfloat16
     python -m training.benchmark --subjects=keras_bert:jax,keras_bert:jax@albert_base_v2
+    python -m training.benchmark --what=serve --model=minilm_l6_h384_uncased --batch_size=1 \\
+        --steps=50 --subjects=keras_bert:tensorflow,keras_hub:tensorflow
 """
 
 from __future__ import annotations
@@ -35,19 +37,24 @@ class BenchmarkConfig:
     """What to measure, on which workload, and how often.
 
     Args:
-        what: What to measure: forward (inference), classify (training steps of a classifier) or
-            pretrain (training steps of a masked LM).
+        what: What to measure: forward (inference), classify (training steps of a classifier),
+            pretrain (training steps of a masked LM) or serve (requests of text to a
+            SavedModel of a BERT classifier, which TensorFlow executes in this process).
         subjects: The subjects, each library:backend[:precision][@model], with a precision and a
             model if they differ from --precision and --model; libraries are keras_bert, keras_hub
             and transformers. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
         precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
-        batch_size: Rows in a batch.
-        sequence_length: Tokens in a row.
+        batch_size: Rows in a batch, or texts in a request.
+        sequence_length: Tokens in a row; of texts, the maximum, to which KerasHub pads all.
         padding: Share of the tokens that are padding.
-        steps: Batches in a round.
+        steps: Batches, or requests, in a round.
+        clients: Requests at a time, of --what=serve.
         rounds: Rounds of each subject.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
+        texts: File of texts to serve, one per line; empty for sentences of docstrings.
+        vocabulary: WordPiece vocabulary to serve with, a vocab.txt; empty for the installed
+            MiniLM's.
         device: Cpu, or auto for an accelerator if there is one.
         json: File for the results as JSON; empty for none.
     """
@@ -66,6 +73,9 @@ class BenchmarkConfig:
     steps: int = 4
     rounds: int = 7
     clip_norm: float = 1.0
+    texts: str = ""
+    vocabulary: str = ""
+    clients: int = 1
     device: str = "auto"
     json: str = ""
 
@@ -112,9 +122,11 @@ def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = read_flags(BenchmarkConfig)
+    batch = f"{config.batch_size} x {config.sequence_length} tokens, padding {config.padding:.0%}"
+    if config.what == "serve":
+        batch = f"{config.batch_size} texts of at most {config.sequence_length} tokens"
     print(
-        f"{config.what}, {config.model}, {config.batch_size} x {config.sequence_length} tokens, "
-        f"{config.precision}, padding {config.padding:.0%}, {config.rounds} rounds of "
+        f"{config.what}, {config.model}, {batch}, {config.precision}, {config.rounds} rounds of "
         f"{config.steps} steps",
         flush=True,
     )

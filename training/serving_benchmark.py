@@ -33,11 +33,8 @@ from .benchmarks.serving_load import Endpoint, Load, Result, format_row, measure
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least
-from .readers.docstrings import raw_sentences
+from .readers.docstrings import standard_library_sentences
 from .readers.text_rows import row_error
-
-# Packages of the standard library with docstrings
-_PACKAGES = ("asyncio", "email", "http", "json", "logging", "unittest")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,8 +116,7 @@ def read_instances(config: ServingBenchmarkConfig) -> list[Any]:
         ValueError: If a line is not JSON, or the file is empty.
     """
     if not config.input:
-        sentences = itertools.chain(*raw_sentences(_PACKAGES, max_characters=400_000))
-        return list(itertools.islice(sentences, config.max_rows))
+        return standard_library_sentences(config.max_rows)
     path = Path(config.input)
     lines = _lines(path, config.max_rows)
     if not lines:

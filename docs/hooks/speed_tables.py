@@ -70,9 +70,12 @@ def table(measurement: dict[str, Any]) -> str:
     """Returns the Markdown of a measurement: its table, conditions and command."""
     rows = measurement["rows"]
     columns = {"": lambda row: label(row["subject"], _precision(measurement))}
-    columns["ms"] = lambda row: f"{row['milliseconds']:,.0f}"
+    digits = 1 if rows[0]["milliseconds"] < 100 else 0
+    columns["ms"] = lambda row: f"{row['milliseconds']:,.{digits}f}"
     if "fastest" in rows[0]:
-        columns["min to max"] = lambda row: f"{row['fastest']:,.0f} to {row['slowest']:,.0f}"
+        columns["min to max"] = lambda row: (
+            f"{row['fastest']:,.{digits}f} to {row['slowest']:,.{digits}f}"
+        )
     if "tokens_per_second" in rows[0]:
         columns["tokens/s"] = lambda row: f"{row['tokens_per_second']:,.0f}"
     columns["ratio"] = lambda row: f"{ratio(row, rows):.2f}"
@@ -175,13 +178,20 @@ def measure(name: str) -> None:
         )
     kept = ("subject", "milliseconds", "fastest", "slowest", "tokens_per_second")
     measurement["rows"] = [
-        {key: row[key] if key == "subject" else round(row[key], 1) for key in kept}
+        {key: row[key] if key == "subject" else round(row[key], 1) for key in kept if row[key]}
         for row in results["rows"]
     ]
     measurement["date"] = datetime.date.today().isoformat()
     cores = "one core" if measurement["prefix"] else f"all {os.cpu_count()} cores"
     measurement["machine"] = f"{cores} of {_processor()}"
-    atomic.write_json(DATA, list(measurements.values()))
+    atomic.write_text(DATA, _json(list(measurements.values())))
+
+
+def _json(value: Any) -> str:
+    """Returns indented JSON whose innermost lists and objects are lines."""
+    indented = json.dumps(value, indent=2)
+    innermost = re.compile(r"\{[^{}\[\]]*\}|\[[^{}\[\]]*\]")
+    return innermost.sub(lambda found: json.dumps(json.loads(found[0])), indented) + "\n"
 
 
 def _processor() -> str:

@@ -42,6 +42,50 @@ def test_both_libraries_train_in_one_run_and_one_that_fails_leaves_them_their_nu
 
 
 @pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+def test_both_libraries_answer_requests_of_text(tmp_path):
+    texts, vocabulary = tmp_path / "texts.txt", tmp_path / "vocab.txt"
+    texts.write_text("a cat\n\na mat is not a cat\nmat\n")
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
+    config = dataclasses.replace(
+        TINY,
+        what="serve",
+        subjects=("keras_bert:tensorflow", "keras_hub:tensorflow"),
+        texts=str(texts),
+        vocabulary=str(vocabulary),
+    )
+    # The third text is one too few for a request of two.
+    assert config.workload.requests() == [["a cat", "a mat is not a cat"]]
+    rows = benchmark.run(config)
+    assert [row.unavailable for row in rows] == ["", ""]
+    assert all(row.milliseconds > 0 for row in rows)
+    assert [row.tokens_per_second for row in rows] == [0, 0]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"what": "serve", "subjects": ("transformers:torch",)}, "expected keras_bert:tensorflow"),
+        ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
+        ({"texts": "texts.txt"}, "--texts, --vocabulary and --clients are options of --what=serve"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        benchmark.run(dataclasses.replace(TINY, **fields))
+
+
+@pytest.mark.backend_independent
+def test_fewer_texts_than_a_request_has_are_refused(tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a\n")
+    workload = dataclasses.replace(TINY, what="serve", texts=str(texts)).workload
+    with pytest.raises(ValueError, match="has 1 texts, expected at least 2"):
+        workload.requests()
+
+
+@pytest.mark.backend_independent
 @pytest.mark.parametrize(
     ("name", "precision", "model"),
     [

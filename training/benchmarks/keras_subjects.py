@@ -23,6 +23,10 @@ def keras_bert_work(workload: Workload) -> Callable[[int], float]:
     from keras_bert.tasks import MaskedLM, TextClassifier
 
     _set_up(workload)
+    if workload.what == "serve":
+        from .served_subjects import keras_bert_requests
+
+        return keras_bert_requests(workload)
     backbone = models.Backbone(workload.architecture)
     has_padding = workload.padding > 0
     inputs = {
@@ -44,6 +48,10 @@ def keras_bert_work(workload: Workload) -> Callable[[int], float]:
 def keras_hub_work(workload: Workload) -> Callable[[int], float]:
     """Returns a function that runs a number of steps with KerasHub, and returns the seconds."""
     _set_up(workload)
+    if workload.what == "serve":
+        from .served_subjects import keras_hub_requests
+
+        return keras_hub_requests(workload)
     config = workload.architecture
     backbone = keras_hub_backbone(config)
     inputs = {"token_ids": workload.token_ids(), "padding_mask": workload.padding_mask()}

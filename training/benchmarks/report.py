@@ -16,7 +16,8 @@ class Row:
     Args:
         subject: `library:backend[:precision][@model]`.
         milliseconds: Milliseconds of a step, the median over the rounds.
-        tokens_per_second: Tokens per second at the median, padding excluded.
+        tokens_per_second: Tokens per second at the median, padding excluded; 0 for requests of
+            text.
         fastest: Milliseconds of a step in the fastest round.
         slowest: Milliseconds of a step in the slowest round.
         peak_mib: Peak memory in MiB.
@@ -69,9 +70,10 @@ def format_table(rows: list[Row]) -> str:
         if row.unavailable:
             lines.append(f"{row.subject:<{width}}  unavailable: {row.unavailable}")
             continue
+        tokens = f"{row.tokens_per_second:.0f}" if row.tokens_per_second else ""
         spread = f"{row.fastest:.1f} - {row.slowest:.1f}"
         lines.append(
             f"{row.subject:<{width}}  {row.milliseconds:>9.1f}  {spread:>17}  "
-            f"{row.tokens_per_second:>9.0f}  {row.peak_mib:>8.0f}  {row.ratio:>10.2f}"
+            f"{tokens:>9}  {row.peak_mib:>8.0f}  {row.ratio:>10.2f}"
         )
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from .workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("tensorflow", "jax", "torch")
+SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow")
 
 
 class Subject:
@@ -28,7 +29,7 @@ class Subject:
         device: `cpu`, or `auto` for an accelerator if there is one.
 
     Raises:
-        ValueError: If the library or the backend is unknown.
+        ValueError: If the library or the backend is unknown, or has no SavedModel to serve.
     """
 
     def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
@@ -38,6 +39,10 @@ class Subject:
             raise ValueError(
                 f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
                 f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
+            )
+        if workload.what == "serve" and f"{library}:{backend}" not in SERVED:
+            raise ValueError(
+                f"--subjects has {name!r}, expected {' or '.join(SERVED)} with --what=serve"
             )
         self.name = name
         self.library, self.backend = library, backend

@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload that is measured, the same for every library."""
+"""The workload that is measured, the same for every library: random ids, or real text."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 
 from keras_bert.config import BertConfig
 
-WORK = ("forward", "classify", "pretrain")
+from ..engine.options import check_at_least
+from ..engine.pretrained import minilm_folder
+from ..readers.docstrings import standard_library_sentences
+
+WORK = ("forward", "classify", "pretrain", "serve")
+MAX_TEXTS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A workload on batches of random ids.
+    """A workload on batches of random ids, or on requests of text.
 
     Args:
         what: `forward` (from ids to the mean over tokens, as NumPy arrays), `classify` (training
-            steps of a classifier with two classes) or `pretrain` (training steps of a masked LM).
+            steps of a classifier with two classes), `pretrain` (training steps of a masked LM) or
+            `serve` (requests of text to a SavedModel of a classifier).
         model: A name that `BertConfig.from_name` knows.
         precision: `float32`, `bfloat16` or `mixed_bfloat16`.
         batch_size: Rows in a batch.
@@ -27,6 +34,10 @@ class Workload:
             allows it.
         steps: Batches in a round.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
+        texts: To serve, a file of the texts to send, one per line. Empty for sentences of
+            docstrings.
+        vocabulary: To serve, a `vocab.txt`. Empty for that of the installed MiniLM.
+        clients: To serve, how many requests there are at a time.
     """
 
     what: str
@@ -37,12 +48,18 @@ class Workload:
     padding: float
     steps: int
     clip_norm: float
+    texts: str = ""
+    vocabulary: str = ""
+    clients: int = 1
 
     def __post_init__(self) -> None:
         if self.what not in WORK:
             raise ValueError(f"--what is {self.what!r}, expected one of {', '.join(WORK)}")
         if not 0 <= self.padding < 1:
             raise ValueError(f"--padding is {self.padding}, expected a number in [0, 1)")
+        check_at_least(self, 1, "clients")
+        if self.what != "serve" and (self.texts or self.vocabulary or self.clients > 1):
+            raise ValueError("--texts, --vocabulary and --clients are options of --what=serve")
 
     @property
     def architecture(self) -> BertConfig:
@@ -54,7 +71,9 @@ class Workload:
 
     @property
     def tokens_per_round(self) -> int:
-        """Number of tokens in a round, padding excluded."""
+        """Number of tokens in a round, padding excluded; 0 for texts, which are not counted."""
+        if self.what == "serve":
+            return 0
         return self.steps * int(self.padding_mask().sum())
 
     @property
@@ -90,6 +109,26 @@ class Workload:
         if self.what == "pretrain":
             return np.take_along_axis(self.token_ids(), self.mask_positions(), axis=1)
         return self._random().integers(0, 2, (self.batch_size,)).astype("int32")
+
+    def requests(self) -> list[list[str]]:
+        """Returns the texts of each request, `batch_size` of them, in the order of the file.
+
+        Raises:
+            ValueError: If there are fewer texts than a request has.
+        """
+        lines = standard_library_sentences(MAX_TEXTS)
+        if self.texts:
+            lines = [line for line in Path(self.texts).read_text("utf-8").splitlines() if line]
+        size = self.batch_size
+        found = [lines[i : i + size] for i in range(0, len(lines) - size + 1, size)]
+        if not found:
+            raise ValueError(f"--texts has {len(lines)} texts, expected at least {size}")
+        return found
+
+    def words(self) -> list[str]:
+        """Returns the WordPiece vocabulary."""
+        path = Path(self.vocabulary) if self.vocabulary else minilm_folder() / "vocab.txt"
+        return path.read_text("utf-8").splitlines()
 
     def _random(self) -> np.random.Generator:
         return np.random.default_rng(0)

@@ -8,6 +8,7 @@ texts depend on the installed versions.
 import ast
 import importlib.util
 import inspect
+import itertools
 import random
 import re
 import textwrap
@@ -38,6 +39,8 @@ DEFAULT_PACKAGES = (
     "tensorflow",
     "werkzeug",
 )
+# Those of the standard library
+_STANDARD_LIBRARY = ("asyncio", "email", "http", "json", "logging", "unittest")
 
 # Few training examples, where pre-training matters most; many test examples, for a precise score
 SHARES = {"train": 0.5, "dev": 0.1, "test": 0.4}
@@ -191,6 +194,16 @@ def raw_sentences(
                 yield sentences
             if room < 0:
                 break
+
+
+def standard_library_sentences(count: int) -> list[str]:
+    """Reads sentences of docstrings of Python's standard library, whose lengths are those of prose.
+
+    Args:
+        count: Maximum number of sentences.
+    """
+    sentences = itertools.chain(*raw_sentences(_STANDARD_LIBRARY, max_characters=400_000))
+    return list(itertools.islice(sentences, count))
 
 
 def _gather(

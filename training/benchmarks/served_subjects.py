@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of text to SavedModels of keras_bert and of KerasHub, which TensorFlow executes.
+
+It is what TensorFlow Serving executes, without its network and its batching: a string to the
+probabilities of two classes, with random weights. Each client waits for its answer before it asks
+again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the operations of the SavedModels)
+
+from .peers import keras_hub_backbone, keras_hub_class
+from .workload import Workload
+
+NUM_CLASSES = 2
+# Requests before the first round, of all lengths: TensorFlow is slow with each for the first time
+WARM_UP_REQUESTS = 32
+
+
+def keras_bert_requests(workload: Workload) -> Callable[[int], float]:
+    """Returns a function that sends a number of requests to an export of keras_bert."""
+    from keras_bert.data import TextClassifierPreprocessor
+    from keras_bert.models import Backbone
+    from keras_bert.tasks import TextClassifier
+    from keras_bert.text import WordPieceTokenizer
+
+    tokenizer = WordPieceTokenizer(workload.words())
+    task = TextClassifier(
+        Backbone(workload.architecture),
+        num_classes=NUM_CLASSES,
+        preprocessor=TextClassifierPreprocessor(tokenizer, workload.sequence_length),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        task.export(f"{folder}/1", dtype=workload.precision)
+        model = tf.saved_model.load(f"{folder}/1")
+    serve = model.signatures["serving_default"]
+    return _requests(workload, lambda texts: serve(text=texts)["probabilities"], model)
+
+
+def keras_hub_requests(workload: Workload) -> Callable[[int], float]:
+    """Returns a function that sends a number of requests to an export of KerasHub."""
+    import keras_hub
+
+    config = workload.architecture
+    with tempfile.TemporaryDirectory() as folder:
+        # Read in graphs, the vocabulary must be a file.
+        words = Path(folder, "vocab.txt")
+        words.write_text("\n".join(workload.words()) + "\n", "utf-8")
+        tokenizer = keras_hub.models.BertTokenizer(str(words), lowercase=True)
+        preprocessor = keras_hub_class(config, "TextClassifierPreprocessor")(
+            tokenizer, sequence_length=workload.sequence_length
+        )
+        task = keras_hub_class(config, "TextClassifier")(
+            keras_hub_backbone(config), num_classes=NUM_CLASSES, preprocessor=preprocessor
+        )
+
+        def probabilities(texts: tf.Tensor) -> tf.Tensor:
+            # A functional model: `task` would convert text only in `predict`
+            return tf.nn.softmax(
+                tf.cast(keras.Model.__call__(task, preprocessor(texts)), "float32")
+            )
+
+        archive = keras.export.ExportArchive()
+        archive.track(task)
+        archive.add_endpoint(
+            "serve", probabilities, input_signature=[tf.TensorSpec([None], tf.string)]
+        )
+        archive.write_out(f"{folder}/1", verbose=False)
+        model = tf.saved_model.load(f"{folder}/1")
+    return _requests(workload, model.serve, model)
+
+
+def _requests(
+    workload: Workload, answer: Callable[[tf.Tensor], tf.Tensor], model: Any
+) -> Callable[[int], float]:
+    requests = workload.requests()
+    by_length = sorted(requests, key=lambda texts: max(map(len, texts)))
+    for texts in by_length[:: max(1, len(by_length) // WARM_UP_REQUESTS)]:
+        answer(tf.constant(texts))
+    following = itertools.cycle(requests)
+    clients = ThreadPoolExecutor(workload.clients)
+
+    def run(steps: int, model: Any = model) -> float:  # which the signature does not keep alive
+        sent = list(itertools.islice(following, steps))
+        start = time.perf_counter()
+        for _ in clients.map(lambda texts: answer(tf.constant(texts)).numpy(), sent):
+            pass
+        return time.perf_counter() - start
+
+    return run
