@@ -57,9 +57,9 @@ OPTIONS = {
     "num_heads": 2,
     "phases": ("16:0.7", "24:0.3"),
     "batch_size": 4,
-    "num_steps": 20,
+    "num_steps": 10,
     "warmup_steps": 2,
-    "interval": 5,
+    "interval": 3,
     "dev_batches": 2,
     "duplicate_factor": 1,
     "precision": "float32",
@@ -99,7 +99,7 @@ def command(config):
     for name in ("input_files", "dev_files", "data_dir", "output_dir", *OPTIONS):
         value = getattr(config, name)
         flags.append(f"--{name}={','.join(value) if isinstance(value, tuple) else value}")
-    return [sys.executable, "-m", "training.pretrain", *flags]
+    return [sys.executable, "-m", "training.pretrain", "--nomeasure_energy", *flags]
 
 
 def weights(folder):
@@ -122,7 +122,7 @@ def finished(corpus, tmp_path_factory):
 @pytest.mark.on_each_backend
 def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
     folder, results = finished
-    assert [record["step"] for record in results["log"]] == [5, 10, 14, 19, 20]
+    assert [record["step"] for record in results["log"]] == [3, 6, 7, 10]
     assert results["log"][-1]["loss"] < results["log"][0]["loss"]
     names = {path.name for path in folder.iterdir()}
     assert {"vocab.txt", "records_16", "records_24", "dev_records_16", "curves.png"} < names
@@ -198,7 +198,7 @@ def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
     ]
     record = results["log"][1]
     assert lines[1].startswith(
-        f"step 10/20, loss {record['loss']:.4g}, "
+        f"step 6/10, loss {record['loss']:.4g}, "
         f"masked accuracy {record['masked_accuracy']:.1%} "
         f"(unigram {record['unigram_accuracy']:.1%}), "
     )
@@ -238,9 +238,16 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
 
 def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corpus, tmp_path):
     folder = tmp_path / "killed"
+    folder.mkdir()
+    # The vocabulary and the records are there
+    for path in finished[0].iterdir():
+        if "records" in path.name:
+            shutil.copytree(path, folder / path.name)
+        elif path.name.startswith("vocab"):
+            shutil.copy(path, folder)
     killed = config(corpus, folder)
     with subprocess.Popen(command(killed), stdout=subprocess.DEVNULL) as process:
-        while not (folder / "checkpoints" / "step_000000014").exists():
+        while not (folder / "checkpoints" / "step_000000007").exists():
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
@@ -313,6 +320,7 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         "interval": 2,
         "teacher": recipe.teacher and preset,
         "init_preset": recipe.init_preset and preset,
+        "measure_energy": False,
     }
     results = pretrain(dataclasses.replace(recipe, **small))
     assert results["last"]["step"] == 2
@@ -375,8 +383,7 @@ def test_a_checkpoint_of_another_architecture_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("last", [1, 2])
-def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monkeypatch, last):
+def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monkeypatch):
     models = []
 
     def build_model(*arguments):
@@ -386,9 +393,9 @@ def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monke
     build = pretraining_run.build_model
     monkeypatch.setattr(pretraining_run, "build_model", build_model)
     short = {"phases": ("16:1",), "interval": 4, "steps_per_execution": 4, "dev_files": ()}
-    results = pretrain(config(corpus, tmp_path, num_steps=4 + last, **short))
-    assert [record["step"] for record in results["log"]] == [4, 4 + last]
-    assert int(models[0].optimizer.iterations) == 4 + last
+    results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
+    assert [record["step"] for record in results["log"]] == [4, 6]
+    assert int(models[0].optimizer.iterations) == 6
 
 
 @pytest.mark.backend_independent

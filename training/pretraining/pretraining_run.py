@@ -353,7 +353,8 @@ class IntervalReport(keras.callbacks.Callback):
         self.meter = meter
         self.checkpoints = checkpoints
         self._folder = Path(config.output_dir)
-        self._next_picture = 0.0
+        # The first interval of a run is drawn at once
+        self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES if state.log else 0.0
         self._start = 0.0
         self._seconds_left: float | None = None
 
@@ -390,7 +391,8 @@ class IntervalReport(keras.callbacks.Callback):
         write_log(self.state.log, self._folder)
         if self.config.tensorboard:
             write_tensorboard(record, self._folder / "tensorboard")
-        if time.monotonic() >= self._next_picture:
+        # The run's end has a plot of its own
+        if step < self.config.num_steps and time.monotonic() >= self._next_picture:
             draw(self.state.log, self._folder)
             self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
         # With scoring and the checkpoint; the first interval includes tracing or compilation.

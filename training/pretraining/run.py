@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,14 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
             meter = stack.enter_context(energy.energy_meter(config.country))
         for phase, (train, dev) in phases.items():
             if state.step < phase.first_step + phase.num_steps:
-                baseline = _unigram_baseline(config, vocabulary, tokenizer, train, dev)
-                run = _Run(config, model, checkpoints, peak, meter, baseline)
-                state = run.train(phase, train, dev, state)
+                # Datasets are set up once, which takes longer than a few batches take
+                held_out = None if dev is None else dev.first_batches(config.dev_batches)
+                first = list(train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator())
+                scored = first if held_out is None else held_out.as_numpy_iterator()
+                baseline = _unigram_baseline(config, vocabulary, tokenizer, train, scored)
+                workload = _workload(config, model, train, first, baseline)
+                run = _Run(config, model, checkpoints, peak, meter, workload)
+                state = run.train(phase, train, held_out, state)
     model.save_to_preset(folder / "preset")
     return _report(config, model, state, folder)
 
@@ -185,16 +191,17 @@ class _Run:
     checkpoints: RunCheckpoints
     peak: float
     meter: energy.Meter | None
-    baseline: pretraining_run.Log
+    workload: pretraining_run.Workload
 
     def train(
         self,
         phase: Phase,
         train: PretrainingStream,
-        dev: PretrainingStream | None,
+        held_out: Any,
         state: RunState,
     ) -> RunState:
         """Trains to the end of a phase, from the run's current step."""
+        dev = None if held_out is None else self._examples(held_out)
         end = phase.first_step + phase.num_steps
         logging.info(
             "%d tokens a row: steps %d to %d, %d rows, %d batches an epoch",
@@ -221,7 +228,7 @@ class _Run:
     def _fit(
         self,
         train: PretrainingStream,
-        dev: PretrainingStream | None,
+        dev: Any,
         state: RunState,
         done: int,
         count: int,
@@ -234,9 +241,9 @@ class _Run:
             state,
             first_step=state.step,
             interval=steps,
-            workload=self._workload(train),
+            workload=self.workload,
             peak=self.peak,
-            dev=None if dev is None else self._examples(dev.first_batches(config.dev_batches)),
+            dev=dev,
             meter=self.meter,
             checkpoints=self.checkpoints,
         )
@@ -260,18 +267,21 @@ class _Run:
     def _examples(self, batches: Any) -> Any:
         return pretraining_examples(batches, self.config.next_sentence)
 
-    def _workload(self, train: PretrainingStream) -> pretraining_run.Workload:
-        """Estimates the cost of an update from the first batches."""
-        name = "sequence_ids" if train.packed else "padding_mask"
-        batches = list(train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator())
-        looked_at = [
-            (np.count_nonzero(batch[name]), batch["mask_positions"].shape[1]) for batch in batches
-        ]
-        tokens = float(np.mean([count for count, _ in looked_at])) * self.config.accumulation
-        flops = pretraining_run.update_flops(
-            self.model, self.config.batch_size, train.sequence_length, looked_at[0][1]
-        )
-        return pretraining_run.Workload(tokens, flops, self.baseline)
+
+def _workload(
+    config: PretrainConfig,
+    model: PretrainingModel,
+    train: PretrainingStream,
+    batches: list[Any],
+    baseline: pretraining_run.Log,
+) -> pretraining_run.Workload:
+    """Estimates the cost of an update from the first batches."""
+    name = "sequence_ids" if train.packed else "padding_mask"
+    tokens = float(np.mean([np.count_nonzero(batch[name]) for batch in batches]))
+    flops = pretraining_run.update_flops(
+        model, config.batch_size, train.sequence_length, batches[0]["mask_positions"].shape[1]
+    )
+    return pretraining_run.Workload(tokens * config.accumulation, flops, baseline)
 
 
 def _unigram_baseline(
@@ -279,7 +289,7 @@ def _unigram_baseline(
     vocabulary: Path,
     tokenizer: Tokenizer,
     train: PretrainingStream,
-    dev: PretrainingStream | None,
+    scored: Iterable[Any],
 ) -> pretraining_run.Log:
     """Scores a unigram model of the training tokens on what the run itself is scored on.
 
@@ -288,11 +298,7 @@ def _unigram_baseline(
     length = train.sequence_length
     records = training_records(config, length, vocabulary)
     model = unigram_model(records, length, tokenizer, config.causal)
-    if dev is None:
-        scored = train.first_batches(_BATCHES_LOOKED_AT)
-    else:
-        scored = dev.first_batches(config.dev_batches)
-    scores = model.score(scored.as_numpy_iterator())
+    scores = model.score(scored)
     return {
         "unigram_accuracy": round(scores["masked_accuracy"], 6),
         "unigram_perplexity": round(scores["perplexity"], 3),

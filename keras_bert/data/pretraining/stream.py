@@ -19,6 +19,7 @@ from keras_bert.data.pretraining.records import (
     interleaved_records,
     record_paths,
 )
+from keras_bert.text.graph_functions import traced_once
 
 # Number of consecutive records, or packed rows, that are shuffled together
 SHUFFLE_WINDOW = 8192
@@ -99,6 +100,9 @@ class PretrainingStream:
         self.packed = packed
         self.seed = seed
         self._masker = masker
+        # Every pipeline parses, in its first epoch and in the others: tracing that each time would
+        # take seconds.
+        self._parse_batch = traced_once(self._parser)
         self.num_records = check_record_files(self._paths)
         self.num_rows = self._count_packed_rows() if packed else self.num_records
         self.batches_per_epoch = self.num_rows // batch_size
@@ -151,7 +155,9 @@ class PretrainingStream:
         """Packs records to rows, which are the same in each epoch."""
 
         def pack(records: Any, files: Any, numbers: Any) -> Features:
-            return pack_sequences(self._parser(records, files, numbers)[0], self.sequence_length)
+            return pack_sequences(
+                self._parse_batch(records, files, numbers)[0], self.sequence_length
+            )
 
         windows = self._records().batch(PACKING_WINDOW)
         return windows.map(pack, tf.data.AUTOTUNE, deterministic=True).unbatch()
@@ -163,7 +169,7 @@ class PretrainingStream:
         return batches.map(self._parse, tf.data.AUTOTUNE, deterministic=True)
 
     def _parse(self, records: Any, files: Any, numbers: Any) -> Features:
-        ragged, (rest,) = self._parser(records, files, numbers)
+        ragged, (rest,) = self._parse_batch(records, files, numbers)
         rows = pad_to_length(ragged, self.sequence_length)
         shape = (self.batch_size, self.sequence_length)
         rows = {name: tf.ensure_shape(x, shape) for name, x in rows.items()}

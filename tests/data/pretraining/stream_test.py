@@ -73,11 +73,12 @@ def originals(batch):
 def test_entered_anywhere_it_gives_what_it_would_have_given(files, packed):
     one = stream(files, packed=packed)
     assert one.batches_per_epoch == (10 if packed else 13)
-    expected = take(one.from_batch(), 34)
-    for first in (1, 12, 13, 29):
+    expected = take(one.from_batch(), 31)
+    # In the first epoch, at the start of one, and in the last one; the other form has the same code
+    for first in (10, 29) if packed else (1, 13, 29):
         # In another program, with another global seed
         tf.random.set_seed(first)
-        found = take(stream(files, packed=packed).from_batch(first), 34 - first)
+        found = take(stream(files, packed=packed).from_batch(first), 31 - first)
         assert_same(found, expected[first:])
 
 
