@@ -74,6 +74,11 @@ def report(
         blocks.append(_of_seeds(results["summary"], len(results["runs"])))
     if results.get("by_class"):
         blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
+        if "f1" in kept["scores"][kept["by"]]:
+            # Of two classes, scikit-learn's is that of the second.
+            blocks.append(
+                f"The f1 of all rows is that of the class {list(results['by_class'])[1]}."
+            )
     times = {**(seconds or {}), **results["seconds"]}
     cost = run_cost.describe(results.get("cost", {}), points)
     blocks.append("\n".join(filter(None, (_times(times), cost))))

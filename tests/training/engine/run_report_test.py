@@ -57,6 +57,12 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     )
 
 
+def test_the_class_of_the_f1_is_named(results):
+    assert "that of the class" not in report(results)
+    results["kept"]["scores"]["dev"]["f1"] = 82.0
+    assert "\n\nThe f1 of all rows is that of the class pos.\n" in report(results)
+
+
 def test_the_next_command_can_be_pasted(results, tmp_path):
     folder = tmp_path / "mrpc 1x32x1, 10 steps"
     (folder / "export" / "1").mkdir(parents=True)
