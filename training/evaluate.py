@@ -376,8 +376,15 @@ def _choice(config: EvaluateConfig, model: Any) -> Evaluation:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
     else:
         rows = _read_answers(config, len(data), ("choice", "answers"))
-        first = [row["answers"][0] if "answers" in row else row for row in rows]
-    chosen = [int(one["choice"]) for one in first]
+        first = [row["answers"][0] if row.get("answers") else row for row in rows]
+    given = [str(one.get("choice")) for one in first]
+    for number, (choice, own) in enumerate(zip(given, data.choices, strict=True), start=1):
+        if choice not in map(str, range(len(own))):
+            raise ValueError(
+                f"{config.answers or config.model}: the choice of row {number} is {choice}, "
+                f"expected an integer from 0 to {len(own) - 1}"
+            )
+    chosen = list(map(int, given))
     return Evaluation(
         classifier_scores.score(("accuracy",), chosen, data.labels),
         lambda: error_report.of_choices(data, chosen, _probabilities(first)),

@@ -91,6 +91,8 @@ class ExportConfig:
 
 
 _SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".tflite": "litert"}
+# Flags that do not change a folder in the format hugging_face
+_OF_EXPORTS = ("dtype", "pair", "class_names", "sequence_length", "max_text_bytes")
 _NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
 
 
@@ -180,6 +182,10 @@ def _check(config: ExportConfig) -> str:
         format = _format_of(config.output)
     if config.deploy_to and format != "tf_saved_model":
         raise ValueError(f"--deploy_to takes a tf_saved_model, but the format is {format}")
+    if format == "hugging_face":
+        _check_unset(config, format, *_OF_EXPORTS)
+    else:
+        _check_unset(config, format, "results", "license")
     if config.takes_text and format not in ("tf_saved_model", "openvino"):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
     is_calibrated = format == "openvino" and config.dtype == "int8"
@@ -195,6 +201,15 @@ def _check(config: ExportConfig) -> str:
         )
     _check_destinations(config, format)
     return format
+
+
+def _check_unset(config: ExportConfig, format: str, *names: str) -> None:
+    """Raises a ValueError if a flag is given that the format has no use for."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in names and value != field.default:
+            given = ",".join(value) if isinstance(value, tuple) else value
+            raise ValueError(f"--{field.name}={given} is given, but the format is {format}")
 
 
 def _format_of(output: str) -> str:

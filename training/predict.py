@@ -143,7 +143,12 @@ def predict(config: PredictConfig) -> int:
     with _opened_output(config.output) as output:
         rows = read_rows(config, predictor)
         while batch := list(itertools.islice(rows, config.batch_size)):
-            for row, answer in zip(batch, predictor.answer(batch), strict=True):
+            try:
+                answers = predictor.answer(batch)
+            except ValueError as error:  # whose rows are those of the batch, from 0
+                where = f"in the batch of rows {count + 1} to {count + len(batch)}"
+                raise RowError(f"{_input_name(config)}, {where}: {error}") from error
+            for row, answer in zip(batch, answers, strict=True):
                 answer = answer if isinstance(answer, dict) else {"answers": answer}
                 given = {"id": row["id"]} if "id" in row else {}
                 output.write(json.dumps({**given, **answer}, ensure_ascii=False) + "\n")
@@ -161,7 +166,7 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
         RowError: If a row lacks a field, or the field is not a string; the message names the line.
         ValueError: If the file is malformed in another way.
     """
-    name = "standard input" if config.input == "-" else config.input
+    name = _input_name(config)
     for line, row in _numbered_rows(config, predictor):
         for field_name in predictor.fields:
             _check_field(row, field_name, predictor, f"{name}, line {line}")
@@ -176,8 +181,9 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
         raise RowError(f"{where}: the model expects {fields}, but {excerpt(row)} has no {name}")
     value = row[name]
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    is_list &= bool(value) or name != "choices"
     if not isinstance(value, str) and not (is_list and name in predictor.lists):
-        expected = "a list of strings" if name == "choices" else "a string"
+        expected = "a list of one or more strings" if name == "choices" else "a string"
         raise RowError(f"{where}: {name} is {excerpt(value)}, expected {expected}")
 
 
@@ -266,12 +272,15 @@ def _line_rows(config: PredictConfig, format: str) -> Iterator[tuple[int, Row]]:
         yield from enumerate(texts, start=1)
         return
     columns = {"text": config.text} | ({"text_pair": config.text_pair} if config.text_pair else {})
-    name = "standard input" if config.input == "-" else config.input
-    for number, record in objects_of(lines, name):
+    for number, record in objects_of(lines, _input_name(config)):
         for role, column in columns.items():
             with contextlib.suppress(KeyError):  # An error only if the model requires the field
                 record[role] = field(record, column)
         yield number, record
+
+
+def _input_name(config: PredictConfig) -> str:
+    return "standard input" if config.input == "-" else config.input
 
 
 def _standard_input() -> Iterator[str]:

@@ -34,7 +34,7 @@ from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least
 from .readers.docstrings import standard_library_sentences
-from .readers.text_rows import row_error
+from .readers.text_rows import read_lines, row_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +145,7 @@ def _without_id(row: Any) -> Any:
 
 
 def _lines(path: Path, count: int) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        return [line.rstrip("\n") for line in itertools.islice(file, count)]
+    return [line.rstrip("\r\n") for line in itertools.islice(read_lines(path), count)]
 
 
 def _json_rows(path: Path, lines: Sequence[str]) -> list[Any]:

@@ -198,6 +198,13 @@ def test_choices(tmp_path):
         answers=str(tmp_path / "answers.jsonl"),
     )
     assert evaluate(config) == {"accuracy": 50.0}
+    for wrong in ({"choice": 2}, {"choice": -1}, {"answers": []}):
+        answers = [{"choice": 0}, wrong]
+        (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
+        with pytest.raises(
+            ValueError, match=r"choice of row 2 is .*, expected an integer from 0 to"
+        ):
+            evaluate(config)
 
 
 def test_what_is_asked_for(reviews, tmp_path):

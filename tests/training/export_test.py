@@ -81,6 +81,15 @@ def test_what_is_asked_for(config, tmp_path):
         export(config)
     with pytest.raises(ValueError, match=r"--deploy_to takes a tf_saved_model, .* is onnx"):
         export(dataclasses.replace(config, output="x.onnx", deploy_to=str(tmp_path)))
+    folder = dataclasses.replace(config, output=str(tmp_path / "x"), export_format="hugging_face")
+    with pytest.raises(
+        ValueError, match="--dtype=bfloat16 is given, but the format is hugging_fac"
+    ):
+        export(dataclasses.replace(folder, dtype="bfloat16"))
+    with pytest.raises(ValueError, match="--class_names=a,b is given, but the format is hugging_f"):
+        export(dataclasses.replace(folder, class_names=("a", "b")))
+    with pytest.raises(ValueError, match="--license=mit is given, but the format is onnx"):
+        export(dataclasses.replace(config, output="x.onnx", license="mit"))
     with pytest.raises(ValueError, match=r"--dtype is 'int4', expected one of float32, bfloat16"):
         ExportConfig(dtype="int4")
 

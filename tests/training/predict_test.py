@@ -216,6 +216,17 @@ def test_a_saved_task_of_another_kind(tmp_path, classifier):
     masked_lm.save(tmp_path / "model.keras")
     (answer,) = load_predictor(str(tmp_path / "model.keras")).answer([{"text": "a [MASK] b"}])
     assert len(answer) == 5
+    lines = tmp_path / "in.txt"
+    lines.write_text("a [MASK]\n" * 3 + "b\n")
+    config = PredictConfig(
+        model=str(tmp_path / "model.keras"),
+        input=str(lines),
+        output=str(tmp_path / "out.jsonl"),
+        batch_size=2,
+    )
+    message = r"in\.txt, in the batch of rows 3 to 4: Text 1 has no \[MASK\] to fill: 'b'"
+    with pytest.raises(ValueError, match=message):
+        predict(config)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +252,17 @@ def test_a_malformed_row_is_named(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
+
+
+def test_a_row_needs_choices(tmp_path):
+    (tmp_path / "in.jsonl").write_text(
+        '{"text": "a", "choices": ["b"]}\n{"text": "a", "choices": []}'
+    )
+    ranker = Predictor(("text", "choices"), list, ("choices",))
+    with pytest.raises(
+        ValueError, match=r"line 2: choices is \[\], expected a list of one or more"
+    ):
+        list(read_rows(PredictConfig(input=str(tmp_path / "in.jsonl")), ranker))
 
 
 def test_values_that_are_none_of_the_flags_are_refused():

@@ -117,6 +117,9 @@ def test_what_cannot_be_measured_is_said(server, tmp_path):
     rows.write_text('{"text": "a"}\n{"text"\n')
     with pytest.raises(ValueError, match=r"rows\.jsonl, line 2: not JSON"):
         serving_benchmark.run(config(server, input=str(rows)))
+    rows.write_bytes(b"a\nb\xff\n")
+    with pytest.raises(ValueError, match=r"rows\.jsonl, line 2: expected UTF-8, found byte 0xff"):
+        serving_benchmark.run(config(server, input=str(rows)))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ..scores.baselines import Baselines
 
 
+DEFAULT_BILSTM_LAYERS = 2
+
+
 @dataclasses.dataclass(frozen=True)
 class FinetuneConfig(FineTuningConfig, TextColumns):
     """Fine-tuning on a file of labeled text, or on a GLUE task.
@@ -44,7 +47,7 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
         encoder_dropout: Both dropout rates of the encoder; the checkpoint's by default.
         bilstm_units: Units of each direction of a new BiLSTM between encoder and classifier; 0 for
             none; the checkpoint's by default.
-        bilstm_layers: Number of layers of that BiLSTM.
+        bilstm_layers: Number of layers of that BiLSTM; only with bilstm_units.
         epochs: Number of passes over the training data; chosen by the number of rows by default.
         learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
             the encoder by default.
@@ -55,7 +58,7 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
     dropout: float | None = optional(recorded=-1.0)
     encoder_dropout: float | None = optional(recorded=-1.0)
     bilstm_units: int | None = optional(recorded=-1)
-    bilstm_layers: int = 2
+    bilstm_layers: int = DEFAULT_BILSTM_LAYERS
     epochs: int | None = optional(recorded=-1)
     learning_rate: float | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune"
@@ -65,6 +68,12 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
         TextColumns.__post_init__(self)
         check_one_of(self, format=("auto", *sorted(set(FORMATS.values()))))
         check_at_least(self, 0, "dropout", "encoder_dropout", "bilstm_units")
+        check_at_least(self, 1, "bilstm_layers")
+        if self.bilstm_layers != DEFAULT_BILSTM_LAYERS and not self.bilstm_units:
+            raise ValueError(
+                f"--bilstm_layers is {self.bilstm_layers}, but there is no new BiLSTM: expected "
+                "--bilstm_units above 0 with it"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

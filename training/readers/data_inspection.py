@@ -35,15 +35,23 @@ class Rows:
         texts: The texts of each row: one, or several that belong together.
         labels: The label of each row; `None` if rows have no label of their own.
         have_choices: Whether a row becomes several sequences, of its first text and each other one.
+        share_passages: Whether rows are questions on passages, the last text of each, that several
+            rows may have.
     """
 
     texts: Sequence[tuple[str, ...]]
     labels: Sequence[str] | None = None
     have_choices: bool = False
+    share_passages: bool = False
 
     def keys(self) -> list[tuple[str, ...]]:
         """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
         return [tuple(map(_normalized, texts)) for texts in self.texts]
+
+    def different_texts(self) -> list[str]:
+        """Returns all texts, and each shared passage only once."""
+        texts = [text for row in self.texts for text in row]
+        return list(dict.fromkeys(texts)) if self.share_passages else texts
 
 
 def counts_of(part: Any) -> dict[str, int | str]:
@@ -57,7 +65,8 @@ def counts_of(part: Any) -> dict[str, int | str]:
     if isinstance(part, TaggedText):
         return {**counts_of_words(part)}
     answerable = [bool(example.answers) for example in part if example.answers is not None]
-    counts: dict[str, int | str] = {"questions": len(part)}
+    passages = len({example.context for example in part})
+    counts: dict[str, int | str] = {"questions": len(part), "passages": passages}
     if answerable:
         unanswerable = len(answerable) - sum(answerable)
         counts |= {"answerable": sum(answerable), "unanswerable": unanswerable}
@@ -86,7 +95,8 @@ def rows_of(part: Any) -> Rows:
     if isinstance(part, TaggedText):
         labels = None if part.labels is None else list(map(" ".join, part.labels))
         return Rows([(" ".join(words),) for words in part.words], labels)
-    return Rows([(example.question, example.context) for example in part])
+    texts = [(example.question, example.context) for example in part]
+    return Rows(texts, share_passages=True)
 
 
 def findings(parts: Mapping[str, Rows]) -> list[str]:
@@ -99,6 +109,7 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
     """
     found = []
     seen = set(parts["train"].keys()) if "train" in parts else set()
+    seen_passages = {key[-1] for key in seen}
     for name, rows in parts.items():
         keys = rows.keys()
         counts = Counter(keys)
@@ -112,12 +123,16 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
         if rows.labels is not None:
             found += _contradictions(name, keys, rows.labels)
         if name != "train" and seen:
-            leaked = sum(key in seen for key in keys)
-            if leaked:
-                found.append(
-                    f"{name}: {_share(leaked, len(keys))} are in train too, which makes scores on "
-                    f"{name} too high"
-                )
+            leaks = {"rows": (sum(key in seen for key in keys), len(keys))}
+            if rows.share_passages:
+                passages = {key[-1] for key in keys}
+                leaks["passages"] = (len(passages & seen_passages), len(passages))
+            for what, (leaked, total) in leaks.items():
+                if leaked:
+                    found.append(
+                        f"{name}: {_share(leaked, total, what)} are in train too, which makes "
+                        f"scores on {name} too high"
+                    )
     return found
 
 
@@ -137,9 +152,9 @@ def _contradictions(
         )
 
 
-def _share(count: int, total: int) -> str:
+def _share(count: int, total: int, what: str = "rows") -> str:
     share = 100 * count / total
-    return f"{count:,} of {total:,} rows ({share:.1f} %)"
+    return f"{count:,} of {total:,} {what} ({share:.1f} %)"
 
 
 def _normalized(text: str) -> str:
@@ -153,10 +168,9 @@ def scripts(rows: Rows) -> dict[str, float]:
     """
     counts: Counter[str] = Counter()
     left = _MAX_CHARACTERS_OF_SCRIPTS
-    for texts in rows.texts:
-        for text in texts:
-            counts.update(filter(None, map(_script, text)))
-            left -= len(text)
+    for text in rows.different_texts():
+        counts.update(filter(None, map(_script, text)))
+        left -= len(text)
         if left < 0:
             break
     total = max(1, counts.total())
@@ -191,11 +205,11 @@ def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
 
     Args:
         rows: The rows. Several texts of a row are counted as one sequence, with a separator after
-            each, unless they are choices.
+            each, unless they are choices. Unknown tokens of shared passages are counted once.
         tokenizer: The tokenizer.
     """
     num_tokens, num_unknown, words = [], [], Counter[str]()
-    texts = [text for row in rows.texts for text in row]
+    texts = rows.different_texts()
     for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
         part = texts[start : start + _TOKENIZED_AT_ONCE]
         ids = tokenizer(part)
@@ -205,7 +219,10 @@ def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
         num_unknown.append(unknown)
         for index in np.flatnonzero(unknown).tolist():
             words.update(part[index].split())
-    of_texts = np.concatenate(num_tokens)
+    of_texts, total = np.concatenate(num_tokens), int(sum(map(np.sum, num_tokens)))
+    if rows.share_passages:
+        positions = {text: index for index, text in enumerate(texts)}
+        of_texts = of_texts[[positions[text] for row in rows.texts for text in row]]
     texts_of_row = np.array([len(row) for row in rows.texts])
     starts = np.cumsum(texts_of_row) - texts_of_row
     if rows.have_choices:
@@ -217,7 +234,7 @@ def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
         in_row = np.add.reduceat(of_texts, starts)
     return Tokens(
         lengths=in_row + 2 + (texts_of_row - 1) * tokenizer.pair_separators,
-        unknown=100 * float(np.concatenate(num_unknown).sum()) / max(1, int(of_texts.sum())),
+        unknown=100 * float(np.concatenate(num_unknown).sum()) / max(1, total),
         unknown_words=_unknown_words(words, tokenizer),
     )
 

@@ -34,8 +34,9 @@ def test_every_kind_of_data_has_rows():
         QuestionExample("1", "q", "p", (SpanAnswer("p", 0),)),
         QuestionExample("2", "r", "p", ()),
     )
-    assert rows_of(questions) == Rows([("q", "p"), ("r", "p")])
-    assert counts_of(questions) == {"questions": 2, "answerable": 1, "unanswerable": 1}
+    assert rows_of(questions) == Rows([("q", "p"), ("r", "p")], share_passages=True)
+    expected = {"questions": 2, "passages": 1, "answerable": 1, "unanswerable": 1}
+    assert counts_of(questions) == expected
 
 
 def test_duplicates_contradictions_and_leaks_are_found():
@@ -51,6 +52,25 @@ def test_duplicates_contradictions_and_leaks_are_found():
     assert findings({"train": Rows([("a",), ("b",)]), "dev": Rows([("c",)])}) == []
     # A pair is a copy only if both of its texts are.
     assert findings({"train": Rows([("a", "b"), ("a", "c")], ["x", "y"])}) == []
+
+
+def test_passages_are_compared_without_their_questions():
+    train = Rows([("a", "p"), ("b", "p"), ("c", "q")], share_passages=True)
+    dev = Rows([("d", "P"), ("c", "q"), ("e", "r")], share_passages=True)
+    assert findings({"train": train, "dev": dev}) == [
+        "dev: 1 of 3 rows (33.3 %) are in train too, which makes scores on dev too high",
+        "dev: 2 of 3 passages (66.7 %) are in train too, which makes scores on dev too high",
+    ]
+
+
+def test_a_passage_of_several_questions_is_counted_once():
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
+    rows = Rows([("a", "b zz б"), ("b", "b zz б")], share_passages=True)
+    found = tokens_of(rows, tokenizer)
+    assert found.lengths.tolist() == [7, 7]
+    assert found.unknown == pytest.approx(100 * 2 / 5)
+    assert found.unknown_words == [("zz", 1), ("б", 1)]
+    assert scripts(rows) == {"Latin": pytest.approx(500 / 6), "Cyrillic": pytest.approx(100 / 6)}
 
 
 def test_scripts_are_shares_of_the_letters():
