@@ -96,6 +96,18 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         raise NotADirectoryError(f"{folder} cannot be a folder: {blocking} is a file.") from None
 
 
+def check_folder_of(path: str | os.PathLike[str]) -> None:
+    """Checks that the folder of a file to write exists.
+
+    Raises:
+        FileNotFoundError: If the folder does not exist.
+        NotADirectoryError: If it is a file.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise _no_folder(target)
+
+
 def _no_folder(target: Path) -> OSError:
     if target.parent.exists():
         return NotADirectoryError(f"{target} cannot be written: {target.parent} is not a folder.")

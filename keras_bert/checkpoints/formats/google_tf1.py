@@ -37,6 +37,7 @@ LAYER_NORM_EPSILON = 1e-12
 _ELECTRA_LAYER = re.compile(r"electra/encoder/layer_(\d+)/intermediate/dense/kernel")
 _OPTIMIZER_STATE = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|global_step|beta[12]_power)$")
 
+_OTHER_CONFIG_FILE = "config.json"  # of all other formats
 _CONFIG_FILES = tuple(release.config_file for release in TF1_RELEASES if release.config_file)
 _ELECTRA_RELEASE = next(release for release in TF1_RELEASES if release.config_file is None)
 _TOKENIZER_FILES = (VOCABULARY_FILE, RELEASED_MODEL_FILE)
@@ -140,7 +141,8 @@ def save_google_tf1(
         CheckpointError: If TensorFlow cannot be imported; if the released code does not support the
             model: it has one form of GELU (the tanh approximation, ELECTRA the exact one), an
             epsilon of 1e-12, and no causal attention; if it does not support the heads or the kind
-            of tokenizer; or if the folder contains the release of another family.
+            of tokenizer; or if the folder contains a checkpoint of another format, or the release
+            of another family.
     """
     tf = import_tensorflow()
     backbone, heads, tokenizer, _ = weights.parts_of(model, heads, tokenizer)
@@ -186,10 +188,13 @@ def _release_of(config: BertConfig, masked_lm: bool) -> TF1Release:
 
 
 def _check_no_other(folder: Path, release: TF1Release) -> None:
-    for name in _CONFIG_FILES:
+    for name in (*_CONFIG_FILES, _OTHER_CONFIG_FILE):
         if name != release.config_file and (folder / name).exists():
+            kind = (
+                "another format" if name == _OTHER_CONFIG_FILE else "the release of another family"
+            )
             raise CheckpointError(
-                f"{folder} has {name} of the release of another family; choose another folder."
+                f"{folder} has {name} of {kind}, by which it would be read; choose another folder."
             )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.atomic import atomic_path
+from keras_bert.atomic import atomic_path, check_folder_of
 from keras_bert.data.batching import (
     length_bucketed_batches,
     pad_to_length,
@@ -140,9 +140,14 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
 
     Returns:
         The number of records.
+
+    Raises:
+        FileNotFoundError: If the folder of the file does not exist.
+        NotADirectoryError: If it is a file.
     """
     path = Path(path)
     count = 0
+    check_folder_of(path)  # TensorFlow's error would have the temporary name.
     with atomic_path(path) as temporary, tf.io.TFRecordWriter(os.fspath(temporary)) as writer:
         for record in records:
             writer.write(record)

@@ -205,6 +205,17 @@ def test_a_wrong_shape_names_the_variable(tmp_path):
         Backbone.from_preset(tmp_path)
 
 
+def test_a_folder_of_another_format_is_refused(tmp_path):
+    """Its config.json would be read first, and with it the other weights, or none."""
+    checkpoints.save_preset(small_backbone(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(
+        CheckpointError, match=r"has config\.json of another format, .* choose anot"
+    ):
+        checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_several_checkpoints_without_the_released_name_are_an_error(tmp_path):
     checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
     for path in list(tmp_path.glob("bert_model.ckpt.*")):

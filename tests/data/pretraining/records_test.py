@@ -252,6 +252,14 @@ def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, c
     assert f"{path}, record 1" in str(raised.value)
 
 
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotFoundError, match=r"/none/a\.tfrecord cannot .*/none does not exist"):
+        write_records(tmp_path / "none" / "a.tfrecord", [])
+    with pytest.raises(NotADirectoryError, match=r"file/a\.tfrecord cannot .* is not a folder"):
+        write_records(tmp_path / "file" / "a.tfrecord", [])
+
+
 def test_a_prediction_outside_its_row_is_an_error(tmp_path):
     features = {"input_ids": [5] * 4, "segment_ids": [0] * 4, "input_mask": [1, 1, 1, 0]}
     features |= {"masked_lm_positions": [3], "masked_lm_ids": [5], "next_sentence_labels": [0]}
