@@ -58,7 +58,8 @@ class BertConfig:
         pooler_dropout: Dropout rate before the dense layer of the pooler.
         dropout: Dropout rate after the embeddings and after both sublayers of a block.
         attention_dropout: Dropout rate on the attention probabilities.
-        classifier_dropout: Dropout rate before a classification head. `None` for `dropout`.
+        classifier_dropout: Dropout rate before a classification head. `None` for `dropout`. See
+            `effective_token_dropout`.
         answer_dropout: Dropout rate before a question answering head.
         layer_norm_epsilon: Added to the variance in every LayerNorm.
         initializer_range: Standard deviation of the truncated normal initializer of kernels and
@@ -203,6 +204,16 @@ class BertConfig:
     def effective_classifier_dropout(self) -> float:
         """The dropout rate before a classification head: `classifier_dropout`, or `dropout`."""
         return self.dropout if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
+    def effective_token_dropout(self) -> float:
+        """The dropout rate before a token classification head.
+
+        It is that of other classification heads, but `dropout` in DistilBERT, whose
+        `classifier_dropout` is only for those with its own pooler.
+        """
+        is_distilbert = not self.pooler and self.pooler_activation == "relu"
+        return self.dropout if is_distilbert else self.effective_classifier_dropout
 
     def replace(self, **changes: Any) -> BertConfig:
         """Returns a copy with some fields changed.

@@ -164,6 +164,13 @@ def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, 
 
 
 @pytest.mark.parametrize(("family", "shape"), CASES)
+def test_the_dropout_of_a_tagger_is_that_of_transformers(family, shape, tmp_path):
+    model = saved_by_transformers(family, shape, "ForTokenClassification", tmp_path)
+    config = checkpoints.open_checkpoint(tmp_path).config
+    assert TokenClassifier(Backbone(config), 2).dropout == model.dropout.p
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES)
 @pytest.mark.parametrize(
     ("ending", "num_labels"), [("ForSequenceClassification", 3), ("ForTokenClassification", 4)]
 )
