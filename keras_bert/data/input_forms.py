@@ -74,6 +74,21 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
         raise ValueError(f"The columns differ in length: {lengths}.")
 
 
+def split_index(num_rows: int, share: float) -> int:
+    """Returns the number of rows to train on, if a share of them is held out.
+
+    Raises:
+        ValueError: If no rows are left to train on, or none are held out.
+    """
+    start = int(num_rows * (1 - share))
+    if not 0 < start < num_rows:
+        raise ValueError(
+            f"validation_split is {share}, and there are {num_rows} rows; expected a fraction that "
+            "leaves rows to train on and holds out others."
+        )
+    return start
+
+
 def listed(x: Any) -> Any:
     """Converts an iterator to a list; returns anything else unchanged."""
     return list(x) if isinstance(x, Iterator) else x
@@ -100,7 +115,8 @@ def as_given(x: Any, answers: list[Any]) -> Any:
     return answers
 
 
-def _first_of_element(spec: Any) -> Any:
+def first_of_element(spec: Any) -> Any:
+    """Returns the spec of `x` from that of an element of a dataset, with labels or without."""
     return spec[0] if isinstance(spec, tuple) else spec
 
 
@@ -110,7 +126,7 @@ def _first_of_element(spec: Any) -> Any:
 def is_text(x: Any) -> bool:
     """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
     if is_dataset(x):
-        return _is_text_spec(_first_of_element(x.element_spec))
+        return _is_text_spec(first_of_element(x.element_spec))
     if has_columns(x):
         return "text" in x
     if isinstance(x, str):
@@ -172,11 +188,13 @@ def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
         raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
     rows = list(x)
     if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
-        wrong = [index for index, row in enumerate(rows) if len(row) != 2]
-        if wrong:
-            raise ValueError(
-                f"Row {wrong[0]} has {len(rows[wrong[0]])} texts; expected 2 in every row of pairs."
-            )
+        for index, row in enumerate(rows):
+            if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
+                raise ValueError(f"Row {index} is {row!r}; expected 2 texts in every row of pairs.")
+            if len(row) != 2:
+                raise ValueError(
+                    f"Row {index} has {len(row)} texts; expected 2 in every row of pairs."
+                )
         return {
             "text": _column([row[0] for row in rows]),
             "text_pair": _column([row[1] for row in rows]),
@@ -187,7 +205,7 @@ def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
 def _column(values: Any) -> np.ndarray:
     if hasattr(values, "numpy"):
         values = values.numpy()
-    values = list(values)
+    values = _listed_column(values)
     for index, value in enumerate(values):
         if not isinstance(value, (str, bytes)):
             raise ValueError(
@@ -195,6 +213,13 @@ def _column(values: Any) -> np.ndarray:
                 f"{TEXT_FORMS}."
             )
     return np.array(values, dtype=object)
+
+
+def _listed_column(values: Any) -> list[Any]:
+    """Converts a column to a list; a string would become its characters, each a row."""
+    if isinstance(values, (str, bytes)):
+        raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
+    return list(values)
 
 
 def single_texts(x: Any) -> list[str]:
@@ -210,6 +235,11 @@ def single_texts(x: Any) -> list[str]:
         text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
         for text in columns["text"]
     ]
+
+
+def any_characters(columns: Mapping[str, np.ndarray]) -> bool:
+    """Returns whether any text in `text_columns` is neither empty nor blank."""
+    return any(text.strip() for column in columns.values() for text in column)
 
 
 def without_labels(row: Any) -> Any:
@@ -261,7 +291,7 @@ def refuse_other_rows(x: Any, forms: str) -> None:
     """
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")
-    columns = _first_of_element(x.element_spec) if is_dataset(x) else x
+    columns = first_of_element(x.element_spec) if is_dataset(x) else x
     has_text = is_data_frame(columns) or (
         isinstance(columns, Mapping)
         and any(is_text(column) or _is_text_spec(column) for column in columns.values())
@@ -426,7 +456,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
             )
         texts, choices = [row[0] for row in x], [row[1] for row in x]
     texts, choices = (
-        list(texts),
+        _listed_column(texts),
         [_checked_choices(row, index) for index, row in enumerate(choices)],
     )
     if len(texts) != len(choices):
@@ -459,13 +489,20 @@ def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[A
     return array.astype("int32")
 
 
-def one_for_each(values: np.ndarray[Any, Any], rows: Sequence[Any]) -> np.ndarray[Any, Any]:
+def one_for_each(
+    values: np.ndarray[Any, Any], rows: Sized, *, with_columns: bool = False
+) -> np.ndarray[Any, Any]:
     """Checks that there is one label or weight for each row; returns them unchanged.
 
+    Args:
+        values: The labels or weights.
+        rows: The rows.
+        with_columns: Whether labels may have more axes, such as one-hot labels.
+
     Raises:
-        ValueError: If their shape is not `(rows,)`.
+        ValueError: If their shape is not `(rows,)`, or `(rows, ...)` with `with_columns`.
     """
-    if values.shape != (len(rows),):
+    if (values.shape[:1] if with_columns else values.shape) != (len(rows),):
         raise ValueError(
             f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
             "one for each text."
@@ -513,16 +550,17 @@ def question_examples(x: Any) -> list[QuestionExample]:
 
 
 def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
-    columns = {name: list(x[name]) for name in _QUESTION_FIELDS if name in x}
+    columns = {name: _listed_column(x[name]) for name in _QUESTION_FIELDS if name in x}
     check_lengths(columns)
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))
 
 
 def _example(row: Any, index: int) -> QuestionExample:
-    if isinstance(row, QuestionExample):
-        return row
     where = f"Question {index}"
+    if isinstance(row, QuestionExample):
+        _answers(row.answers, row.context, where)
+        return row
     if not isinstance(row, Mapping):
         raise ValueError(f"{where} is {row!r}; expected {QUESTION_FORMS}.")
     question, context = (_text(row, name, where) for name in ("question", "context"))
@@ -545,9 +583,18 @@ def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] |
         return None
     if isinstance(answers, Mapping):
         texts, starts = _field(answers, "text", where), _field(answers, "answer_start", where)
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{where}: its answers have {len(texts)} texts and {len(starts)} values of "
+                "answer_start; expected one for each text."
+            )
         answers = [
             {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
         ]
+    if isinstance(answers, str) or not hasattr(answers, "__iter__"):
+        raise ValueError(
+            f"{where}: answers is {answers!r} of type {type(answers).__name__}; expected a list."
+        )
     spans = tuple(
         answer
         if isinstance(answer, SpanAnswer)

@@ -23,7 +23,7 @@ class LabelRules:
             any negative id.
         is_score: Whether labels are regression targets. NaN then means that a row has no label,
             unless `lowest` is 0.
-        class_weight: The weight of each class id; `None` for 1.
+        class_weight: The weight of each class id in a dataset; `None` for 1.
     """
 
     num_ids: int | None = None
@@ -38,9 +38,11 @@ class LabelRules:
         Raises:
             ValueError: If a label is not accepted; the message names its row.
         """
+        array = np.atleast_1d(np.asarray(labels))
+        if array.dtype.kind == "O":  # such as columns of pandas, which may hold numbers
+            array = np.asarray(array.tolist())
         if self.is_score:
-            return finite_scores(labels, allow_unlabelled=self.lowest != 0)
-        array = np.asarray(labels)
+            return finite_scores(array, allow_unlabelled=self.lowest != 0)
         if array.dtype.kind in "OUS":
             _refuse_missing(labels)
             return _ids_of_names(array, self.class_names)
@@ -52,22 +54,6 @@ class LabelRules:
                 "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
             )
         return checked_ids(array, self.num_ids, lowest=self.lowest).astype("int32")
-
-    def weigh(
-        self, labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any] | None
-    ) -> np.ndarray[Any, Any] | None:
-        """Multiplies sample weights by class weights.
-
-        Raises:
-            ValueError: If there are class weights, and the labels are not class ids.
-        """
-        if not self.class_weight:
-            return weights
-        if labels.ndim != 1:
-            raise ValueError(
-                f"class_weight requires class ids (rows,); the labels have shape {labels.shape}."
-            )
-        return class_weights_of(labels, self.class_weight, weights)
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
@@ -152,11 +138,11 @@ def finite_scores(labels: Any, *, allow_unlabelled: bool = False) -> np.ndarray[
     """Checks the targets of a regression.
 
     Args:
-        labels: Numbers of shape `(rows,)`.
+        labels: Numbers of shape `(rows,)` or `(rows, 1)`.
         allow_unlabelled: Whether a target may be NaN, which means that the row has none.
 
     Returns:
-        The targets as a NumPy array.
+        The targets as a NumPy array `(rows,)`.
 
     Raises:
         ValueError: If a target is not a finite number; the message names its row.
@@ -164,6 +150,9 @@ def finite_scores(labels: Any, *, allow_unlabelled: bool = False) -> np.ndarray[
     array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"The labels have the dtype {array.dtype}; expected numbers.")
+    if array.size != len(array):
+        raise ValueError(f"The labels have the shape {array.shape}; expected numbers (rows,).")
+    array = array.reshape(-1)
     is_wrong = np.isinf(array) if allow_unlabelled else ~np.isfinite(array)
     if is_wrong.any():
         row = int(np.argwhere(is_wrong)[0][0])
@@ -228,6 +217,9 @@ def class_weights_of(
     if weights is None:
         return of_labels
     weights = np.asarray(weights, "float32")
+    if weights.shape != ids.shape[: weights.ndim]:
+        shape = f"{ids.shape} like the labels, or {ids.shape[:1]}"
+        raise ValueError(f"sample_weight has the shape {weights.shape}; expected {shape}.")
     weights = weights.reshape(weights.shape + (1,) * (ids.ndim - weights.ndim))
     return np.asarray(of_labels * weights)
 
@@ -267,7 +259,7 @@ def checked_weights(sample_weight: Any) -> np.ndarray[Any, Any]:
     Raises:
         ValueError: If a weight is not a finite number; the message names its row.
     """
-    weights = np.asarray(sample_weight, "float32")
+    weights = np.atleast_1d(np.asarray(sample_weight, "float32"))
     wrong = np.argwhere(~np.isfinite(weights))
     if len(wrong):
         raise ValueError(

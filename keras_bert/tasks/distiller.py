@@ -21,6 +21,7 @@ from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
+from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.rows import Batching, Rows
@@ -232,6 +233,9 @@ class Distiller(CustomObjective, Task):
         if is_text(x) and y is None and not self.is_masked_lm:
             x, y = self._unlabelled(x)
         return self.student_task._read(x, y, sample_weight, self._allowing_unlabelled(batching))
+
+    def _label_rules(self, batching: Batching) -> LabelRules:
+        return self.student_task._label_rules(batching)
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
         return self.student_task._batches(rows, batching)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import keras
 import numpy as np
 
-from keras_bert.data.input_forms import single_texts
+from keras_bert.data.input_forms import any_characters, single_texts
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
-from keras_bert.tasks.rows import DEFAULT_BATCH_SIZE, Batching, Rows
+from keras_bert.tasks.rows import DEFAULT_BATCH_SIZE, Batching, Rows, TextRows
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class MaskedTokenTask(Task):
         rows = super()._read(x, None, None, batching)
         if rows is not None and (y is not None or sample_weight is not None or rows.has_labels):
             raise ValueError("Text for a masked LM must not have labels or sample weights.")
+        if isinstance(rows, TextRows) and not (self.config.causal or any_characters(rows.columns)):
+            raise ValueError("All texts are empty; expected some with tokens, which are masked.")
         return rows
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:

@@ -64,10 +64,10 @@ class ChoiceRows(TextRows):
         weights = sample_weight
         if weights is not None:
             weights = one_for_each(checked_weights(weights), texts)
-        return cls(columns, labels, rules.weigh(labels, weights))
+        return cls(columns, labels, weights)
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        return self._batches_with(self.targets, preprocessor, batching)
+        return self._batches_with(self.targets(batching), preprocessor, batching)
 
     def numbered_batches(
         self, preprocessor: Any, batching: Batching

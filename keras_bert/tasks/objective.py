@@ -137,18 +137,34 @@ class ObjectiveModel(TokenModel):
         It also updates a weighted mean of each loss over all rows or tokens, so that the reported
         values do not depend on the batches.
         """
+        y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
         if self._output_losses is None or self.losses:
             self._output_losses = None
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         total = 0
         for name, (loss, weight) in self._output_losses.items():
             target, output, weights = _of_output(name, y, y_pred, sample_weight)
+            weights = weights_of_targets(weights, output)
             value = ops.cast(loss(target, output, weights), "float32")
             self._loss_means[name].update_state(
                 ops.stop_gradient(value) * num_replicas(), _divisor(loss, output, weights)
             )
             total = total + (value if weight == 1 else value * weight)
         return total
+
+    def compute_metrics(
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> dict[str, Any]:
+        """Updates the metrics, and returns all of them."""
+        compared = self._compared(x, y, y_pred, sample_weight, training=False)
+        metrics: dict[str, Any] = super().compute_metrics(x, *compared)
+        return metrics
+
+    def _compared(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
+    ) -> tuple[Any, Any, Any]:
+        """Returns the targets, outputs and weights that losses and metrics are computed of."""
+        return y, y_pred, sample_weight
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
         """Computes the loss of a batch, and does not update the reported means.
@@ -177,7 +193,8 @@ class ObjectiveModel(TokenModel):
             )
         total = 0
         for name, (loss, weight) in losses.items():
-            value = loss(*_of_output(name, y, y_pred, sample_weight))
+            target, output, weights = _of_output(name, y, y_pred, sample_weight)
+            value = loss(target, output, weights_of_targets(weights, output))
             total = total + weight * ops.cast(value, "float32")
         return total
 
@@ -277,6 +294,16 @@ class ObjectiveModel(TokenModel):
 def _of_output(name: str, *parts: Any) -> list[Any]:
     """Returns what targets, outputs or sample weights have for one of the outputs of a model."""
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
+
+
+def weights_of_targets(weights: Any, output: Any) -> Any:
+    """Repeats the weight of each row for its targets, if an output has several in a row.
+
+    The divisor of a loss is the sum of the weights, those of all targets.
+    """
+    if weights is None or len(output.shape) < 3 or len(weights.shape) != 1:
+        return weights
+    return ops.broadcast_to(ops.reshape(weights, (-1, 1)), ops.shape(output)[:2])
 
 
 def class_loss() -> keras.losses.Loss:

@@ -220,29 +220,12 @@ class QuestionAnswerer(Task):
     def _default_loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(OUTPUTS, 0.5)
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Tensor = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Computes the mean of the losses of both outputs.
-
-        In training, the softmax includes padding, as in the released code. In evaluation, padding
-        is masked, so that the loss does not depend on the length that rows are padded to.
-        """
-        y_pred = y_pred if training else _without_padding(x, y_pred)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
-
-    def compute_metrics(
-        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> dict[str, Any]:
-        metrics: dict[str, Any] = super().compute_metrics(
-            x, y, _without_padding(x, y_pred), sample_weight
-        )
-        return metrics
+    def _compared(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
+    ) -> tuple[Any, Any, Any]:
+        # In training, the softmax includes padding, as in the released code. In evaluation, padding
+        # is masked, so that the loss does not depend on the length that rows are padded to.
+        return y, y_pred if training else _without_padding(x, y_pred), sample_weight
 
     def answer(
         self, question: Any, context: Any, batch_size: int | None = None, verbose: int | str = 0

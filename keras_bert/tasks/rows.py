@@ -21,9 +21,11 @@ from keras_bert.data.input_forms import (
     dataset_has_labels,
     is_dataset,
     is_text,
+    one_for_each,
+    split_index,
     text_columns,
 )
-from keras_bert.tasks.class_labels import LabelRules, checked_weights
+from keras_bert.tasks.class_labels import LabelRules, checked_weights, class_weights_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -141,8 +143,11 @@ class Rows(abc.ABC):
 
         Returns:
             A tuple of the other rows and of the last rows.
+
+        Raises:
+            ValueError: If there are no rows in one of them.
         """
-        start = int(len(self) * (1 - share))
+        start = split_index(len(self), share)
         return self[:start], self[start:]
 
     @abc.abstractmethod
@@ -201,19 +206,13 @@ class TextRows(Rows):
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
         columns = text_columns(x)
-        if rules is not None and not len(columns["text"]):
-            raise ValueError("There are no texts to train on, or to evaluate.")
-        rules = rules or LabelRules()
-        labels = None if y is None else rules.read(y)
+        texts = columns["text"]
+        labels = None if y is None else (rules or LabelRules()).read(y)
         weights = None if sample_weight is None else checked_weights(sample_weight)
-        for values in (labels, weights):
-            if values is not None and len(values) != len(columns["text"]):
-                raise ValueError(
-                    f"There are {len(columns['text'])} texts and {len(values)} labels or weights; "
-                    "expected one for each text."
-                )
         if labels is not None:
-            weights = rules.weigh(labels, weights)
+            one_for_each(labels, texts, with_columns=True)
+        if weights is not None:
+            one_for_each(weights, texts)
         return cls(columns, labels, weights)
 
     def __len__(self) -> int:
@@ -227,16 +226,18 @@ class TextRows(Rows):
             weights=sliced(self.weights, rows),
         )
 
-    @property
-    def targets(self) -> list[np.ndarray[Any, Any]]:
-        """The labels and the weights, those of them that there are."""
-        return [values for values in (self.labels, self.weights) if values is not None]
+    def targets(self, batching: Batching) -> list[np.ndarray[Any, Any]]:
+        """Returns the labels and the weights, those of them that there are."""
+        weights = self.weights
+        if self.labels is not None and batching.class_weight:
+            weights = class_weights_of(self.labels, batching.class_weight, weights)
+        return [values for values in (self.labels, weights) if values is not None]
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data import text_batches
 
         return text_batches.batches_from_columns(
-            self.columns, self.targets, preprocessor, **batching.options()
+            self.columns, self.targets(batching), preprocessor, **batching.options()
         )
 
     def numbered_batches(

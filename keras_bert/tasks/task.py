@@ -22,6 +22,7 @@ from keras_bert.data.input_forms import (
     is_dataset,
     is_text,
     refuse_other_rows,
+    split_index,
 )
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
@@ -34,7 +35,7 @@ from keras_bert.tasks.class_labels import (
 )
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
-from keras_bert.tasks.rows import Batching, BatchOutputs, Rows, TextDataset, TextRows
+from keras_bert.tasks.rows import Batching, BatchOutputs, Rows, TextDataset, TextRows, sliced
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -184,7 +185,8 @@ class Task(ObjectiveModel):
             epochs: See `keras.Model.fit`.
             verbose: See `keras.Model.fit`.
             callbacks: See `keras.Model.fit`.
-            validation_split: Fraction of the rows to hold out for validation, from the end.
+            validation_split: Fraction of the rows to hold out for validation, from the end;
+                ignored with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
             shuffle: Whether to shuffle rows in memory in each epoch.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
@@ -212,13 +214,15 @@ class Task(ObjectiveModel):
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
         takes_rows = self._kind_of(x) is not None
         # Class weights for datasets and generators of features are left to Keras.
-        applies_class_weight = self.weighs_classes and (
-            takes_rows or (y is not None and self._loss_takes_ids())
+        applies_class_weight = (
+            self.weighs_classes and self._loss_takes_ids() and (takes_rows or y is not None)
         )
-        if class_weight and takes_rows and not self.weighs_classes:
+        # Keras would read the classes of token labels `(batch, length)` as one-hot labels.
+        labels_tokens = self.head_name == "token_classifier"
+        if class_weight and not applies_class_weight and (takes_rows or labels_tokens):
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-                "not class ids. Use sample_weight instead."
+                f"not class ids{' in memory' * labels_tokens}. Use sample_weight instead."
             )
         num_epochs = epochs - kwargs.get("initial_epoch", 0)
         batching = Batching(
@@ -233,9 +237,15 @@ class Task(ObjectiveModel):
         )
         held_out = None
         rows = self._read(x, y, sample_weight, batching)
-        if rows is not None and validation_split and rows.in_memory:
-            rows, held_out = rows.split(validation_split)
-            validation_split = 0.0
+        if validation_split and validation_data is None:
+            if rows is not None and rows.in_memory:
+                rows, held_out = rows.split(validation_split)
+                validation_split = 0.0
+            elif rows is None and batching.class_weight:
+                # Class weights are only for training, and are in the sample weights below.
+                parts, start = (x, y, sample_weight), split_index(len(y), validation_split)
+                x, y, sample_weight = _part_of(parts, slice(start))
+                validation_data = _part_of(parts, slice(start, None))
         x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
         if initial_batch:
             x = _without_first(x, initial_batch, num_epochs)
@@ -388,12 +398,15 @@ class Task(ObjectiveModel):
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
             for features, _ in batches.as_numpy_iterator()
         ]
-        lengths = np.concatenate(counts)
+        lengths = np.concatenate([np.zeros(0, "int64"), *counts])
         return lengths[lengths > 0]  # without the filler of batches
 
     def _predict_rows(
         self, rows: Rows, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
+        # Batches of text are not in its order; and Keras' `predict` may not be what is called.
+        if kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
+            raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
         batches, restore = rows.numbered_batches(self.preprocessor, self._batching(batch_size))
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
@@ -445,7 +458,11 @@ class Task(ObjectiveModel):
     def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
         """Reads text with its labels and weights; returns `None` for features."""
         kind = self._kind_of(x)
-        return None if kind is None else kind.read(x, y, sample_weight, self._label_rules(batching))
+        rules = self._label_rules(batching)
+        rows = None if kind is None else kind.read(x, y, sample_weight, rules)
+        if rows is not None and rows.in_memory and not len(rows):
+            raise ValueError("There are no texts to train on, or to evaluate.")
+        return rows
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
         """Creates a dataset of features, labels and weights."""
@@ -841,6 +858,11 @@ def _lacks_labels(x: Any, y: Any) -> bool:
     return y is None and is_arrays
 
 
+def _part_of(arrays: Any, rows: slice) -> Any:
+    """Slices nested arrays, some of which may be `None`."""
+    return keras.tree.map_structure(lambda values: sliced(values, rows), arrays)
+
+
 def second_axis(x: Any) -> int | None:
     """Returns the size of axis 1 of features (length, or number of choices); `None` if unknown."""
     shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
@@ -864,9 +886,10 @@ def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _without_first(batches: Any, count: int, epochs: int) -> Any:
     """Skips the first batches, for a single epoch."""
-    if count < 0 or epochs != 1 or not is_dataset(batches):
+    num_batches = int(batches.cardinality()) if is_dataset(batches) else 0
+    if count < 0 or epochs != 1 or 0 <= num_batches < count:
         raise ValueError(
             f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
-            "at least 0, with a single epoch of text or of a tf.data.Dataset."
+            "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
         )
     return batches.skip(count)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
-from keras_bert.data.input_forms import is_dataset, listed, text_columns
+from keras_bert.data.input_forms import first_of_element, is_dataset, listed, text_columns
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
@@ -141,10 +142,18 @@ class TextEmbedder(Task):
         ```
         """
         x = listed(x)
-        if not is_dataset(x) and "text_pair" in text_columns(x):
+        columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
+        if isinstance(columns, Mapping) and "text_pair" in columns:
             raise ValueError("Received pairs of texts; expected single texts.")
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
+
+    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
+        if y is not None and self._kind_of(x):
+            raise ValueError(
+                "An embedder is trained on pairs of texts without labels; expected `y` to be None."
+            )
+        return super()._read(x, y, sample_weight, batching)
 
     def _batches(self, rows: Rows, batching: Batching) -> Any:
         if not isinstance(rows, TextRows) or "text_pair" not in rows.columns:
@@ -152,10 +161,6 @@ class TextEmbedder(Task):
                 "An embedder is trained on pairs of texts in memory, without labels: a list of "
                 "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
                 f"{'single texts' if isinstance(rows, TextRows) else 'a dataset'}."
-            )
-        if rows.labels is not None:
-            raise ValueError(
-                "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )
         from keras_bert.data.text_batches import paired_batches
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_bert.data.input_forms import as_lists, flat_labels, listed, word_depth
 from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_num_classes,
@@ -22,8 +24,9 @@ from keras_bert.tasks.class_labels import (
     class_weights_of,
     softmax,
 )
+from keras_bert.tasks.objective import weights_of_targets
 from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, Rows, sliced
-from keras_bert.tasks.task import Task, as_array
+from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -71,15 +74,21 @@ class WordRows(Rows):
         x = as_lists(x)
         if rules is None:
             return cls([x] if depth == 0 else x, depth)
-        if depth < 2 or y is None:
+        if (depth < 2 and len(x)) or y is None:
             raise ValueError(
                 f"Each word needs a label: expected {cls.forms.split('texts, ')[-1]}, with labels "
                 "in the same nesting."
             )
-        labels = rules.read(flat_labels(x, as_lists(y), depth))
-        weights = class_weights_of(labels, rules.class_weight or {}) * (labels >= 0)
+        of_words = flat_labels(x, as_lists(y), max(depth, 2))
+        try:
+            labels = rules.read(of_words)
+        except ValueError as error:
+            raise ValueError(f"{error} (A row is a word, counted over all sentences.)") from error
+        if not len(labels):
+            raise ValueError("There are no words to train on, or to evaluate.")
+        weights = (labels >= 0).astype("float32")
         if sample_weight is not None:
-            weights *= checked_weights(flat_labels(x, sample_weight, depth))
+            weights *= checked_weights(flat_labels(x, as_lists(sample_weight), depth))
         return cls(x, depth, np.maximum(labels, 0), weights)
 
     def __len__(self) -> int:
@@ -133,7 +142,9 @@ class WordRows(Rows):
             preprocessor.windows(ragged_words(self.words)),
             preprocessor,
             labels=self.labels,
-            weights=self.weights,
+            weights=class_weights_of(
+                np.asarray(self.labels), batching.class_weight or {}, self.weights
+            ),
             **batching.options(),
         )
 
@@ -236,6 +247,7 @@ class TokenClassifier(Task):
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
+        dropout = backbone.config.effective_token_dropout if dropout is None else dropout
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
         logits = head(backbone(inputs)["sequence_output"])
@@ -346,7 +358,7 @@ class TokenClassifier(Task):
         best, scores = np.argmax(logits, axis=-1), softmax(logits)
         return [
             {
-                "word": word.decode() if isinstance(word, bytes) else str(word),
+                "word": word.decode("utf-8", "ignore") if isinstance(word, bytes) else str(word),
                 "label": int(label) if self.class_names is None else self.class_names[label],
                 "score": float(row[label]),
             }
@@ -358,18 +370,20 @@ class TokenClassifier(Task):
             self.num_classes, self.class_names, lowest=None, class_weight=batching.class_weight
         )
 
-    def _checked_features(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+    def _compared(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
-        x, y, sample_weight = super()._checked_features(x, y, sample_weight, batching)
-        if y is None:
-            return x, y, sample_weight
-        labels = as_array(y)
-        weights = class_weights_of(labels, {}, as_array(sample_weight)) * (labels >= 0)
-        mask = as_array(x.get("padding_mask")) if isinstance(x, dict) else None
+        # Negative labels and padding are ignored, whatever the form of the features.
+        weights = ops.ones(ops.shape(y_pred)[:-1])
+        if len(y.shape) == 2:  # and not one-hot
+            weights = ops.cast(ops.greater_equal(y, 0), "float32")
+            y = ops.maximum(y, 0)
+        mask = x.get("padding_mask") if isinstance(x, dict) else None
         if mask is not None:
-            weights *= np.asarray(mask, "float32")
-        return x, np.maximum(labels, 0), weights
+            weights *= ops.cast(mask, "float32")
+        if sample_weight is not None:
+            weights *= weights_of_targets(ops.cast(sample_weight, "float32"), y_pred)
+        return y, y_pred, weights
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": self.num_classes}

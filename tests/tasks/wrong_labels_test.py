@@ -5,7 +5,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import Backbone, Distiller, MaskedLM, QuestionAnswerer, TextClassifier
+from keras_bert import (
+    Backbone,
+    Distiller,
+    MaskedLM,
+    QuestionAnswerer,
+    TextClassifier,
+    TokenClassifier,
+)
 from tests.small_tasks import CONFIG, make_task
 
 IDS = np.ones((4, 3), "int32")
@@ -108,3 +115,122 @@ def test_a_distiller_takes_rows_without_a_label():
 def test_two_classes_of_one_name_are_refused():
     with pytest.raises(ValueError, match="'a' more than once"):
         TextClassifier(Backbone(CONFIG), class_names=["a", "b", "a"])
+
+
+def test_class_weights_are_not_for_the_rows_that_are_held_out():
+    classifier = make_task(TextClassifier)
+    classifier.compile(keras.optimizers.SGD(0.0))
+    ids, labels = np.arange(1, 25).reshape(8, 3), np.array([0, 1] * 4)
+    for weights in (None, np.arange(1.0, 9.0)):
+        held_out = None if weights is None else weights[4:]
+        expected = classifier.evaluate(ids[4:], labels[4:], sample_weight=held_out, verbose=0)
+        history = classifier.fit(
+            ids,
+            labels,
+            sample_weight=weights,
+            class_weight={1: 9.0},
+            validation_split=0.5,
+            verbose=0,
+        ).history
+        measured = [history["val_loss"][0], history["val_accuracy"][0]]
+        np.testing.assert_allclose(measured, expected, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"validation_split is 1\.5, and there are 8 rows"):
+        classifier.fit(ids, labels, class_weight={1: 9.0}, validation_split=1.5, verbose=0)
+
+
+def test_weights_of_another_shape_than_the_labels():
+    classifier = compiled(TextClassifier, num_classes=5)
+    with pytest.raises(ValueError, match=r"shape \(4, 1\); expected \(4,\) like the labels"):
+        classifier.fit(IDS, np.zeros(4), sample_weight=np.ones((4, 1)), class_weight={1: 2.0})
+
+
+def test_a_regression_has_one_label_for_each_row():
+    regression = compiled(TextClassifier, num_classes=1)
+    regression.evaluate(IDS, np.ones((4, 1)), verbose=0)
+    with pytest.raises(ValueError, match=r"labels have the shape \(4, 2\); expected numbers"):
+        regression.evaluate(IDS, np.ones((4, 2)), verbose=0)
+
+
+def test_the_weight_of_a_row_is_that_of_each_of_its_targets():
+    """The loss was a multiple: weights were summed before they were repeated."""
+    x = {"token_ids": IDS, "mask_positions": np.array([[1, 2]] * 4)}
+    y, weights = np.array([[5, 6]] * 4), np.array([1.0, 2.0, 0.0, 4.0], "float32")
+    for task, data in ((MaskedLM, (x, y)), (TokenClassifier, (IDS, IDS % 2))):
+        model = make_task(task)
+        model.compile("sgd")
+        each = np.repeat(weights[:, None], data[1].shape[1], axis=1)
+        expected = model.evaluate(*data, sample_weight=each, verbose=0)
+        model.compile("sgd")
+        np.testing.assert_allclose(
+            model.evaluate(*data, sample_weight=weights, verbose=0), expected, rtol=1e-6
+        )
+    logits, (labels, of_rows, of_tokens) = (
+        model(IDS),
+        map(keras.ops.array, (data[1], weights, each)),
+    )
+    losses = [model.batch_loss(labels, logits, weights) for weights in (of_rows, of_tokens)]
+    np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, losses), rtol=1e-6)
+
+
+class Batches(keras.utils.PyDataset):
+    """The same features and labels as one batch."""
+
+    def __init__(self, *parts) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int):
+        return self.parts
+
+
+def own_loss(y, y_pred):
+    """1 for each label that counts, if negative ones are replaced."""
+    return keras.ops.where(y < 0, float("nan"), 1.0)
+
+
+def test_batches_of_a_tagger_are_like_its_arrays():
+    """In batches, negative labels were an error or silently counted, and so was padding."""
+    tagger = make_task(TokenClassifier)
+    tagger.compile("sgd")
+    ids = np.array([[2, 5, 6, 3], [2, 5, 3, 0]])
+    labels = np.array([[-100, 0, 1, -100], [-100, 1, 0, 1]])
+    x = {"token_ids": ids, "padding_mask": ids > 0}
+    expected = tagger.evaluate(x, labels, sample_weight=np.array([1.0, 2.0]), verbose=0)
+    padded = {name: np.pad(values, ((0, 0), (0, 3))) for name, values in x.items()}
+    batches = Batches(padded, np.pad(labels, ((0, 0), (0, 3))), np.array([1.0, 2.0]))
+    np.testing.assert_allclose(tagger.evaluate(batches, verbose=0), expected, rtol=1e-6)
+    tagger.compile("sgd", loss=own_loss)
+    np.testing.assert_allclose(tagger.evaluate(x, labels, verbose=0)[0], 4 / 8)
+    tagger.compile("sgd")
+    counted = np.array([[0, 1, 1, 0], [0, 2, 2, 0]])
+    right = tagger.evaluate(x, np.maximum(labels, 0), sample_weight=counted, verbose=0)
+    np.testing.assert_allclose(expected, right, rtol=1e-6)
+    with pytest.raises(ValueError, match="TokenClassifier are not class ids in memory"):
+        tagger.fit(batches, class_weight={1: 2.0}, verbose=0)
+
+
+def test_a_tagger_takes_one_hot_labels():
+    tagger = make_task(TokenClassifier)
+    x = {"token_ids": IDS, "padding_mask": np.arange(3) < np.array([[3], [2], [3], [1]])}
+    losses = []
+    for loss, labels in ((None, IDS % 2), ("one-hot", np.eye(2)[IDS % 2])):
+        one_hot = keras.losses.CategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+        tagger.compile("sgd", loss=loss and one_hot)
+        losses.append(tagger.evaluate(x, labels, verbose=0)[0])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_the_class_weights_of_a_distiller_are_those_of_its_classes():
+    names = ["bad", "good"]
+    parts = [TextClassifier(Backbone(CONFIG), class_names=names) for _ in range(2)]
+    distiller = Distiller(*parts)
+    distiller.compile("sgd")
+    labels = np.array([0, 1, 0, 1])
+    distiller.fit(IDS, labels, class_weight={"good": 2.0}, verbose=0)
+    with pytest.raises(ValueError, match="weight of 7; expected one of bad, good"):
+        distiller.fit(IDS, labels, class_weight={7: 2.0}, verbose=0)

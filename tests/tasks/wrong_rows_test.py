@@ -8,6 +8,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 tf = pytest.importorskip("tensorflow")
 
+import keras  # noqa: E402
+
 import keras_bert  # noqa: E402
 from keras_bert.data import (  # noqa: E402
     MultipleChoicePreprocessor,
@@ -185,3 +187,170 @@ def test_a_missing_label_is_no_name(missing, tasks):
 def test_ids_in_lists_are_features(tasks):
     logits = tasks["TextClassifier"].predict(np.array([[2, 5, 3]]), verbose=0)
     assert logits.shape == (1, 2)
+
+
+def test_a_row_that_is_no_pair(tasks):
+    classify = tasks["TextClassifier"].classify
+    for row in ("ab", 5, None):  # a string of two characters is not a pair of them
+        with pytest.raises(ValueError, match=f"Row 1 is {row!r}; expected 2 texts"):
+            classify([("a", "b"), row])
+
+
+@pytest.mark.parametrize(
+    ("name", "x"),
+    [
+        ("TextClassifier", {"text": "a b"}),
+        ("TextClassifier", (["a", "b", "c"], "a b")),
+        ("MultipleChoice", {"text": "a b", "choices": [["a", "b"]] * 3}),
+        ("QuestionAnswerer", {"question": "a b", "context": "a b"}),
+    ],
+)
+def test_a_string_is_no_column(tasks, name, x):
+    """Each character was a row."""
+    with pytest.raises(ValueError, match="Received 'a b' as a column; expected a list of texts"):
+        tasks[name].predict(x, verbose=0)
+
+
+def test_no_rows_are_no_training_data(tasks):
+    for name, *data in (
+        ("TextClassifier", [], []),
+        ("TokenClassifier", [], []),
+        ("TokenClassifier", [[], []], [[], []]),
+        ("QuestionAnswerer", []),
+        ("MultipleChoice", [], []),
+        ("TextEmbedder", []),
+        ("MaskedLM", []),
+    ):
+        tasks[name].compile("sgd")
+        for method in ("fit", "evaluate"):
+            with pytest.raises(ValueError, match=r"no (texts|words) to train on, or to evaluate"):
+                getattr(tasks[name], method)(*data, verbose=0)
+    for name in ("MaskedLM", "ReplacedTokenDetector"):
+        tasks[name].compile()
+        with pytest.raises(ValueError, match="All texts are empty; expected some with tokens"):
+            tasks[name].fit(["", " "], verbose=0)
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0, 1.5, -0.5])
+def test_a_validation_split_leaves_rows_on_both_sides(tasks, share):
+    tasks["TextClassifier"].compile("sgd")
+    with pytest.raises(ValueError, match=f"validation_split is {share}, and there are 1 rows"):
+        tasks["TextClassifier"].fit(["a"], [0], validation_split=share, verbose=0)
+    tasks["TokenClassifier"].compile("sgd")
+    with pytest.raises(ValueError, match="validation_split is"):
+        tasks["TokenClassifier"].fit([["a"]], [[0]], validation_split=share, verbose=0)
+
+
+def test_validation_data_is_used_instead_of_a_validation_split(tasks):
+    """The held out rows were validated on, and not trained on."""
+    task = tasks["TextClassifier"]
+    task.compile("sgd")
+    seen = []
+    callback = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(batch)
+    )
+    history = task.fit(
+        ["a", "b"] * 4,
+        [0, 1] * 4,
+        batch_size=4,
+        validation_split=0.5,
+        validation_data=(["c d"], [1]),
+        callbacks=[callback],
+        verbose=0,
+    ).history
+    assert len(seen) == 2
+    assert history["val_loss"][0] == pytest.approx(task.evaluate(["c d"], [1], verbose=0)[0])
+
+
+def test_class_weights_are_not_for_the_texts_that_are_held_out(tasks):
+    for name, x, y in (
+        ("TextClassifier", ["a", "b c"] * 4, [0, 1] * 4),
+        ("TokenClassifier", [["a"], ["b", "c"]] * 4, [[0], [1, 0]] * 4),
+        ("MultipleChoice", [("a", ["b", "c d"])] * 8, [0, 1] * 4),
+    ):
+        task = tasks[name]
+        task.compile(keras.optimizers.SGD(0.0))
+        expected = task.evaluate(x[4:], y[4:], verbose=0)
+        history = task.fit(
+            x, y, class_weight={1: 9.0}, validation_split=0.5, shuffle=False, verbose=0
+        ).history
+        measured = [history["val_loss"][0], history["val_accuracy"][0]]
+        np.testing.assert_allclose(measured, expected, rtol=1e-5)
+        assert history["loss"][0] != pytest.approx(expected[0], rel=1e-5)
+
+
+def test_labels_and_weights_in_other_forms(tasks):
+    classifier = tasks["TextClassifier"]
+    classifier.compile("sgd")
+    expected = classifier.evaluate(["a", "b"], [0, 1], sample_weight=[1, 2], verbose=0)
+    labels, weights = np.array([0, 1], object), np.array([1, 2], object)
+    assert classifier.evaluate(["a", "b"], labels, sample_weight=weights, verbose=0) == expected
+    assert len(classifier.evaluate("a", 1, verbose=0)) == 2
+    with pytest.raises(ValueError, match=r"2 texts and labels or weights of shape \(2, 1\)"):
+        classifier.evaluate(["a", "b"], [0, 1], sample_weight=np.ones((2, 1)), verbose=0)
+    classifier.compile("sgd", loss=keras.losses.CategoricalCrossentropy(from_logits=True))
+    with pytest.raises(ValueError, match="labels of this TextClassifier are not class ids"):
+        classifier.fit(["a", "b"], np.eye(2), class_weight={1: 2.0}, verbose=0)
+    tagger = tasks["TokenClassifier"]
+    tagger.compile("sgd")
+    words, labels, weights = [["a"], ["b", "c"]], [[0], [1, 0]], [[1.0], [0.0, 2.0]]
+    expected = tagger.evaluate(words, labels, sample_weight=weights, verbose=0)
+    with pytest.raises(
+        ValueError, match=r"row 2 is missing: None. \(A row is a word, counted over"
+    ):
+        tagger.fit(words, [[0], [1, None]], verbose=0)
+    ragged = tf.ragged.constant(labels), tf.ragged.constant(weights)
+    assert tagger.evaluate(words, ragged[0], sample_weight=ragged[1], verbose=0) == expected
+
+
+def test_arguments_that_predict_does_not_take_with_text(tasks):
+    with pytest.raises(ValueError, match="With text, `predict` does not take steps"):
+        tasks["TextClassifier"].predict(["a"] * 40, steps=1, verbose=0)
+    with pytest.raises(ValueError, match="With text, `predict` does not take callbacks"):
+        tasks["TokenClassifier"].predict([["a"]], callbacks=[], verbose=0)
+
+
+def test_batches_beyond_the_last_one_cannot_be_skipped(tasks):
+    tasks["TextClassifier"].compile("sgd")
+    with pytest.raises(ValueError, match=r"initial_batch is 3, .* from 0 to the number of batches"):
+        tasks["TextClassifier"].fit(["a"] * 4, [0] * 4, batch_size=2, initial_batch=3, verbose=0)
+
+
+def test_no_texts_have_no_lengths(tasks):
+    assert tasks["TextClassifier"].sequence_lengths([]).shape == (0,)
+    assert tasks["QuestionAnswerer"].sequence_lengths([]).shape == (0,)
+
+
+def test_embedders_take_no_labels_and_embed_no_pairs(tasks):
+    embedder = tasks["TextEmbedder"]
+    embedder.compile("sgd")
+    with pytest.raises(ValueError, match="on pairs of texts without labels; expected `y` to be No"):
+        embedder.fit(["a", "b"], ["b", "a"], verbose=0)
+    pairs = tf.data.Dataset.from_tensor_slices({"text": ["a"], "text_pair": ["b"]})
+    with pytest.raises(ValueError, match="Received pairs of texts; expected single texts"):
+        embedder.embed(pairs)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (float("nan"), "Question 0: answers is nan of type float; expected a list"),
+        ("b", "Question 0: answers is 'b' of type str; expected a list"),
+        ({"text": ["b"], "answer_start": []}, "1 texts and 0 values of answer_start"),
+    ],
+)
+def test_malformed_answers(tasks, answers, message):
+    with pytest.raises(ValueError, match=message):
+        tasks["QuestionAnswerer"].fit([{"question": "a", "context": "b", "answers": answers}])
+
+
+def test_answers_of_examples_are_checked(tasks):
+    wrong = keras_bert.data.SpanAnswer("b", 1)
+    example = keras_bert.data.QuestionExample("q", "a", "b c", (wrong,))
+    with pytest.raises(ValueError, match="Question 0: 'b' is not at answer_start 1"):
+        tasks["QuestionAnswerer"].fit([example])
+
+
+def test_invalid_bytes_in_words_are_left_out(tasks):
+    ((tag,),) = tasks["TokenClassifier"].tag([[b"caf\xe9"]])
+    assert tag["word"] == "caf"
