@@ -15,7 +15,9 @@ from tests.export.small_classifier import make_classifier
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-pytestmark = pytest.mark.needs_tensorflow
+# The other backends export in a process of this one, as they do for `saved_model_test` and
+# `multiple_choice_test`: what a SavedModel answers is the same.
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 NAMES = ["O", "B-größe", "I-größe"]
 TEXTS = (
@@ -55,7 +57,7 @@ def tagger(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(tagger, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported") / "1"
-    tagger.export(folder)
+    tagger.export(folder, warm_up=False)
     return folder
 
 
@@ -98,13 +100,11 @@ def test_a_process_with_tensorflow_alone_gives_the_task_s_tags(tagger, folder, t
     check_tags(json.loads(finished.stdout.splitlines()[-1]), expected)
 
 
-@pytest.mark.backend_independent
 def test_tags_do_not_depend_on_the_batch(tagger, signatures):
     for text in TEXTS:
         check_tags(serve(signatures, [text]), [tagger.tag(text)])
 
 
-@pytest.mark.backend_independent
 def test_an_empty_batch_gives_empty_outputs(signatures):
     outputs = serve(signatures, [])
     assert outputs.pop("num_words").shape == (0,)
@@ -112,7 +112,6 @@ def test_an_empty_batch_gives_empty_outputs(signatures):
     assert {value.shape for value in outputs.values()} == {(0, 0)}
 
 
-@pytest.mark.backend_independent
 def test_words_that_are_split_already(tagger, signatures):
     words = [["the cat", "", "?", "", ""], ["a", "b", "a", "a", "mat"], [""] * 5]
     outputs = signatures["serve_words"](words=tf.constant(words))
@@ -127,7 +126,6 @@ def test_words_that_are_split_already(tagger, signatures):
     assert empty["labels"].shape == (2, 0)
 
 
-@pytest.mark.backend_independent
 def test_ids_give_the_logits_of_predict(tagger, signatures):
     features = {k: v.numpy() for k, v in tagger.preprocessor([["a", "cat"], ["b"]]).items()}
     received = signatures["serve_ids"](token_ids=tf.constant(features["token_ids"]))
@@ -137,7 +135,6 @@ def test_ids_give_the_logits_of_predict(tagger, signatures):
     assert [x.decode() for x in received["labels"].numpy()[mask]] == list(best[mask])
 
 
-@pytest.mark.backend_independent
 def test_wrong_class_names_are_refused(tagger, tmp_path):
     with pytest.raises(ValueError, match="class_names has 1 names; the task has 3 classes"):
         tagger.export(tmp_path / "1", class_names=["one"])
