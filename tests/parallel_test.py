@@ -33,6 +33,8 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+# Optimizing the graphs takes longer than their few steps
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 both_devices = strategy.scope
 NUM_DEVICES = strategy.num_replicas_in_sync
 """,
@@ -145,7 +147,11 @@ pytestmark = pytest.mark.skipif(
 
 def printed_on_two_devices(program):
     """The JSON that a program prints in a process with two devices."""
-    flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+    # And it compiles in haste, as in `tests.run`
+    flags = (
+        "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+        " --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+    )
     finished = subprocess.run(
         [sys.executable, "-c", DEVICES[BACKEND] + program],
         cwd=ROOT,
