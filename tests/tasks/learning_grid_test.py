@@ -696,7 +696,7 @@ LESSONS = {
     "embedding": embedding,
     "masked_lm": masked_lm,
     "pretraining": pretraining,
-    # As far behind their teachers' lessons as three backends are, or twice: what was taught is there
+    # On the same backends as the lessons of their teachers, which are taught once
     "distilled_classes": distilled_classes,
     "distilled_masked_lm": distilled_masked_lm,
     "detection": detection,
