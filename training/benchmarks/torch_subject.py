@@ -14,9 +14,19 @@ from .keras_subjects import LEARNING_RATE, WEIGHT_DECAY
 from .peers import transformers_class, transformers_config
 from .workload import Workload
 
+_PRECISIONS = ("float32", "bfloat16", "mixed_bfloat16")
+
 
 def transformers_work(workload: Workload) -> Callable[[int], float]:
-    """Returns a function that runs a number of steps, and returns the seconds."""
+    """Returns a function that runs a number of steps, and returns the seconds.
+
+    Raises:
+        ValueError: If the precision is unknown; it would be measured in float32.
+    """
+    if workload.precision not in _PRECISIONS:
+        raise ValueError(
+            f"--precision is {workload.precision!r}, expected one of {', '.join(_PRECISIONS)}"
+        )
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = _model(workload).to(device)

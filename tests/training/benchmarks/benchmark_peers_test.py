@@ -6,6 +6,7 @@ import pytest
 from keras_bert import Backbone, BertConfig
 from keras_bert.named_sizes import SIZES
 from training.benchmarks import peers
+from training.benchmarks.workload import Workload
 
 pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
 
@@ -29,6 +30,15 @@ def test_transformers_has_as_many_weights(family):
     assert peers.family_of(config).name == family
     model = peers.transformers_class(config, "Model")(peers.transformers_config(config))
     assert model.num_parameters() == Backbone(config).count_params()
+
+
+def test_transformers_is_not_measured_in_an_unknown_precision():
+    pytest.importorskip("torch")
+    from training.benchmarks.torch_subject import transformers_work
+
+    workload = Workload("forward", "bert_tiny_uncased", "mixed_float16", 1, 8, 0.0, 1, 0.0)
+    with pytest.raises(ValueError, match="precision is 'mixed_float16', expected one of float32"):
+        transformers_work(workload)
 
 
 @pytest.mark.parametrize("family", NAMES)
