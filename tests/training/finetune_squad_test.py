@@ -170,8 +170,8 @@ def test_articles_are_parted_by_their_titles(tmp_path):
     assert {example.title for example in data.train} == {"a", "b"}
     assert {example.title for example in data.dev} == {"c"}
     assert {name: counts_of(part) for name, part in data.parts().items()} == {
-        "train": {"questions": 8, "answerable": 6, "unanswerable": 2},
-        "dev": {"questions": 4, "answerable": 3, "unanswerable": 1},
+        "train": {"questions": 8, "passages": 4, "answerable": 6, "unanswerable": 2},
+        "dev": {"questions": 4, "passages": 4, "answerable": 3, "unanswerable": 1},
     }
     assert len(read_data(dataclasses.replace(config, max_questions=3)).train) == 3
     with pytest.raises(ValueError, match="less than the 3 articles"):
