@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import require_fit, shortened
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.gradients import value_and_gradient
+from keras_bert.ops.gradients import gradient_function
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
@@ -304,29 +305,33 @@ def _evaluate(
     Returns:
         The numbers `(points,)`, and the gradients in the shape of the points, empty without any.
     """
+    # Batches of one size, so that JAX compiles once: the last one is completed by its last point
+    size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
+    features = {
+        name: keras.ops.convert_to_tensor(np.repeat(value, size, axis=0))
+        for name, value in row.features.items()
+    }
+
+    def number(vectors: Tensor) -> Tensor:
+        with task.backbone.token_embedding.returning(vectors):
+            return row.number(task(features, training=False))
+
+    compute = gradient_function(number)
     values, gradients = [], []
-    for begin in range(0, len(points), _BATCH_SIZE):
-        part = points[begin : begin + _BATCH_SIZE]
-        features = {
-            name: keras.ops.convert_to_tensor(np.repeat(value, len(part), axis=0))
-            for name, value in row.features.items()
-        }
+    for begin in range(0, len(points), size):
+        part = points[begin : begin + size]
+        count = len(part)
+        part = np.concatenate([part, np.repeat(part[-1:], size - count, axis=0)])
         if part.ndim == 2:
-            shape = (len(part), *row.features["token_ids"].shape[1:])
+            shape = (size, *row.features["token_ids"].shape[1:])
             features["token_ids"] = keras.ops.convert_to_tensor(part.reshape(shape))
-            values.append(keras.ops.convert_to_numpy(row.number(task(features, training=False))))
-            continue
-
-        def number(vectors: Tensor, features: dict[str, Tensor] = features) -> Tensor:
-            with task.backbone.token_embedding.returning(vectors):
-                return row.number(task(features, training=False))
-
-        if gradient:
-            value, slope = value_and_gradient(number, part)
-            gradients.append(slope)
+            value = keras.ops.convert_to_numpy(row.number(task(features, training=False)))
+        elif gradient:
+            value, slope = compute(part)
+            gradients.append(slope[:count])
         else:
             value = keras.ops.convert_to_numpy(number(keras.ops.convert_to_tensor(part)))
-        values.append(value)
+        values.append(value[:count])
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
 
 

@@ -12,21 +12,6 @@ import numpy as np
 from keras_bert.ops.annotations import Tensor
 
 
-def value_and_gradient(
-    function: Callable[[Tensor], Tensor], x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """A function's values, and the gradient of their sum with respect to its argument.
-
-    Args:
-        function: From a float tensor of the shape of `x` to a float tensor, differentiable.
-        x: Float array.
-
-    Returns:
-        The values, and the gradient in the shape of `x`; NumPy arrays.
-    """
-    return gradient_function(function)(x)
-
-
 def gradient_function(
     function: Callable[..., Tensor],
 ) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
