@@ -107,11 +107,13 @@ def test_an_unknown_subject_is_refused_before_anything_runs():
 
 
 @pytest.mark.backend_independent
+@pytest.mark.parametrize("batch_size", [1, 16])
 @pytest.mark.parametrize("padding", [0.0, 0.25, 0.6])
-def test_padding_is_about_the_share_asked_for(padding):
-    workload = Workload("forward", "bert_tiny_uncased", "float32", 16, 64, padding, 3, 1.0)
+def test_padding_is_about_the_share_asked_for(padding, batch_size):
+    workload = Workload("forward", "bert_tiny_uncased", "float32", batch_size, 64, padding, 3, 1.0)
     mask = workload.padding_mask()
     np.testing.assert_allclose(mask.mean(), 1 - padding, atol=0.02)
+    assert all(len(set(row)) == workload.num_slots for row in workload.mask_positions())
     assert workload.tokens_per_round == 3 * mask.sum()
     assert np.array_equal(workload.token_ids() > 0, mask > 0)
 

@@ -92,17 +92,18 @@ class Workload:
     def padding_mask(self) -> np.ndarray:
         """Returns the padding mask, int32 `(batch, length)`, 0 at padding.
 
-        The first row is full. The lengths are evenly spaced, with the requested share of padding.
+        The lengths are evenly spaced, with the requested share of padding. The first of several
+        rows is full.
         """
-        rows = self.batch_size
-        shares = 1 - self.padding + np.linspace(1, -1, rows) * min(self.padding, 1 - self.padding)
+        spread = np.linspace(1, -1, self.batch_size) if self.batch_size > 1 else np.zeros(1)
+        shares = 1 - self.padding + spread * min(self.padding, 1 - self.padding)
         lengths = np.maximum(1, np.round(shares * self.sequence_length)).astype("int32")
         return (np.arange(self.sequence_length) < lengths[:, None]).astype("int32")
 
     def mask_positions(self) -> np.ndarray:
-        """Returns the positions to predict, int32 `(batch, slots)`."""
-        shape = (self.batch_size, self.num_slots)
-        return self._random().integers(0, self.sequence_length, shape).astype("int32")
+        """Returns the positions to predict, int32 `(batch, slots)`, different ones in each row."""
+        drawn = self._random().random((self.batch_size, self.sequence_length))
+        return drawn.argsort(axis=1)[:, : self.num_slots].astype("int32")
 
     def labels(self) -> np.ndarray:
         """Returns the labels: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""
