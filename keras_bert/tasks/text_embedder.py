@@ -162,6 +162,13 @@ class TextEmbedder(Task):
                 "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
                 f"{'single texts' if isinstance(rows, TextRows) else 'a dataset'}."
             )
+        options = batching.options()
+        pairs = min(len(rows.columns["text"]), options["batch_size"])
+        if batching.training and pairs < 2:
+            raise ValueError(
+                f"A batch has {pairs} pair; expected two or more, for the second texts of the "
+                "others are a pair's negatives."
+            )
         from keras_bert.data.text_batches import paired_batches
 
         return paired_batches(
@@ -169,7 +176,7 @@ class TextEmbedder(Task):
             list(rows.columns["text_pair"]),
             self.preprocessor,
             rows.weights,
-            **batching.options(),
+            **options,
         )
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def test_embed_takes_text_in_order():
     ("x", "y", "message"),
     [
         (["a", "b"], None, "received single texts"),
+        ([("a", "b")], None, "A batch has 1 pair; expected two or more"),
         ([("a", "b")], [1], "without labels"),
     ],
 )
