@@ -59,6 +59,8 @@ OPTIONS = {
     "batch_size": 4,
     "num_steps": 10,
     "warmup_steps": 2,
+    # So that ten updates lower the loss
+    "learning_rate": 0.01,
     "interval": 3,
     "dev_batches": 2,
     "duplicate_factor": 1,
