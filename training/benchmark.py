@@ -50,6 +50,8 @@ class BenchmarkConfig:
         padding: Share of the tokens that are padding.
         steps: Batches, or requests, in a round.
         clients: Requests at a time, of --what=serve.
+        batching: A batching_params.pbtxt, by which requests that wait are joined to batches as
+            TensorFlow Serving does; empty to answer each by itself.
         rounds: Rounds of each subject.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
         texts: File of texts to serve, one per line; empty for sentences of docstrings.
@@ -76,6 +78,7 @@ class BenchmarkConfig:
     texts: str = ""
     vocabulary: str = ""
     clients: int = 1
+    batching: str = ""
     device: str = "auto"
     json: str = ""
 

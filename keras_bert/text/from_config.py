@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +18,15 @@ _CLASSES: dict[str, type[Tokenizer]] = {
     tokenizer.kind: tokenizer
     for tokenizer in (WordPieceTokenizer, BytePairTokenizer, SentencePieceTokenizer)
 }
+# The tokenizers in use by the hashes of their configs: models with the same vocabulary, such as
+# those of several seeds, share one, whose graph is traced once.
+_IN_USE: weakref.WeakValueDictionary[bytes, Tokenizer] = weakref.WeakValueDictionary()
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
-    """Creates a tokenizer from the config that its `get_config` returned.
+    """Returns a tokenizer with the config that its `get_config` returned.
+
+    Tokenizers do not change, so equal configs share one as long as it is in use.
 
     Args:
         config: A dict of the arguments of the class and of `kind`: `"wordpiece"`, `"byte_pair"` or
@@ -28,11 +36,20 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
         A tokenizer.
 
     Raises:
-        ValueError: If `kind` is not one of the above.
+        ValueError: If `kind` is not one of the above, or an argument of the class is invalid.
     """
     kind = config.get("kind", WordPieceTokenizer.kind)
     if kind not in _CLASSES:
         raise ValueError(
             f"kind of a tokenizer's config is {kind!r}; expected one of {', '.join(_CLASSES)}."
         )
-    return _CLASSES[kind].from_config(dict(config))
+    make = _CLASSES[kind].from_config
+    # The file of a vocabulary may change.
+    if not isinstance(config.get("vocabulary", ()), list | tuple):
+        return make(dict(config))
+    text = json.dumps({**config, "kind": kind}, sort_keys=True)
+    key = hashlib.sha256(text.encode()).digest()
+    tokenizer = _IN_USE.get(key)
+    if tokenizer is None:
+        tokenizer = _IN_USE[key] = make(dict(config))
+    return tokenizer

@@ -9,6 +9,7 @@ from keras_bert.text import (
     BytePairTokenizer,
     SentencePieceTokenizer,
     WordPieceTokenizer,
+    tokenizer_from_config,
     train_byte_pair_vocabulary,
     train_sentence_piece_model,
     train_vocabulary,
@@ -48,6 +49,7 @@ MAKERS = {
 }
 
 
+@functools.cache
 def make(kind, **options):
-    """A tokenizer of a kind."""
-    return MAKERS[kind](**options)
+    """A tokenizer of a kind, which tasks that are loaded with its config share."""
+    return tokenizer_from_config(MAKERS[kind](**options).get_config())

@@ -2,9 +2,11 @@
 """The common behavior of every kind of tokenizer."""
 
 import copy
+import gc
 import json
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -150,12 +152,43 @@ def test_detokenize(tokenizer):
 def test_config_is_json_and_makes_the_same_tokenizer(kind):
     tokenizer = small_tokenizers.make(kind, special_tokens_in_text=True)
     config = json.loads(json.dumps(tokenizer.get_config()))
-    again = tokenizer_from_config(config)
-    assert type(again) is type(tokenizer)
+    again = type(tokenizer).from_config(config)
     assert again.get_config() == tokenizer.get_config()
     text = [f"The {tokenizer.mask_token} CASE", *TEXTS]
     for twin in (again, copy.deepcopy(tokenizer)):
+        assert twin is not tokenizer
         assert twin(text).to_list() == tokenizer(text).to_list()
+
+
+@pytest.mark.parametrize("kind", small_tokenizers.MAKERS)
+def test_equal_configs_share_a_tokenizer(kind):
+    config = small_tokenizers.MAKERS[kind]().get_config()
+    first = tokenizer_from_config(config)
+    assert type(first) is type(small_tokenizers.make(kind))
+    assert tokenizer_from_config(json.loads(json.dumps(config))) is first
+    reading = tokenizer_from_config({**config, "special_tokens_in_text": True})
+    assert reading is not first
+    assert reading.special_tokens_in_text
+    assert not first.special_tokens_in_text
+
+
+def test_tokenizers_that_are_not_in_use_take_no_memory():
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat"]
+    tokenizer = tokenizer_from_config({"vocabulary": tokens})
+    tokenizer(["cat"])
+    alive = weakref.ref(tokenizer)
+    del tokenizer
+    gc.collect()
+    assert alive() is None
+
+
+def test_the_file_of_a_vocabulary_may_change(tmp_path):
+    path = tmp_path / "vocab.txt"
+    sizes = []
+    for words in (["cat"], ["cat", "mat"]):
+        path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]))
+        sizes.append(tokenizer_from_config({"vocabulary": str(path)}).vocabulary_size)
+    assert sizes == [5, 6]
 
 
 def test_a_kind_that_there_is_not():

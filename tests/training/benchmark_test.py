@@ -68,7 +68,7 @@ def test_both_libraries_answer_requests_of_text(tmp_path):
     [
         ({"what": "serve", "subjects": ("transformers:torch",)}, "expected keras_bert:tensorflow"),
         ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
-        ({"texts": "texts.txt"}, "--texts, --vocabulary and --clients are options of --what=serve"),
+        ({"texts": "texts.txt"}, "--batching are options of --what=serve"),
     ],
 )
 def test_what_cannot_be_served_is_refused(fields, message):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests of text to SavedModels of keras_bert and of KerasHub, which TensorFlow executes.
 
-It is what TensorFlow Serving executes, without its network and its batching: a string to the
-probabilities of two classes, with random weights. Each client waits for its answer before it asks
-again.
+It is what TensorFlow Serving executes, without its network: a string to the probabilities of two
+classes, with random weights. Each client waits for its answer before it asks again. Requests are
+joined to batches by the scheduler that the server's batching has, which is part of TensorFlow.
 """
 
 from __future__ import annotations
@@ -84,6 +84,12 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], float]:
 def _requests(
     workload: Workload, answer: Callable[[tf.Tensor], tf.Tensor], model: Any
 ) -> Callable[[int], float]:
+    if workload.batching:
+        answer = tf.function(
+            tf.nondifferentiable_batch_function(**workload.batching_options())(answer),
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,
+        )
     requests = workload.requests()
     by_length = sorted(requests, key=lambda texts: max(map(len, texts)))
     for texts in by_length[:: max(1, len(by_length) // WARM_UP_REQUESTS)]:

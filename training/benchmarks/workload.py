@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +19,9 @@ from ..readers.docstrings import standard_library_sentences
 
 WORK = ("forward", "classify", "pretrain", "serve")
 MAX_TEXTS = 2000
+# Fields of a batching_params.pbtxt
+_BATCHING_FIELD = re.compile(r"^\s*(\w+)\s*\{\s*value:\s*(\d+)\s*\}", re.M)
+_BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +44,8 @@ class Workload:
             docstrings.
         vocabulary: To serve, a `vocab.txt`. Empty for that of the installed MiniLM.
         clients: To serve, how many requests there are at a time.
+        batching: To serve, a `batching_params.pbtxt`, by which requests that wait are joined to
+            batches. Empty to answer each by itself.
     """
 
     what: str
@@ -51,6 +59,7 @@ class Workload:
     texts: str = ""
     vocabulary: str = ""
     clients: int = 1
+    batching: str = ""
 
     def __post_init__(self) -> None:
         if self.what not in WORK:
@@ -58,8 +67,11 @@ class Workload:
         if not 0 <= self.padding < 1:
             raise ValueError(f"--padding is {self.padding}, expected a number in [0, 1)")
         check_at_least(self, 1, "clients")
-        if self.what != "serve" and (self.texts or self.vocabulary or self.clients > 1):
-            raise ValueError("--texts, --vocabulary and --clients are options of --what=serve")
+        of_serving = (self.texts, self.vocabulary, self.clients > 1, self.batching)
+        if self.what != "serve" and any(of_serving):
+            raise ValueError(
+                "--texts, --vocabulary, --clients and --batching are options of --what=serve"
+            )
 
     @property
     def architecture(self) -> BertConfig:
@@ -125,6 +137,26 @@ class Workload:
         if not found:
             raise ValueError(f"--texts has {len(lines)} texts, expected at least {size}")
         return found
+
+    def batching_options(self) -> dict[str, Any]:
+        """Returns the options of `tf.nondifferentiable_batch_function` that `batching` sets.
+
+        Raises:
+            ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
+        """
+        text = Path(self.batching).read_text("utf-8")
+        found = {name: int(value) for name, value in _BATCHING_FIELD.findall(text)}
+        try:
+            return {
+                # The largest batch; `max_batch_size` is then the largest request.
+                "max_batch_size": found.get("max_execution_batch_size", found["max_batch_size"]),
+                "batch_timeout_micros": found["batch_timeout_micros"],
+                "num_batch_threads": found.get("num_batch_threads", os.cpu_count() or 1),
+                "max_enqueued_batches": found.get("max_enqueued_batches", 10),
+                "allowed_batch_sizes": [int(size) for size in _BATCH_SIZE.findall(text)] or None,
+            }
+        except KeyError as error:
+            raise ValueError(f"{self.batching} has no {error.args[0]}") from None
 
     def words(self) -> list[str]:
         """Returns the WordPiece vocabulary."""
