@@ -54,13 +54,14 @@ def export_task(
     warm_up: bool = True,
     sequence_length: int | None = None,
     max_text_bytes: int | None = None,
+    part_tokens: int = 256,
     overwrite: bool = False,
 ) -> None:
     """Exports a task for serving, on any backend.
 
     - `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` after
-      `import tensorflow_text`. It includes the vocabulary and the weights, and pads a batch to its
-      longest row. Its signatures depend on the task, see `keras_bert.export.signatures`,
+      `import tensorflow_text`. It includes the vocabulary and the weights, and pads rows to the
+      longest of their part. Its signatures depend on the task, see `keras_bert.export.signatures`,
       `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
       takes token ids. The folder also contains `batching_params.pbtxt` and, if the package
       `tensorflow-serving-api` is installed, warm-up requests.
@@ -99,6 +100,9 @@ def export_task(
         max_text_bytes: The number of bytes of UTF-8 that a SavedModel reads of each text; longer
             texts are truncated at the last whole character. By default, texts of any length are
             read, in windows if the task has windows.
+        part_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
+            The rows of a batch are divided into parts of similar lengths, which are computed in
+            parallel. The default is for CPUs; for a GPU, some 16,384 or more.
         overwrite: Whether to replace an existing file or folder, atomically.
 
     Raises:
@@ -134,6 +138,7 @@ def export_task(
         max_text_bytes=None
         if max_text_bytes is None
         else _at_least_one("max_text_bytes", max_text_bytes),
+        part_tokens=_at_least_one("part_tokens", part_tokens),
     )
     with new_destination(paths, overwrite=overwrite) as folder:
         write_job(task, options, folder)

@@ -43,6 +43,7 @@ class ExportOptions:
         sequence_length: The only length, in tokens, that a LiteRT model takes.
         text: Whether an OpenVINO model takes text.
         max_text_bytes: The number of bytes read of each text; `None` for no limit.
+        part_tokens: The number of tokens that a SavedModel computes at a time, padding included.
         calibration: The calibration rows, of one or two texts each, of an int8 OpenVINO model.
     """
 
@@ -56,4 +57,5 @@ class ExportOptions:
     sequence_length: int
     text: bool = False
     max_text_bytes: int | None = None
+    part_tokens: int = 256
     calibration: tuple[tuple[str, ...], ...] = ()

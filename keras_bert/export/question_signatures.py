@@ -14,8 +14,8 @@ from keras_bert.export.signatures import (
     TEXT_SIGNATURE,
     checked_texts,
     features_of_ids,
+    outputs_in_parts,
     signature,
-    windowed_outputs,
 )
 
 # Number of candidate start and end tokens of each window, as in `QuestionAnswerer.answer`
@@ -37,7 +37,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
     - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, `(batch,)` each,
       `answer`, a span of the context, string; `start` and `end`, its offsets in characters (Unicode
       code points), int32; and `score`, its probability, float32. Long contexts are processed in
-      windows, 32 at a time. If the task has a `null_threshold`, an answer may be empty, with both
+      windows. If the task has a `null_threshold`, an answer may be empty, with both
       offsets 0. Invalid UTF-8 is dropped before characters are counted.
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is recognized by
       its id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, for all
@@ -54,7 +54,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         question, context = checked_texts((question, context), "question and context", options)
         windows = preprocessor(question, context)
         features = preprocessor.padded(windows)
-        logits = windowed_outputs(task, features)
+        logits = outputs_in_parts(task, features, options)
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
@@ -76,7 +76,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
                 ),
                 [None, length],
             )
-            for name, logits in task(features, training=False).items()
+            for name, logits in outputs_in_parts(task, features, options).items()
         }
 
     return {

@@ -69,7 +69,9 @@ def write_batching_parameters(folder: Path, max_batch_size: int, *, splits: bool
         )
     (folder / BATCHING_FILE).write_text(
         f"{sizes}"
-        "batch_timeout_micros { value: 1000 }\n"
+        # While all threads are busy, requests gather by themselves; to wait for more with an idle
+        # thread only delays the answer to a client that is alone.
+        "batch_timeout_micros { value: 0 }\n"
         "max_enqueued_batches { value: 1000 }\n"
         # Requests of ids can share a batch; those of text need no padding.
         "pad_variable_length_inputs: true\n"

@@ -25,8 +25,8 @@ IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
 
-# Number of windows of long texts that the model processes at a time
-PART = 32
+# Number of parts of a batch that may be in memory at a time
+_PARALLEL_PARTS = 32
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
@@ -72,7 +72,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def logits_of(texts: Sequence[tf.Tensor]) -> tf.Tensor:
         checked = checked_texts(texts, " and ".join(names), options)
-        return task(task.preprocessor(*checked), training=False)
+        return output_in_parts(task, task.preprocessor(*checked), options)
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(logits_of(texts))
@@ -93,7 +93,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features = features_of_ids(dict(zip(id_names, ids, strict=True)), task)
-        logits = task(features, training=False)
+        logits = output_in_parts(task, features, options)
         return {**answers(logits), "logits": logits}
 
     return {
@@ -116,10 +116,11 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = checked_texts((text,), "text", options)
-        return {"embedding": task(task.preprocessor(text), training=False)}
+        return {"embedding": output_in_parts(task, task.preprocessor(text), options)}
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"embedding": task(features_of_ids({"token_ids": token_ids}, task), training=False)}
+        features = features_of_ids({"token_ids": token_ids}, task)
+        return {"embedding": output_in_parts(task, features, options)}
 
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -164,7 +165,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     def ranked(text: tf.Tensor, choices: tf.Tensor, is_choice: tf.Tensor) -> dict[str, tf.Tensor]:
         features = task.preprocessor(limited(text, options), limited(choices, options))
         features["padding_mask"] &= is_choice[:, :, tf.newaxis]
-        answer = answers(task(features, training=False))
+        answer = answers(output_in_parts(task, features, options))
         texts = tf.gather(choices, answer["ranking"], batch_dims=1)
         return {**answer, "ranked_choices": texts}
 
@@ -198,7 +199,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         # A row of one token is not a choice.
         is_choice = tf.reduce_any(features["padding_mask"][:, :, 1:], axis=-1, keepdims=True)
         features["padding_mask"] &= is_choice
-        logits = task(features, training=False)
+        logits = output_in_parts(task, features, options)
         return {**answers(logits), "logits": logits}
 
     texts = {"text": (tf.string, 1), "choices": (tf.string, 2)}
@@ -305,43 +306,92 @@ def refuse_rows(ambiguous: tf.Tensor, name: str, signature: str, counts: str) ->
     )
 
 
-def windowed_outputs(task: Servable, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Computes the outputs for windows, a limited number at a time, which bounds memory.
+def outputs_in_parts(
+    task: Servable, features: dict[str, Any], options: ExportOptions
+) -> dict[str, tf.Tensor]:
+    """Computes the outputs of rows in parts, each of rows of similar lengths.
+
+    A CPU takes no less time for a token in a batch of thousands than in one of a few hundred. In
+    parts of that size there is hardly any padding, whatever rows a server puts into one batch, the
+    memory is bounded, and several cores compute a part each.
 
     Args:
-        task: A task that processes long texts in windows.
-        features: The features of any number of windows, `(windows, length)` each.
+        task: The task.
+        features: The features of the rows, `(rows, length)` each, or for multiple choice `(rows,
+            choices, length)`.
+        options: The options of the export. A part has at most `part_tokens` tokens, padding
+            included, or is a single row.
 
     Returns:
-        The outputs of the task by name, float32 `(windows, length, …)`.
+        The outputs of the task by name, float32 `(rows, …)`.
     """
+    features = {name: x for name, x in features.items() if x is not None}
+    mask = features["padding_mask"]
+    length = tf.shape(mask)[-1]
+    # One past the last token, (rows, [choices,] length) -> (rows,)
+    ends = tf.reduce_max(
+        tf.where(mask, tf.range(1, length + 1), 0), axis=list(range(1, len(mask.shape)))
+    )
+    order = tf.argsort(ends, direction="DESCENDING", stable=True)
+    ends = tf.gather(ends, order)
+    features = {name: tf.gather(x, order) for name, x in features.items()}
+    # Of multiple choice
+    sequences = tf.reduce_prod(tf.shape(mask)[1:-1])
+
+    def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the length of a part, and the first row after it."""
+        # Where there are no rows, the outputs get their shape from a part without rows.
+        longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
+        return longest, start + tf.maximum(1, options.part_tokens // (longest * sequences))
+
+    def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
+        return start < tf.maximum(1, tf.size(ends))
+
+    _, num_parts = tf.while_loop(
+        has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
+    )
     outputs = _by_name(task, task.output)
     names = sorted(outputs)
-    # At least one part, from which the outputs get their shape if there are no windows.
-    num_parts = tf.maximum(1, -(-tf.shape(features["token_ids"])[0] // PART))
+    # Of one output for each token, as the second axis is not that of choices
+    of_tokens = {name: len(mask.shape) == 2 and outputs[name].shape[1] is None for name in names}
 
-    def part(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-        rows = {name: x[index * PART : (index + 1) * PART] for name, x in features.items()}
+    def part(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        longest, following = bounds(start)
+        rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
         values = _by_name(task, task(rows, training=False))
+        for name in names:
+            if of_tokens[name]:
+                rank = len(values[name].shape)
+                missing = [[0, 0], [0, length - longest], *[[0, 0]] * (rank - 2)]
+                values[name] = tf.pad(values[name], missing)
         written = (
             array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
         )
-        return (index + 1, *written)
+        return (following, index + 1, *written)
 
     arrays = [
         tf.TensorArray(
             tf.float32,
             num_parts,
             infer_shape=False,
-            element_shape=[None, None, *outputs[name].shape[2:]],
+            element_shape=[None, *outputs[name].shape[1:]],
         )
         for name in names
     ]
-    _, *arrays = tf.while_loop(
-        lambda index, *_: index < num_parts, part, (0, *arrays), parallel_iterations=1
+    _, _, *arrays = tf.while_loop(
+        has_rows, part, (0, 0, *arrays), parallel_iterations=_PARALLEL_PARTS
     )
-    # (parts, part's windows, length, …) -> (windows, length, …)
-    return {name: array.concat() for name, array in zip(names, arrays, strict=True)}
+    # (parts, rows of a part, …) -> (rows, …)
+    position = tf.math.invert_permutation(order)
+    return {
+        name: tf.gather(array.concat(), position) for name, array in zip(names, arrays, strict=True)
+    }
+
+
+def output_in_parts(task: Servable, features: dict[str, Any], options: ExportOptions) -> tf.Tensor:
+    """Computes the only output of a task in parts; see `outputs_in_parts`."""
+    (output,) = outputs_in_parts(task, features, options).values()
+    return output
 
 
 def _by_name(task: Servable, outputs: Any) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from keras_bert.export.signatures import (
     checked_texts,
     features_of_ids,
     may_hold_filler,
+    output_in_parts,
     refuse_rows,
     signature,
-    windowed_outputs,
 )
 
 WORDS_SIGNATURE = "serve_words"
@@ -35,7 +35,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       `words`, string, in UTF-8; `labels`, string; `scores`, the probabilities of the labels,
       float32; `starts` and `ends`, the offsets of each word in characters (Unicode code points),
       int32. Padding is empty or 0. Texts are split into words as in `TokenClassifier.tag`; long
-      texts are processed in windows, 32 at a time. Invalid UTF-8 is dropped before characters are
+      texts are processed in windows. Invalid UTF-8 is dropped before characters are
       counted.
     - `serve_tags`: `text`. Returns `tags`, string `(batch,)`: for each text a JSON array with the
       `label`, `score`, `start` and `end` of its words, without padding.
@@ -103,6 +103,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         return tags_of(words, tf.maximum(lengths, 0))
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Not in parts, so that padding too has outputs
         logits = task(features_of_ids({"token_ids": token_ids}, task), training=False)
         return {**_answers(logits, options.class_names), "logits": logits}
 
@@ -130,7 +131,7 @@ def _tags(
     """
     preprocessor = task.preprocessor
     windows = preprocessor.windows(words)
-    (logits,) = windowed_outputs(task, preprocessor.padded(windows)).values()
+    logits = output_in_parts(task, preprocessor.padded(windows), options)
     # (windows, length, classes) -> (words, classes)
     first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
     answers = _answers(tf.gather_nd(logits, first_pieces), class_names or options.class_names)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TensorFlow Serving's batching session does with requests: see `batching_session.cc`."""
 
+import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 Tensors = dict[str, np.ndarray]
 Signature = Callable[..., Mapping[str, Any]]
@@ -93,3 +96,28 @@ def _filled(tensor: np.ndarray, shape: np.ndarray) -> np.ndarray:
     result[...] = tensor.reshape(-1)[0]
     result[tuple(slice(size) for size in tensor.shape)] = tensor
     return result
+
+
+def tags_of(texts: Sequence[bytes], approximate: bool = False) -> list[Any]:
+    """JSON of a tagger, its scores as they are or to be compared with."""
+    tags = [json.loads(text) for text in texts]
+    for tag in itertools.chain(*tags) if approximate else ():
+        tag["score"] = pytest.approx(tag["score"], abs=1e-4)
+    return tags
+
+
+def check_same(received: Tensors, alone: Tensors, whole_rows: bool = True) -> None:
+    """What a request gets in a batch is what it gets alone, and then nothing."""
+    assert received.keys() == alone.keys()
+    for name, expected in alone.items():
+        own = tuple(slice(size) for size in expected.shape)
+        cut = received[name][own]
+        if name == "tags":
+            assert tags_of(cut) == tags_of(expected, approximate=True)
+        elif expected.dtype.kind == "f":
+            np.testing.assert_allclose(cut, expected, atol=2e-5, err_msg=name)
+        else:
+            assert cut.tolist() == expected.tolist(), name
+        rest = received[name][:, expected.shape[1] :] if expected.ndim > 1 else np.zeros(0)
+        if whole_rows and name != "ranking" and name != "ranked_choices":
+            assert not rest.any(), name

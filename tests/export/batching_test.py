@@ -11,35 +11,16 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
 from tests.export import served_tasks  # noqa: E402
-from tests.export.batching_session import run_alone, run_in_parts, run_together  # noqa: E402
+from tests.export.batching_session import (  # noqa: E402
+    check_same,
+    run_alone,
+    run_in_parts,
+    run_together,
+    tags_of,
+)
 from tests.export.served_tasks import strings  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
-
-def tags_of(texts, approximate=False):
-    """JSON of a tagger, its scores as they are or to be compared with."""
-    tags = [json.loads(text) for text in texts]
-    for tag in itertools.chain(*tags) if approximate else ():
-        tag["score"] = pytest.approx(tag["score"], abs=1e-4)
-    return tags
-
-
-def check_same(received, alone, whole_rows=True):
-    """What a request gets in a batch is what it gets alone, and then nothing."""
-    assert received.keys() == alone.keys()
-    for name, expected in alone.items():
-        own = tuple(slice(size) for size in expected.shape)
-        cut = received[name][own]
-        if name == "tags":
-            assert tags_of(cut) == tags_of(expected, approximate=True)
-        elif expected.dtype.kind == "f":
-            np.testing.assert_allclose(cut, expected, atol=2e-5, err_msg=name)
-        else:
-            assert cut.tolist() == expected.tolist(), name
-        rest = received[name][:, expected.shape[1] :] if expected.ndim > 1 else np.zeros(0)
-        if whole_rows and name != "ranking" and name != "ranked_choices":
-            assert not rest.any(), name
 
 
 def test_every_signature_in_batches_of_unequal_lengths(served):

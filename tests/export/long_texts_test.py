@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What long texts may cost: a bound on windows in flight, and on the bytes that are read."""
+"""What many rows and long texts may cost: a bound on tokens at a time, and on bytes."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
 from keras_bert.export import signatures  # noqa: E402
-from tests.export.batching_session import run_alone  # noqa: E402
+from tests.export.batching_session import check_same, run_alone  # noqa: E402
 from tests.export.served_tasks import OPTIONS, strings  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -19,35 +19,66 @@ TEXTS = ["naïve café, the cat", "the cat", "中中", ""]
 
 
 class Recorder:
-    """Notes how many windows it is given at a time, and returns their ids twice."""
+    """Notes the shape of each part that it is given, and returns the ids of its tokens twice."""
 
     output_name = "logits"
     output = tf.TensorSpec([None, None, 2])
 
     def __init__(self):
-        self.rows = []
+        self.parts = []
 
     def __call__(self, features, training):
-        self.rows.append(len(features["token_ids"]))
-        return tf.cast(tf.stack([features["token_ids"]] * 2, axis=-1), tf.float32)
+        ids = features["token_ids"]
+        self.parts.append(tuple(ids.shape))
+        return tf.cast(tf.stack([ids] * 2, axis=-1), tf.float32)
 
 
 @pytest.mark.parametrize(
-    ("count", "rows"), [(0, [0]), (1, [1]), (32, [32]), (70, [32, 32, 6])], ids=str
+    ("lengths", "parts"),
+    [
+        ([], [(0, 1)]),
+        ([3], [(1, 3)]),
+        ([2, 5, 1, 5], [(2, 5), (2, 2)]),
+        ([12], [(1, 12)]),  # more than a part has
+        ([1, 12, 4, 4, 3, 1], [(1, 12), (2, 4), (3, 3)]),
+    ],
+    ids=str,
 )
-def test_no_more_windows_than_a_part_are_read_at_a_time(count, rows):
+def test_a_part_has_rows_of_similar_lengths_and_few_tokens(lengths, parts):
     recorder = Recorder()
-    ids = tf.reshape(tf.range(count * 3), [count, 3])
-    outputs = signatures.windowed_outputs(recorder, {"token_ids": ids})
-    assert recorder.rows == rows
+    longest = max(lengths, default=7)
+    mask = np.arange(longest) < np.array(lengths, int).reshape(-1, 1)
+    ids = np.arange(1, mask.size + 1).reshape(mask.shape) * mask
+    features = {"token_ids": tf.constant(ids), "padding_mask": tf.constant(mask)}
+    options = dataclasses.replace(OPTIONS, part_tokens=10)
+    outputs = signatures.outputs_in_parts(recorder, {**features, "segment_ids": None}, options)
+    assert recorder.parts == parts
+    # In the order of the rows
     np.testing.assert_array_equal(outputs["logits"], np.stack([ids, ids], axis=-1))
+
+
+@pytest.mark.parametrize("part_tokens", [1, 24, 10_000])
+def test_answers_do_not_depend_on_the_parts(served, part_tokens):
+    """Of requests of several rows, to every signature."""
+    options = dataclasses.replace(served.options, part_tokens=part_tokens)
+    functions = served.task.serving_signatures(options)
+    for name, requests in served.requests.items():
+        for request in requests:
+            arguments = [tf.constant(value) for value in request.values()]
+            found, expected = (
+                each[name].python_function(*arguments) for each in (functions, served.functions)
+            )
+            check_same(
+                *({key: value.numpy() for key, value in each.items()} for each in (found, expected))
+            )
 
 
 def test_a_tagger_reads_a_text_of_more_windows_than_a_part(served_tagger):
     words = ["cat", "mat", "able", "the", "no", "42", "é"]
     text = " ".join(np.random.default_rng(0).choice(words, 500))
     task = served_tagger.task
-    assert int(task.preprocessor.windows([text.split()]).token_ids.nrows()) > signatures.PART
+    windows = task.preprocessor.windows([text.split()]).token_ids
+    assert int(tf.size(windows.flat_values)) > OPTIONS.part_tokens
     received = run_alone(served_tagger.signatures["serving_default"], {"text": strings([text])})
     tags = task.tag(text)
     assert [label.decode() for label in received["labels"][0]] == [tag["label"] for tag in tags]

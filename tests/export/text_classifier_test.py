@@ -29,6 +29,7 @@ def classifier(tmp_path_factory):
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
         ({"class_names": "no"}, "must be a list of strings; received 'no'"),
         ({"max_batch_size": 0}, "max_batch_size is 0"),
+        ({"part_tokens": 0}, "part_tokens is 0"),
     ],
 )
 def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
