@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -44,6 +45,8 @@ def test_both_libraries_train_in_one_run_and_one_that_fails_leaves_them_their_nu
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 def test_both_libraries_answer_requests_of_text(tmp_path):
+    from keras_bert.export.server_files import write_batching_parameters
+
     texts, vocabulary = tmp_path / "texts.txt", tmp_path / "vocab.txt"
     texts.write_text("a cat\n\na mat is not a cat\nmat\n")
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
@@ -53,13 +56,37 @@ def test_both_libraries_answer_requests_of_text(tmp_path):
         subjects=("keras_bert:tensorflow", "keras_hub:tensorflow"),
         texts=str(texts),
         vocabulary=str(vocabulary),
+        batching=str(tmp_path / "batching_params.pbtxt"),
+        clients=2,
     )
+    write_batching_parameters(tmp_path, 4, splits=False)
     # The third text is one too few for a request of two.
     assert config.workload.requests() == [["a cat", "a mat is not a cat"]]
     rows = benchmark.run(config)
     assert [row.unavailable for row in rows] == ["", ""]
     assert all(row.milliseconds > 0 for row in rows)
     assert [row.tokens_per_second for row in rows] == [0, 0]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize(("splits", "sizes"), [(True, None), (False, [1, 2, 4, 6])])
+def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
+    from keras_bert.export.server_files import write_batching_parameters
+
+    write_batching_parameters(tmp_path, 6, splits=splits)
+    path = tmp_path / "batching_params.pbtxt"
+    config = dataclasses.replace(TINY, what="serve", batching=str(path))
+    assert config.workload.batching_options() == {
+        "max_batch_size": 6,
+        "batch_timeout_micros": 0,
+        "num_batch_threads": os.cpu_count(),
+        "max_enqueued_batches": 1000,
+        "allowed_batch_sizes": sizes,
+    }
+    path.write_text("max_batch_size { value: 6 }\n")
+    with pytest.raises(ValueError, match=r"batching_params\.pbtxt has no batch_timeout_micros"):
+        config.workload.batching_options()
 
 
 @pytest.mark.backend_independent
