@@ -335,8 +335,8 @@ def outputs_in_parts(
     order = tf.argsort(ends, direction="DESCENDING", stable=True)
     ends = tf.gather(ends, order)
     features = {name: tf.gather(x, order) for name, x in features.items()}
-    # Of multiple choice
-    sequences = tf.reduce_prod(tf.shape(mask)[1:-1])
+    # The choices of multiple choice; where there are no rows, there may be none
+    sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
     def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the length of a part, and the first row after it."""
@@ -361,9 +361,11 @@ def outputs_in_parts(
         values = _by_name(task, task(rows, training=False))
         for name in names:
             if of_tokens[name]:
-                rank = len(values[name].shape)
-                missing = [[0, 0], [0, length - longest], *[[0, 0]] * (rank - 2)]
-                values[name] = tf.pad(values[name], missing)
+                value = values[name]
+                missing = length - tf.shape(value)[1]
+                values[name] = tf.pad(
+                    value, [[0, 0], [0, missing], *[[0, 0]] * (len(value.shape) - 2)]
+                )
         written = (
             array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
         )
