@@ -5,6 +5,7 @@
 makes TensorFlow look as if it were not installed.
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -19,6 +20,11 @@ from tests.export_server import ExportServer
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
+# process: "LLVM ERROR: inconsistency in registered CommandLine options".
+with contextlib.suppress(ImportError):
+    importlib.import_module("triton")
 
 BACKEND = os.environ["KERAS_BACKEND"]
 TENSORFLOW_IS_BLOCKED = os.environ.get("KERAS_BERT_BLOCK_TENSORFLOW") == "1"
