@@ -23,8 +23,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
 # process: "LLVM ERROR: inconsistency in registered CommandLine options".
+BEFORE_TENSORFLOW = "triton"
 with contextlib.suppress(ImportError):
-    importlib.import_module("triton")
+    importlib.import_module(BEFORE_TENSORFLOW)
 
 BACKEND = os.environ["KERAS_BACKEND"]
 TENSORFLOW_IS_BLOCKED = os.environ.get("KERAS_BERT_BLOCK_TENSORFLOW") == "1"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any, Self
@@ -14,22 +13,16 @@ from keras_bert import checkpoints
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     CountedPositions,
-    Dense,
     EmbeddingPostprocessor,
     Pooler,
     TokenEmbedding,
     TransformerBlock,
 )
-from keras_bert.layers.embeddings import new_embeddings
-from keras_bert.layers.encoder import new_blocks
+from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
 from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.ops.annotations import Tensor
-
-_EMBEDDING_FIELDS = (
-    "vocabulary_size", "embedding_width", "max_sequence_length", "num_segments", "position_offset",
-)  # fmt: skip
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -116,7 +109,7 @@ class Backbone(TokenModel):
             config = config.replace(output_attention_scores=output_attention_scores)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
-        layers = _new_layers(config, policy, embeddings_of)
+        layers = new_encoder_layers(config, policy, embeddings_of)
         inputs = token_inputs(packed)
         outputs = _outputs(config, layers, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
@@ -316,19 +309,8 @@ def task_pooler(backbone: Backbone) -> Pooler | None:
     return None if config.pooler else new_pooler(config, policy, "task_pooler")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Layers:
-    """The layers of an encoder that have weights; `blocks` has an entry for each layer."""
-
-    token_embedding: TokenEmbedding
-    embeddings: EmbeddingPostprocessor
-    embedding_projection: Dense | None
-    blocks: list[TransformerBlock]
-    pooler: Pooler | None
-
-
 def _outputs(
-    config: BertConfig, layers: _Layers | Backbone, inputs: dict[str, Tensor]
+    config: BertConfig, layers: EncoderLayers | Backbone, inputs: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
     position_ids = inputs.get("position_ids")
@@ -360,31 +342,3 @@ def _outputs(
     if config.output_attention_scores:
         outputs["attention_scores"] = tuple(attention_scores)
     return outputs
-
-
-def _new_layers(
-    config: BertConfig, policy: keras.DTypePolicy, embeddings_of: Backbone | None
-) -> _Layers:
-    """Creates the layers with newly initialized weights, or with another encoder's embeddings."""
-    if embeddings_of is not None:
-        for name in _EMBEDDING_FIELDS:
-            own, other = getattr(config, name), getattr(embeddings_of.config, name)
-            if own != other:
-                raise ValueError(
-                    f"Encoders that share embeddings must have the same {name}; received {own} "
-                    f"and {other}."
-                )
-        token_embedding, embeddings = embeddings_of.token_embedding, embeddings_of.embeddings
-    else:
-        token_embedding, embeddings = new_embeddings(config, policy)
-    blocks = new_blocks(config, policy)
-    projection = None
-    if config.embedding_dim is not None:
-        projection = Dense(
-            config.hidden_dim,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_range),
-            dtype=policy,
-            name="embedding_projection",
-        )
-    pooler = new_pooler(config, policy, "pooler") if config.pooler else None
-    return _Layers(token_embedding, embeddings, projection, blocks, pooler)
