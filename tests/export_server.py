@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from types import TracebackType
 from typing import Any, Self
 
 # Those of other formats may be missing
@@ -52,12 +51,7 @@ class ExportServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.communicate()
 

@@ -37,8 +37,8 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
     - `serving_default`: `question` and `context`, strings `(batch,)`. Returns, `(batch,)` each,
       `answer`, a span of the context, string; `start` and `end`, its offsets in characters (Unicode
       code points), int32; and `score`, its probability, float32. Long contexts are processed in
-      windows. If the task has a `null_threshold`, an answer may be empty, with both
-      offsets 0. Invalid UTF-8 is dropped before characters are counted.
+      windows. If the task has a `null_threshold`, an answer may be empty, with both offsets 0.
+      Invalid UTF-8 is dropped before characters are counted.
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is recognized by
       its id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, for all
       positions of the model, -1e6 at padding: a server can split large requests only if the outputs

@@ -95,7 +95,10 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
     [
         ({"what": "serve", "subjects": ("transformers:torch",)}, "expected keras_bert:tensorflow"),
         ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
-        ({"texts": "texts.txt"}, "--batching are options of --what=serve"),
+        (
+            {"texts": "texts.txt"},
+            "--texts, --vocabulary, --clients and --batching are options of --what=serve",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused(fields, message):

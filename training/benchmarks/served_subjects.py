@@ -2,8 +2,8 @@
 """Requests of text to SavedModels of keras_bert and of KerasHub, which TensorFlow executes.
 
 It is what TensorFlow Serving executes, without its network: a string to the probabilities of two
-classes, with random weights. Each client waits for its answer before it asks again. Requests are
-joined to batches by the scheduler that the server's batching has, which is part of TensorFlow.
+classes, with random weights. Each client waits for its answer before it asks again. With
+`batching`, requests are joined by the scheduler of the server's batching, a part of TensorFlow.
 """
 
 from __future__ import annotations
