@@ -22,7 +22,6 @@ from keras_bert.data.input_forms import without_labels
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.next_tokens import NextTokenTargets
 from keras_bert.text.from_config import tokenizer_from_config
-from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.tokenizer import Tokenizer
 
 # The features that a masker adds, of shape `(batch, slots)`
@@ -73,7 +72,6 @@ class TextClassifierPreprocessor:
             )
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
-        self._pack = traced_once(self._packed)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, tf.Tensor]:
         text = tf.convert_to_tensor(text, tf.string)
@@ -100,16 +98,9 @@ class TextClassifierPreprocessor:
         num_texts = 1 if text_pair is None else 2
         room = self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
         with tf.device("CPU:0"):
-            packed: dict[str, tf.RaggedTensor] = self._pack(
-                text, text_pair, tf.constant(room, tf.int64)
-            )
+            pack = self.tokenizer.graph_of(_pack_within)
+            packed: dict[str, tf.RaggedTensor] = pack(text, text_pair, tf.constant(room, tf.int64))
         return packed
-
-    def _packed(self, text: tf.Tensor, text_pair: tf.Tensor | None, room: tf.Tensor) -> Any:
-        first = self.tokenizer(text)
-        if text_pair is None:
-            return pack_texts(self.tokenizer, cut_rows(first, room))
-        return pack_texts(self.tokenizer, *truncate_pair(first, self.tokenizer(text_pair), room))
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config from which `from_config` creates the same preprocessor."""
@@ -123,6 +114,16 @@ class TextClassifierPreprocessor:
         """Creates a preprocessor from the config that `get_config` returned."""
         tokenizer = tokenizer_from_config(config["tokenizer"])
         return cls(tokenizer, sequence_length=config["sequence_length"])
+
+
+def _pack_within(
+    tokenizer: Tokenizer, text: tf.Tensor, text_pair: tf.Tensor | None, room: tf.Tensor
+) -> dict[str, tf.RaggedTensor]:
+    """Packs texts or pairs, of which at most `room` tokens are kept."""
+    first = tokenizer(text)
+    if text_pair is None:
+        return pack_texts(tokenizer, cut_rows(first, room))
+    return pack_texts(tokenizer, *truncate_pair(first, tokenizer(text_pair), room))
 
 
 def truncate_pair(

@@ -56,6 +56,7 @@ class Tokenizer(abc.ABC):
             self._special_ids = tf.constant(self.special_token_ids, tf.int32)
         self._ids_of_texts = traced_once(lambda texts: (self._tokenize(texts),))
         self._pieces_of_texts = traced_once(lambda texts: self._tokenize_with_offsets(texts))
+        self._graphs: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     @classmethod
     def special_tokens(cls) -> tuple[str, ...]:
@@ -93,6 +94,19 @@ class Tokenizer(abc.ABC):
         """
         ids, starts, ends = on_any_shape(text, self._pieces_of_texts)
         return ids, starts, ends
+
+    def graph_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a graph of a function of this tokenizer, which all who use the tokenizer share.
+
+        Args:
+            function: A function of a tokenizer, and of what `traced_once` allows.
+
+        Returns:
+            A function of the other arguments.
+        """
+        if function not in self._graphs:
+            self._graphs[function] = traced_once(functools.partial(function, self))
+        return self._graphs[function]
 
     def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
         """Converts the words of a text, each a separate string, to ids.

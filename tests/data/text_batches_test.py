@@ -10,9 +10,10 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor, text_batches  # noqa: E402
 from keras_bert.data.text_batches import batches_from_rows, truncate_pair  # noqa: E402
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
 CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
@@ -20,7 +21,7 @@ CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
 
 @pytest.fixture(scope="module")
 def preprocessor():
-    return TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=10)
+    return TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=10)
 
 
 def ids(letters):
@@ -103,10 +104,10 @@ def test_config_round_trip_is_json(preprocessor):
 
 def test_a_length_without_room_for_text_is_refused():
     with pytest.raises(ValueError, match="sequence_length is 4"):
-        TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=4)
+        TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=4)
 
 
-def test_text_is_traced_once_for_all_pipelines_and_numbers_of_rows(caplog):
+def test_text_is_traced_once_for_all_pipelines_and_numbers_of_rows(caplog, monkeypatch):
     traces = collections.Counter()
 
     class Tokenizer(WordPieceTokenizer):
@@ -114,17 +115,18 @@ def test_text_is_traced_once_for_all_pipelines_and_numbers_of_rows(caplog):
             traces["tokenizer"] += 1
             return super()._tokenize(texts)
 
-    class Preprocessor(TextClassifierPreprocessor):
-        def _packed(self, *arguments):
-            traces["preprocessor"] += 1
-            return super()._packed(*arguments)
+    def pack_texts(*arguments, pack_texts=text_batches.pack_texts):
+        traces["packing"] += 1
+        return pack_texts(*arguments)
 
+    monkeypatch.setattr(text_batches, "pack_texts", pack_texts)
     # A few objects of a class, for TensorFlow logs a warning about the traces of them together
     for count in range(1, 6):
-        preprocessor = Preprocessor(Tokenizer(TOKENS), sequence_length=10)
+        tokenizer = Tokenizer(TOKENS)
         for num_rows, seed in ((3, None), (5, None), (8, 1)):
+            preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=5 + num_rows)
             rows = tf.data.Dataset.from_tensor_slices((["a b", "c"] * num_rows, [0, 1] * num_rows))
             batches = batches_from_rows(rows, preprocessor, batch_size=2, shuffle_seed=seed)
             assert len(list(batches)) == num_rows
-        assert traces == {"tokenizer": count, "preprocessor": count}
+        assert traces == {"tokenizer": count, "packing": count}
     assert not caplog.records
