@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import tensorflow_blocker
-from tests.export_server import ExportServer
+from tests import processes, tensorflow_blocker
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -104,16 +103,14 @@ def names_in_doctests(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def export_server() -> Iterator[None]:
-    """Saves most of the time that each export in a child process takes to start."""
-    if TENSORFLOW_IS_BLOCKED:
+def quick_child_processes() -> Iterator[None]:
+    """Exports, and programs that others start, run in processes that have imported TensorFlow."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not TENSORFLOW_IS_BLOCKED:
+            for module in ("keras_bert.export.job", "training.engine.child_programs"):
+                patch.setattr(f"{module}.subprocess", processes)
         yield
-        return
-    from keras_bert.export import job
-
-    with ExportServer() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "subprocess", server)
-        yield
+    processes.close()
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,7 @@ from keras_bert.data.question_batches import (  # noqa: E402
 )
 from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from tests.text.vocabularies import released  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh?", "##c", "##d", "京"]
@@ -33,7 +34,7 @@ CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
 
 def make(sequence_length=12, doc_stride=3, max_query_length=4, tokens=TOKENS):
     return QuestionAnswererPreprocessor(
-        WordPieceTokenizer(tokens), sequence_length, doc_stride, max_query_length
+        of_tokens(*tokens), sequence_length, doc_stride, max_query_length
     )
 
 

@@ -21,7 +21,7 @@ from keras_bert.data import (  # noqa: E402
 )
 from keras_bert.data.batching import without_tuning  # noqa: E402
 from keras_bert.data.text_batches import batches_from_batched_rows, batches_from_rows  # noqa: E402
-from keras_bert.text import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 SIZES = {"batch_size": 2, "sequence_length": 8}
@@ -43,7 +43,7 @@ def stream(records):
 
 
 def batches_of_text(make):
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 8)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), 8)
     return make(tf.data.Dataset.from_tensor_slices(["a b", "c"]), preprocessor)
 
 

@@ -10,14 +10,14 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data.word_batches import TokenClassifierPreprocessor, ragged_words  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh", *(f"##{x}" for x in "abcdefgh")]
 UNK, CLS, SEP = 1, 2, 3
 
 
 def make_preprocessor(sequence_length=10, overlap=None):
-    return TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length, overlap)
+    return TokenClassifierPreprocessor(of_tokens(*TOKENS), sequence_length, overlap)
 
 
 def ids(*pieces):

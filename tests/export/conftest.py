@@ -21,28 +21,26 @@ class Exported:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """Three classes, single texts, float32; the vocabulary's file is gone."""
-    home = tmp_path_factory.mktemp("exported")
-    vocabulary_file = home / "vocab.txt"
-    classifier = make_classifier(vocabulary_file, class_names=["bad", "fair", "größer"])
-    classifier.export(home / "model" / "1")
-    vocabulary_file.unlink()
-    return Exported(classifier, home / "model" / "1")
+    """Three classes, single texts, float32."""
+    folder = tmp_path_factory.mktemp("exported") / "model" / "1"
+    classifier = make_classifier(class_names=["bad", "fair", "größer"])
+    classifier.export(folder)
+    return Exported(classifier, folder)
 
 
 @pytest.fixture(scope="session", params=served_tasks.KINDS)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def served(request: pytest.FixtureRequest) -> Any:
     """Each kind of task with the signatures of its export, on the TensorFlow backend."""
-    return served_tasks.make(request.param, tmp_path_factory.mktemp(request.param))
+    return served_tasks.make(request.param)
 
 
 @pytest.fixture(scope="session")
-def served_tagger(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def served_tagger() -> Any:
     """The tagger by itself."""
-    return served_tasks.make("tagger", tmp_path_factory.mktemp("tagger"))
+    return served_tasks.make("tagger")
 
 
 @pytest.fixture(scope="session")
-def served_chooser(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def served_chooser() -> Any:
     """The multiple-choice task by itself."""
-    return served_tasks.make("chooser", tmp_path_factory.mktemp("chooser"))
+    return served_tasks.make("chooser")

@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 @pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    return make_classifier(tmp_path_factory.mktemp("ids") / "vocab.txt", num_classes=3)
+def classifier():
+    return make_classifier(num_classes=3)
 
 
 def features(batch, length):
@@ -63,7 +63,7 @@ def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype
 def test_onnx_names_the_axes_of_choices_and_positions(classifier, tmp_path):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    chooser, answerer = keras_bert.MultipleChoice(classifier.backbone), make_answerer(tmp_path)
+    chooser, answerer = keras_bert.MultipleChoice(classifier.backbone), make_answerer()
     for task, inputs, outputs in (
         (chooser, ["batch", "choices", "length"], {"logits": ["batch", "choices"]}),
         (

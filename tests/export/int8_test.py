@@ -18,9 +18,8 @@ PAIRS = [*zip(TEXTS, reversed(TEXTS), strict=True)]
 
 
 @pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    vocabulary_file = tmp_path_factory.mktemp("int8") / "vocab.txt"
-    return make_classifier(vocabulary_file, class_names=["bad", "fair", "good"])
+def classifier():
+    return make_classifier(class_names=["bad", "fair", "good"])
 
 
 def ids_of(classifier, texts):
@@ -45,7 +44,7 @@ def test_onnx(classifier, tmp_path):
 def test_onnx_with_an_outlier_channel(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
-    classifier = make_classifier(tmp_path / "vocab.txt", num_classes=3)
+    classifier = make_classifier(num_classes=3)
     # As in pretrained encoders, one channel is much larger than the others, whatever the text.
     for layer in classifier.backbone.blocks:
         bias = layer.intermediate_activation.bias
@@ -112,7 +111,7 @@ def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
 def test_openvino_takes_the_windows_of_passages(tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")
-    answerer = make_answerer(tmp_path)
+    answerer = make_answerer()
     path = tmp_path / "model.xml"
     words = ["the", "cat", "mat", "able", *"abc012?,"]
     generator = np.random.default_rng(0)

@@ -23,7 +23,7 @@ def served(tmp_path_factory):
     from keras_bert.data import MultipleChoicePreprocessor
 
     folder = tmp_path_factory.mktemp("choices")
-    classifier = make_classifier(folder / "vocab.txt", num_classes=1)
+    classifier = make_classifier(num_classes=1)
     preprocessor = MultipleChoicePreprocessor(classifier.preprocessor.tokenizer, 24)
     task = keras_bert.MultipleChoice(classifier.backbone, preprocessor)
     task.head.dense.kernel.assign(classifier.head.dense.kernel)

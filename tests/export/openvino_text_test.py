@@ -151,7 +151,7 @@ CLASS_NAMES = ["bad", "", "größer", "中国", "x" * 40]
 def labelled(tmp_path_factory):
     """A classifier of five classes, the file of its export, and texts of all classes."""
     folder = tmp_path_factory.mktemp("labelled")
-    classifier = make_classifier(folder / "vocab.txt", class_names=CLASS_NAMES)
+    classifier = make_classifier(class_names=CLASS_NAMES)
     draw = random.Random(0)
     texts = ["".join(draw.choices("abcdefgh ,?", k=draw.randint(0, 40))) for _ in range(400)]
     # Every class is the best of some texts
@@ -235,10 +235,10 @@ def answers_of_a_fresh_process(path, inputs):
 
 
 def test_a_classifier_answers_without_tensorflow(tmp_path):
-    classifier = make_classifier(tmp_path / "vocab.txt", class_names=["bad", "fair", "größer"])
+    classifier = make_classifier(class_names=["bad", "fair", "größer"])
     path = tmp_path / "model.xml"
     classifier.export(path, "openvino", text=True, pair=True)
-    assert {file.name for file in tmp_path.iterdir()} == {"model.xml", "model.bin", "vocab.txt"}
+    assert {file.name for file in tmp_path.iterdir()} == {"model.xml", "model.bin"}
     pairs = [*zip([*TEXTS[:4], "Café? " * 30], PAIRS, strict=True)]
     texts, seconds = map(list, zip(*pairs, strict=True))
     answers = answers_of_a_fresh_process(path, {"text": texts, "text_pair": seconds})
@@ -265,7 +265,7 @@ def test_an_embedder_of_byte_pairs_answers_without_tensorflow(tmp_path):
 
 
 def test_what_has_no_tokenizer_there_is_refused(tmp_path):
-    classifier = make_classifier(tmp_path / "vocab.txt", num_classes=2)
+    classifier = make_classifier(num_classes=2)
     for name, format in (("model.onnx", "onnx"), ("model.tflite", "litert")):
         with pytest.raises(ExportError, match="format='openvino' with text=True"):
             classifier.export(tmp_path / name, format, text=True)

@@ -3,12 +3,12 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from tests import processes
 from tests.export.served_tasks import OPTIONS
 from tests.export.small_classifier import make_answerer
 
@@ -44,8 +44,8 @@ print(json.dumps(answers))
 
 
 @pytest.fixture(scope="module")
-def answerer(tmp_path_factory):
-    answerer = make_answerer(tmp_path_factory.mktemp("answerer"), max_answer_length=5)
+def answerer():
+    answerer = make_answerer(max_answer_length=5)
     odds = answerer.answer_spans(
         {"question": list(QUESTIONS[:4]), "context": list(CONTEXTS[:4])}
     ).null_odds
@@ -83,13 +83,11 @@ def check_answers(received, expected):
 
 
 def test_a_process_with_tensorflow_alone_gives_the_task_s_answers(answerer, folder, tmp_path):
-    finished = subprocess.run(
+    finished = processes.run(
         [sys.executable, "-c", FRESH_PROCESS, str(folder), *map(json.dumps, (QUESTIONS, CONTEXTS))],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
+        imported=processes.TENSORFLOW,
     )
     assert finished.returncode == 0, finished.stderr
     expected = answerer.answer(list(QUESTIONS), list(CONTEXTS))
@@ -111,10 +109,10 @@ def test_an_empty_batch_gives_empty_outputs(signatures):
     assert {value.shape for value in outputs.values()} == {(0,)}
 
 
-def test_without_a_threshold_there_always_is_an_answer(tmp_path):
+def test_without_a_threshold_there_always_is_an_answer():
     from keras_bert.export.question_signatures import question_signatures
 
-    answerer = make_answerer(tmp_path)
+    answerer = make_answerer()
     signatures = question_signatures(answerer, OPTIONS)
     received = serve(signatures, QUESTIONS, CONTEXTS)
     received["answer"] = [answer.decode() for answer in received["answer"]]

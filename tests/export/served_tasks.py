@@ -2,7 +2,6 @@
 """Every kind of served task at miniature size, and requests to each of its signatures."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,9 +85,9 @@ def ids(features: Any, *names: str) -> Tensors:
     return {name: np.asarray(features[name]) for name in names}
 
 
-def make(kind: str, folder: Path) -> Served:
+def make(kind: str) -> Served:
     """A served task of one of the kinds of `KINDS`."""
-    return KINDS[kind](folder)
+    return KINDS[kind]()
 
 
 def _texts(*columns: str) -> list[Tensors]:
@@ -123,9 +122,9 @@ def _example(features: dict[str, bytes]) -> bytes:
     ).SerializeToString()
 
 
-def _classifier(folder: Path, pair: bool, num_classes: int) -> Served:
+def _classifier(pair: bool, num_classes: int) -> Served:
     names = CLASS_NAMES if num_classes > 1 else None
-    task = make_classifier(folder / "vocab.txt", num_classes=num_classes)
+    task = make_classifier(num_classes=num_classes)
     options = dataclasses.replace(OPTIONS, pair=pair, class_names=names)
     texts = _texts("text", "text_pair") if pair else _texts("text")
     features = [
@@ -142,8 +141,8 @@ def _classifier(folder: Path, pair: bool, num_classes: int) -> Served:
     return Served(task, options, functions, requests, splits=True, bare=bare)
 
 
-def _embedder(folder: Path) -> Served:
-    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+def _embedder() -> Served:
+    classifier = make_classifier(num_classes=2)
     task = keras_bert.TextEmbedder(classifier.backbone, preprocessor=classifier.preprocessor)
     features = [task.preprocessor(texts) for texts in TEXTS]
     requests = {
@@ -154,10 +153,10 @@ def _embedder(folder: Path) -> Served:
     return Served(task, OPTIONS, functions, requests, splits=True, bare=tuple(requests))
 
 
-def _tagger(folder: Path) -> Served:
+def _tagger() -> Served:
     from keras_bert.data import TokenClassifierPreprocessor
 
-    classifier = make_classifier(folder / "vocab.txt", num_classes=3)
+    classifier = make_classifier(num_classes=3)
     tokenizer = classifier.preprocessor.tokenizer
     task = keras_bert.TokenClassifier(
         classifier.backbone,
@@ -183,10 +182,10 @@ def _tagger(folder: Path) -> Served:
     return Served(task, options, functions, requests, splits=False, bare=("serve_tags",))
 
 
-def _answerer(folder: Path) -> Served:
+def _answerer() -> Served:
     from keras_bert.data import QuestionAnswererPreprocessor
 
-    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+    classifier = make_classifier(num_classes=2)
     preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
     task = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor)
     kernel = task.head.dense.kernel
@@ -205,10 +204,10 @@ def _answerer(folder: Path) -> Served:
     return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=True)
 
 
-def _chooser(folder: Path) -> Served:
+def _chooser() -> Served:
     from keras_bert.data import MultipleChoicePreprocessor
 
-    classifier = make_classifier(folder / "vocab.txt", num_classes=1)
+    classifier = make_classifier(num_classes=1)
     preprocessor = MultipleChoicePreprocessor(classifier.preprocessor.tokenizer, 24)
     task = keras_bert.MultipleChoice(classifier.backbone, preprocessor)
     task.head.dense.kernel.assign(classifier.head.dense.kernel)
@@ -230,9 +229,9 @@ def _chooser(folder: Path) -> Served:
 
 
 KINDS = {
-    "classifier": lambda folder: _classifier(folder, pair=False, num_classes=3),
-    "pairs": lambda folder: _classifier(folder, pair=True, num_classes=3),
-    "regression": lambda folder: _classifier(folder, pair=False, num_classes=1),
+    "classifier": lambda: _classifier(pair=False, num_classes=3),
+    "pairs": lambda: _classifier(pair=True, num_classes=3),
+    "regression": lambda: _classifier(pair=False, num_classes=1),
     "embedder": _embedder,
     "tagger": _tagger,
     "answerer": _answerer,

@@ -2,7 +2,6 @@
 """A small classifier and a small question answerer whose weights affect their predictions."""
 
 import string
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -17,14 +16,14 @@ def vocabulary() -> list[str]:
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces, *continued, ",", "?", "中"]
 
 
-def make_classifier(vocabulary_file: Path, **arguments: Any) -> Any:
+def make_classifier(**arguments: Any) -> Any:
     """A classifier of two layers whose answers differ between texts."""
-    # Imports TensorFlow, which a run may lack; its tests are then left out after being collected
+    # Import TensorFlow, which a run may lack; its tests are then left out after being collected
     from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from tests.text.small_tokenizers import of_tokens
 
     keras.utils.set_random_seed(0)
-    vocabulary_file.write_text("\n".join(vocabulary()), encoding="utf-8")
-    tokenizer = keras_bert.WordPieceTokenizer(vocabulary_file)
+    tokenizer = of_tokens(*vocabulary())
     config = keras_bert.BertConfig(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=2,
@@ -46,11 +45,11 @@ def make_classifier(vocabulary_file: Path, **arguments: Any) -> Any:
     return classifier
 
 
-def make_answerer(folder: Path, **arguments: Any) -> Any:
+def make_answerer(**arguments: Any) -> Any:
     """A question answerer on the same encoder, with windows of 24 tokens."""
     from keras_bert.data import QuestionAnswererPreprocessor
 
-    classifier = make_classifier(folder / "vocab.txt", num_classes=2)
+    classifier = make_classifier(num_classes=2)
     preprocessor = QuestionAnswererPreprocessor(classifier.preprocessor.tokenizer, 24, 6, 8)
     answerer = keras_bert.QuestionAnswerer(classifier.backbone, preprocessor, **arguments)
     answerer.head.dense.kernel.assign(

@@ -15,9 +15,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 @pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    vocabulary_file = tmp_path_factory.mktemp("classifier") / "vocab.txt"
-    return make_classifier(vocabulary_file, class_names=["no", "yes"])
+def classifier():
+    return make_classifier(class_names=["no", "yes"])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_a_url_is_refused(classifier):
 
 
 def test_a_regression_has_no_class_names(tmp_path):
-    regression = make_classifier(tmp_path / "vocab.txt", num_classes=1)
+    regression = make_classifier(num_classes=1)
     with pytest.raises(ValueError, match="has no classes"):
         regression.export(tmp_path / "1", class_names=["one"])
 
@@ -67,7 +66,7 @@ def test_a_task_without_preprocessor_is_refused(classifier, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
 def test_quantized_weights_are_refused(tmp_path):
-    quantized = make_classifier(tmp_path / "vocab.txt", num_classes=2)
+    quantized = make_classifier(num_classes=2)
     quantized.backbone.quantize("int8")
     with pytest.raises(ExportError, match=r"quantized.*before"):
         quantized.export(tmp_path / "1")

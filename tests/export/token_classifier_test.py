@@ -3,13 +3,13 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import keras_bert
+from tests import processes
 from tests.export.small_classifier import make_classifier
 
 tf = pytest.importorskip("tensorflow")
@@ -41,10 +41,10 @@ print(json.dumps(outputs, default=lambda x: x.decode() if isinstance(x, bytes) e
 
 
 @pytest.fixture(scope="module")
-def tagger(tmp_path_factory):
+def tagger():
     from keras_bert.data import TokenClassifierPreprocessor
 
-    classifier = make_classifier(tmp_path_factory.mktemp("tagger") / "vocab.txt", num_classes=3)
+    classifier = make_classifier(num_classes=3)
     preprocessor = TokenClassifierPreprocessor(classifier.preprocessor.tokenizer, 20)
     tagger = keras_bert.TokenClassifier(
         classifier.backbone, preprocessor=preprocessor, class_names=NAMES
@@ -86,13 +86,11 @@ def check_tags(received, expected):
 
 
 def test_a_process_with_tensorflow_alone_gives_the_task_s_tags(tagger, folder, tmp_path):
-    finished = subprocess.run(
+    finished = processes.run(
         [sys.executable, "-c", FRESH_PROCESS, str(folder), json.dumps(TEXTS)],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
+        imported=processes.TENSORFLOW,
     )
     assert finished.returncode == 0, finished.stderr
     expected = tagger.tag(list(TEXTS))

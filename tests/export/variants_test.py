@@ -19,7 +19,7 @@ def size_of_weights(folder):
 
 
 def test_pairs_and_a_regression(tmp_path):
-    regression = make_classifier(tmp_path / "vocab.txt", num_classes=1)
+    regression = make_classifier(num_classes=1)
     regression.export(tmp_path / "1", pair=True)
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
 
@@ -53,7 +53,7 @@ def test_bfloat16_is_close_at_half_the_size(exported, tmp_path):
 
 
 def test_a_low_rank_update_is_merged(tmp_path):
-    classifier = make_classifier(tmp_path / "vocab.txt", num_classes=2)
+    classifier = make_classifier(num_classes=2)
     features = classifier.preprocessor(FIRST)
     before = classifier(features)
     classifier.backbone.enable_lora(2)

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 scipy_optimize = pytest.importorskip("scipy.optimize")
 
-from keras_bert import Backbone, BertConfig, TextClassifier, WordPieceTokenizer, data, insight  # noqa: E402
+from keras_bert import Backbone, BertConfig, TextClassifier, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -29,7 +30,7 @@ FAMILIES = {
 
 
 def preprocessor():
-    return data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 24)
+    return data.TextClassifierPreprocessor(of_tokens(*TOKENS), 24)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

@@ -22,12 +22,12 @@ from keras_bert import (  # noqa: E402
     TextClassifier,
     TextEmbedder,
     TokenClassifier,
-    WordPieceTokenizer,
     data,
     insight,
     optimizers,
 )
 from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -121,7 +121,7 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
     classifier = TextClassifier(
         Backbone(BertConfig(vocabulary_size=len(TOKENS), dropout=0.0, **SIZES)),
         class_names=["bad", "good"],
-        preprocessor=data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 24),
+        preprocessor=data.TextClassifierPreprocessor(of_tokens(*TOKENS), 24),
     )
     subjects = ["the film", "a film", "paris", "ann", "the film in paris", "who"]
     texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")] * 40
@@ -157,7 +157,7 @@ def random_task(kind, *arguments):
     keras.utils.set_random_seed(2)
     backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.2, **SIZES))
     make, options = PREPROCESSORS[kind]
-    preprocessor = make(WordPieceTokenizer(TOKENS), 24, **options)
+    preprocessor = make(of_tokens(*TOKENS), 24, **options)
     return kind(backbone, *arguments, preprocessor=preprocessor)
 
 

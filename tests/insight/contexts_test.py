@@ -10,8 +10,9 @@ pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert import Backbone, WordPieceTokenizer, data, insight  # noqa: E402
+from keras_bert import Backbone, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -35,7 +36,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder):
-    preprocessor = data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
     return Backbone.from_preset(folder), preprocessor
 
 

@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
 from keras_bert.insight.counterfactual import _Swapper  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -149,9 +150,9 @@ def test_words_are_swapped_as_they_are_written():
 
 def test_pairs_and_regressions_are_swapped_too():
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
-    from keras_bert import WordPieceTokenizer, data
+    from keras_bert import data
 
-    preprocessor = data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
     backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.5, **sizes))
     regressor = TextClassifier(backbone, 1, preprocessor)
     found = insight.counterfactuals(regressor, [("he saw", "good"), ("a", "she")], SWAPS)

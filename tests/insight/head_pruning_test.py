@@ -22,12 +22,12 @@ from keras_bert import (
     TextClassifier,
     TextEmbedder,
     TokenClassifier,
-    WordPieceTokenizer,
     checkpoints,
     data,
     insight,
 )
 from keras_bert.named_sizes import SIZES
+from tests.text.small_tokenizers import of_tokens
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -64,7 +64,7 @@ def config_of(family, **changes):
 
 
 def preprocessor(kind=data.TextClassifierPreprocessor, **options):
-    return kind(WordPieceTokenizer(TOKENS), 24, **options)
+    return kind(of_tokens(*TOKENS), 24, **options)
 
 
 def randomized(task):

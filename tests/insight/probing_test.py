@@ -11,13 +11,14 @@ stats = pytest.importorskip("scipy.stats")
 csgraph = pytest.importorskip("scipy.sparse.csgraph")
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, WordPieceTokenizer, data, insight  # noqa: E402
+from keras_bert import Backbone, BertConfig, data, insight  # noqa: E402
 from keras_bert.insight import probe_models  # noqa: E402
 from keras_bert.insight.annotated_words import (  # noqa: E402
     annotated_words,
     depths,
     distances,
 )
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -63,7 +64,7 @@ def model():
         vocabulary_size=len(TOKENS), num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=16,
         initializer_range=0.3,
     )  # fmt: skip
-    return Backbone(config), data.TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    return Backbone(config), data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
 
 
 def test_words_have_the_hidden_states_of_their_tokens(model, files):

@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample  # noqa: E402
 from keras_bert.data.question_batches import question_rows  # noqa: E402
 from keras_bert.tasks import answer_spans  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 LETTERS = [*"abcdefghijklmnop", "京"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS]
@@ -79,7 +79,7 @@ def random_logits(rows, seed=1, scale=3.0):
 @pytest.fixture(scope="module")
 def questions():
     examples = random_questions()
-    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(TOKENS), 18, 4, 5)
+    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 18, 4, 5)
     return question_rows(examples, preprocessor), [example.context for example in examples]
 
 
@@ -119,7 +119,7 @@ def test_the_best_texts_and_the_odds_of_no_answer(questions):
 
 
 def test_a_passage_without_tokens_has_no_answer():
-    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(TOKENS), 18, 4, 5)
+    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 18, 4, 5)
     rows = question_rows(
         [QuestionExample("1", "a", ""), QuestionExample("2", "a", "b")], preprocessor
     )
@@ -130,6 +130,6 @@ def test_a_passage_without_tokens_has_no_answer():
 
 
 def test_no_question_has_no_answer():
-    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(TOKENS), 18, 4, 5)
+    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 18, 4, 5)
     spans = answer_spans.find_answer_spans(question_rows([], preprocessor), *np.zeros((2, 0)))
     assert (len(spans), spans.n_best([]), spans.null_odds.shape) == (0, [], (0,))

@@ -12,8 +12,8 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import Distiller  # noqa: E402
-from keras_bert.text import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
 CONFIG = BertConfig(
@@ -29,7 +29,7 @@ TEXTS = ["the cat sat on the mat.", "é cat sat."] * 48
 
 
 def preprocessor() -> TextClassifierPreprocessor:
-    return TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    return TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
 
 
 def test_masked_text(tmp_path):

@@ -12,7 +12,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, MaskedLM  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import Pretrainer  # noqa: E402
-from keras_bert.text import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
 SMALL = BertConfig(
@@ -29,7 +29,7 @@ SMALL = BertConfig(
 @pytest.fixture(scope="module")
 def masked_lm():
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
     return MaskedLM(Backbone(SMALL), preprocessor)
 
 
@@ -61,7 +61,7 @@ def test_fills_several_masks_and_texts(masked_lm):
 @pytest.mark.on_each_backend
 def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(monkeypatch):
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=40)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=40)
     model = MaskedLM(Backbone(SMALL.replace(max_sequence_length=40)), preprocessor)
     texts = ["the " * length + "[MASK] " * (1 + length % 3) for length in range(0, 30, 2)]
     answers = model.fill(texts)
@@ -138,7 +138,7 @@ def test_presets_keep_everything(task, masked_lm, tmp_path):
 
 def test_text_trains_all_but_the_pooler():
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
     model = MaskedLM(Backbone(SMALL), preprocessor, masking={"mask_selection_rate": 0.3})
     model.compile(keras.optimizers.AdamW(0.01))
     texts = ["the cat sat on the mat.", "é cat sat."] * 32

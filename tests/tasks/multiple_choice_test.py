@@ -13,8 +13,8 @@ from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.data.input_forms import choice_columns, is_choices  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "b", "c"]
 
@@ -30,7 +30,7 @@ def make_task(**changes):
         initializer_range=0.3,
         **changes,
     )
-    preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
+    preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), sequence_length=16)
     return MultipleChoice(Backbone(config), preprocessor)
 
 

@@ -12,7 +12,7 @@ pandas = pytest.importorskip("pandas")
 from keras_bert import Backbone, BertConfig, QuestionAnswerer, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.data.question_batches import QuestionAnswererPreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "is", "who", "it"]
 CONFIG = BertConfig(
@@ -35,7 +35,7 @@ FRAME = pandas.DataFrame(
 
 @pytest.fixture(scope="module")
 def classifier():
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
     task = TextClassifier(Backbone(CONFIG), preprocessor=preprocessor, class_names=("no", "yes"))
     task.compile("sgd")
     return task
@@ -66,7 +66,7 @@ def test_a_frame_without_text_is_an_error(classifier):
 
 
 def test_questions_in_a_series():
-    tokenizer = WordPieceTokenizer(TOKENS)
+    tokenizer = of_tokens(*TOKENS)
     task = QuestionAnswerer(Backbone(CONFIG), QuestionAnswererPreprocessor(tokenizer, 16, 4, 4))
     answers = task.answer(FRAME["text"], FRAME["text_pair"])
     assert list(answers.index) == [30, 10, 20]

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample, SpanAnswer  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 WORDS = ["der", "die", "das", "Hund", "Katze", "läuft", "schläft", "und", "dann", "🏔"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "wo", "gold", "##en", "?", *WORDS]
@@ -28,7 +28,7 @@ def make_answerer(**arguments):
         # So high that a few steps are enough
         initializer_range=0.3,
     )
-    tokenizer = WordPieceTokenizer(TOKENS, lowercase=False)
+    tokenizer = of_tokens(*TOKENS, lowercase=False)
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 16, 5, 4)
     return QuestionAnswerer(Backbone(config), preprocessor, **arguments)
 

@@ -13,11 +13,11 @@ from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier  # noqa: E
 from keras_bert.checkpoints import CheckpointWarning, save_hugging_face  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.tasks import ReplacedTokenDetector  # noqa: E402
-from keras_bert.text import WordPieceTokenizer  # noqa: E402
 from tests.models.small_backbone import to_numpy  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
-TOKENIZER = WordPieceTokenizer(TOKENS).get_config()
+TOKENIZER = of_tokens(*TOKENS).get_config()
 CONFIG = BertConfig.from_name("electra_small_discriminator").replace(
     vocabulary_size=len(TOKENS),
     num_layers=2,
@@ -33,7 +33,7 @@ TEXTS = ["the cat sat on the mat.", "é cat sat."] * 32
 
 def detector(**arguments) -> ReplacedTokenDetector:
     keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=12)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
     return ReplacedTokenDetector(
         Backbone(CONFIG), preprocessor, **{"generator_size": 0.5, **arguments}
     )

@@ -14,7 +14,7 @@ from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.layers import bidirectional_lstm  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 TEXTS = ["a good film", "bad", "a bad film", "good", "a a film good"]
@@ -30,7 +30,7 @@ def make_classifier(causal=False, **arguments):
         max_sequence_length=16,
         causal=causal,
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=16)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16)
     arguments = {"top_layers": bidirectional_lstm(6), **arguments}
     return TextClassifier(Backbone(config), 2, preprocessor, **arguments)
 

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "very"]
 
@@ -27,7 +27,7 @@ def make_classifier(**arguments):
         # So high that a few steps are enough
         initializer_range=0.3,
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=32)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
     arguments = {"class_names": ["negative", "positive"], **arguments}
     return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)
 

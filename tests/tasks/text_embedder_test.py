@@ -14,9 +14,9 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 COLOURS = ["red", "green", "blue", "white", "black", "grey"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLOURS]
@@ -35,9 +35,7 @@ def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
         attention_dropout=0.0,
         pooler_activation=pooler_activation,
     )
-    preprocessor = TextClassifierPreprocessor(
-        WordPieceTokenizer(TOKENS), sequence_length=sequence_length
-    )
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=sequence_length)
     embedder = TextEmbedder(Backbone(config), preprocessor, **arguments)
     random_weights(embedder)
     return embedder

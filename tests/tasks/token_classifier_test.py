@@ -12,7 +12,7 @@ from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
 NAMES = ["O", "B-PER", "B-LOC"]
@@ -29,7 +29,7 @@ def make_tagger(**arguments):
         # So high that a few steps are enough
         initializer_range=0.3,
     )
-    preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16, overlap=4)
+    preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 16, overlap=4)
     arguments = {"class_names": NAMES, "preprocessor": preprocessor, **arguments}
     return TokenClassifier(Backbone(config), **arguments)
 

@@ -18,13 +18,14 @@ from keras_bert.data import (  # noqa: E402
     TokenClassifierPreprocessor,
 )
 from tests.small_tasks import CONFIG  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(ord("a"), ord("z")))]
 
 
 @pytest.fixture(scope="module")
 def tasks():
-    tokenizer = keras_bert.WordPieceTokenizer(TOKENS)
+    tokenizer = of_tokens(*TOKENS)
     texts = TextClassifierPreprocessor(tokenizer, 12)
     made = [
         keras_bert.TextClassifier(keras_bert.Backbone(CONFIG), 2, texts),

@@ -50,6 +50,15 @@ MAKERS = {
 
 
 @functools.cache
+def of_tokens(*tokens, **options):
+    """A WordPiece tokenizer, which all tests with these tokens share: its graphs are traced once.
+
+    Tasks that are loaded with its config share it too.
+    """
+    return tokenizer_from_config(WordPieceTokenizer(tokens, **options).get_config())
+
+
+@functools.cache
 def make(kind, **options):
     """A tokenizer of a kind, which tasks that are loaded with its config share."""
     return tokenizer_from_config(MAKERS[kind](**options).get_config())

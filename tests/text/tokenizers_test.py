@@ -4,7 +4,6 @@
 import copy
 import gc
 import json
-import subprocess
 import sys
 import weakref
 
@@ -16,6 +15,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 from keras_bert.text import tokenizer_from_config  # noqa: E402
+from tests import processes  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -217,12 +217,10 @@ def test_a_saved_model_needs_no_files_and_not_this_package(kind, tmp_path):
         tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
     )
     tf.saved_model.save(module, tmp_path / "model")
-    finished = subprocess.run(
+    finished = processes.run(
         [sys.executable, "-c", LOAD, tmp_path / "model", *TEXTS],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        imported=processes.TENSORFLOW,
     )
     assert finished.returncode == 0, finished.stderr
     expected = [str(part.to_list()) for part in tokenizer.tokenize_with_offsets(TEXTS)]

@@ -5,7 +5,6 @@ import copy
 import json
 import os
 import random
-import subprocess
 import sys
 import unicodedata
 
@@ -15,6 +14,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.text import WordPieceTokenizer  # noqa: E402
+from tests import processes  # noqa: E402
 from tests.text import vocabularies  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -288,13 +288,11 @@ def test_a_saved_model_needs_neither_files_nor_this_package_nor_a_locale(tmp_pat
     texts = ["I İ I\u0307 SAT É", "The [MASK] " + "é" * 201 + " Cafés!"]
     # In Turkish, "I" is the capital of a dotless i.
     environment = os.environ | {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}
-    finished = subprocess.run(
+    finished = processes.run(
         [sys.executable, "-c", LOAD, tmp_path / "model", *texts],
         cwd=tmp_path,
         env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        imported=processes.TENSORFLOW,
     )
     assert finished.returncode == 0, finished.stderr
     expected = [str(part.to_list()) for part in tokenizer.tokenize_with_offsets(texts)]

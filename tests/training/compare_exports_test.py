@@ -23,7 +23,7 @@ TEXTS = ["0 1 2", "3 4", "5 6 7 8 9", "a b", "c d 0 0", "1", "2 2 2", "9 8 7 6"]
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exports")
-    classifier = make_classifier(folder / "vocab.txt", class_names=["bad", "fair", "good"])
+    classifier = make_classifier(class_names=["bad", "fair", "good"])
     classifier.save(folder / "model.keras")
     labels = [answer["label"] for answer in classifier.classify(TEXTS)]
     labels[0] = next(name for name in classifier.class_names if name != labels[0])
@@ -161,7 +161,7 @@ def test_questions(tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     pytest.importorskip("openvino")
-    answerer = make_answerer(tmp_path, max_answer_length=5)
+    answerer = make_answerer(max_answer_length=5)
     answerer.save(tmp_path / "model.keras")
     contexts = ["naïve cats able unable 7 mats 42 in a big red hat of no use", "the cat sat", "0 1"]
     questions = ["the cat?", "mat", "b"]

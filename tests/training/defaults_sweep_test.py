@@ -12,7 +12,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.defaults_sweep import (  # noqa: E402
     DefaultsSweepConfig,
     append,
@@ -32,7 +32,7 @@ def config(tmp_path):
     encoder = BertConfig(
         vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=128)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=128)
     TextClassifier(Backbone(encoder), 2, preprocessor).save_to_preset(tmp_path / "preset")
     folder = tmp_path / "SST-2"
     folder.mkdir()

@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.feature_tagging import (  # noqa: E402
@@ -42,7 +42,7 @@ def preset(tmp_path_factory):
         max_sequence_length=16,
         initializer_range=0.3,
     )
-    preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 8)
+    preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 8)
     TokenClassifier(Backbone(config), 2, preprocessor).save_to_preset(folder)
     return str(folder)
 

@@ -15,7 +15,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.multiple_choice import ChoiceConfig, Choosing, read_data  # noqa: E402
@@ -38,7 +38,7 @@ def preset(tmp_path_factory):
         intermediate_dim=16,
         max_sequence_length=32,
     )
-    preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(TOKENS), 16)
+    preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(folder)
     return str(folder)
 

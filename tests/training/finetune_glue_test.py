@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.jobs.glue_grid import (  # noqa: E402
     FinetuneGlueConfig,
     TaskResult,
@@ -36,7 +36,7 @@ def preset(tmp_path):
         intermediate_dim=16,
         max_sequence_length=32,
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(TOKENS), sequence_length=32)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
     return str(tmp_path / "preset")
 

@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
 from keras_bert.data.question_batches import question_rows  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.question_answering import QuestionAnswering, SquadConfig, read_data  # noqa: E402
@@ -34,7 +34,7 @@ def preset(tmp_path):
         intermediate_dim=16,
         max_sequence_length=16,
     )
-    preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(TOKENS), 16, 4, 4)
+    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 16, 4, 4)
     QuestionAnswerer(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"
 

@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig  # noqa: E402
@@ -37,7 +37,7 @@ def preset(tmp_path_factory):
         intermediate_dim=16,
         max_sequence_length=16,
     )
-    preprocessor = TokenClassifierPreprocessor(WordPieceTokenizer(TOKENS), 16)
+    preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 16)
     names = ["O", "B-LOC", "B-PER", "I-PER"]
     TokenClassifier(
         Backbone(config), preprocessor=preprocessor, class_names=names

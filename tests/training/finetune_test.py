@@ -18,8 +18,8 @@ from absl import flags  # noqa: E402
 
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import config_flags, finetuning  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
@@ -34,7 +34,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 
 @pytest.fixture
 def preset(tmp_path):
-    tokenizer = WordPieceTokenizer(TOKENS)
+    tokenizer = of_tokens(*TOKENS)
     config = BertConfig(
         vocabulary_size=len(TOKENS),
         num_layers=1,

@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib")
 
 import keras_bert  # noqa: E402
 from keras_bert import data  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.insight import InsightConfig, write_report  # noqa: E402
 
 WORDS = (
@@ -35,7 +36,7 @@ def saved(path, kind, *arguments, seed=1, **options):
         keras_bert.QuestionAnswerer: data.QuestionAnswererPreprocessor,
         keras_bert.MultipleChoice: data.MultipleChoicePreprocessor,
     }.get(kind, data.TextClassifierPreprocessor)
-    preprocessor = make(keras_bert.WordPieceTokenizer(TOKENS), 80)
+    preprocessor = make(of_tokens(*TOKENS), 80)
     task = kind(keras_bert.Backbone(CONFIG), *arguments, preprocessor=preprocessor, **options)
     task.save(path)
     return str(path)

@@ -15,6 +15,7 @@ pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
     Predictor,
@@ -38,7 +39,7 @@ CLASSIFIER = Predictor(("text",), list)
 
 @pytest.fixture(scope="module")
 def classifier():
-    tokenizer = keras_bert.WordPieceTokenizer(TOKENS)
+    tokenizer = of_tokens(*TOKENS)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=32)
     backbone = keras_bert.Backbone(CONFIG)
     return keras_bert.TextClassifier(

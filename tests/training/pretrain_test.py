@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
+import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,11 +23,12 @@ from keras_bert import (  # noqa: E402
     MaskedLM,
     ReplacedTokenDetector,
     TextClassifier,
-    WordPieceTokenizer,
     checkpoints,
 )
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests import processes  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.costs.energy import Energy  # noqa: E402
 from training.engine.output_folder import OtherSettingsError  # noqa: E402
@@ -110,8 +111,9 @@ def weights(folder):
 
 def run_alone(config):
     """Runs to the end in a process of its own, whose numbers no other test's settings change."""
-    with open(Path(config.output_dir).with_suffix(".out"), "w") as output:
-        subprocess.run(command(config), stdout=output, stderr=subprocess.STDOUT, check=True)
+    finished = processes.run(command(config))
+    assert finished.returncode == 0, finished.stderr
+    Path(config.output_dir).with_suffix(".out").write_text(finished.stdout + finished.stderr)
     return json.loads(Path(config.output_dir, "results.json").read_text())
 
 
@@ -248,11 +250,13 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
         elif path.name.startswith("vocab"):
             shutil.copy(path, folder)
     killed = config(corpus, folder)
-    with subprocess.Popen(command(killed), stdout=subprocess.DEVNULL) as process:
-        while not (folder / "checkpoints" / "step_000000007").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+    server = processes.server()
+    process = server.start(command(killed))
+    while not (folder / "checkpoints" / "step_000000007").exists():
+        assert processes.is_running(process)
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    assert server.wait(process) == -signal.SIGKILL
     assert not (folder / "results.json").exists()
     results = run_alone(killed)
     assert weights(folder) == weights(finished[0])
@@ -514,7 +518,7 @@ def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):
 
 def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ann", "서울", "é"]
-    tokenizer = WordPieceTokenizer(tokens, lowercase=False)
+    tokenizer = of_tokens(*tokens, lowercase=False)
     small = BertConfig(
         vocabulary_size=len(tokens), num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
     )

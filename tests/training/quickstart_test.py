@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.engine.pretrained import SHA256, check_sha256, minilm_folder  # noqa: E402
 from training.pretraining.from_scratch import from_scratch  # noqa: E402
 from training.quickstart import QuickstartConfig, quickstart  # noqa: E402
@@ -28,7 +28,7 @@ def test_it_trains_scores_exports_and_asks_a_fresh_process(tmp_path, capsys):
         intermediate_dim=16,
         max_sequence_length=128,
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(tokens), sequence_length=128)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*tokens), sequence_length=128)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
     settings = QuickstartConfig(epochs=1, output_dir=str(tmp_path / "run"))
     quickstart(settings, tmp_path / "preset", docstrings)

@@ -15,7 +15,7 @@ pytest.importorskip("bm25s")
 
 from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.jobs.reranking import RerankConfig, combined, rerank  # noqa: E402
 from training.readers.trec_files import (  # noqa: E402
@@ -208,7 +208,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
         intermediate_dim=16,
         max_sequence_length=16,
     )
-    preprocessor = MultipleChoicePreprocessor(WordPieceTokenizer(TOKENS), 16)
+    preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     config = dataclasses.replace(
         recipes.load("minilm_cranfield", RerankConfig),

@@ -20,8 +20,8 @@ TEXTS = ["the cat", "a mat?", "unbelievable words " * 9]
 
 
 @pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    return make_classifier(tmp_path_factory.mktemp("m") / "vocab.txt", class_names=["bad", "good"])
+def classifier():
+    return make_classifier(class_names=["bad", "good"])
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from keras_bert.data import (  # noqa: E402
     packed_batches,
 )
 from keras_bert.tasks import MaskedLM  # noqa: E402
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "three", "four"]
 IDS = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
@@ -85,7 +85,7 @@ def masked_lm(**arguments):
         initializer_range=0.3,
         causal=True,
     )
-    preprocessor = TextClassifierPreprocessor(WordPieceTokenizer(VOCABULARY), sequence_length=8)
+    preprocessor = TextClassifierPreprocessor(of_tokens(*VOCABULARY), sequence_length=8)
     return MaskedLM(Backbone(config), preprocessor, **arguments)
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests import processes
 from tests.source_imports import ROOT
 from training.pretraining.worker_pool import ordered_map, process_pool
 
@@ -68,16 +69,6 @@ def test_processes_end_when_their_parent_is_killed():
         child = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
     end = time.monotonic() + 20
-    while _is_running(child):
+    while processes.is_running(child):
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-def _is_running(process_id):
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    # One that nobody has collected yet has ended too.
-    with open(f"/proc/{process_id}/stat") as file:
-        return file.read().rsplit(") ", 1)[1][0] != "Z"
