@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,11 @@ class TokenModel(keras.Model):
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
+
+    def quantize(self, *arguments: Any, **options: Any) -> None:
+        super().quantize(*arguments, **options)
+        # On PyTorch, the weights that were replaced are part of cycles.
+        gc.collect()
 
     def make_train_function(self, force: bool = False) -> Any:
         # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LoRA and int8 quantization."""
 
+import gc
 import operator
+import weakref
 
 import keras
 import numpy as np
@@ -127,6 +129,18 @@ def test_int8_holds_every_product_in_bytes(quantized):
     assert len(kernels) == 2 * 4 + 1
     assert {v.dtype for v in kernels} == {"int8"}
     assert abs(sequence_output(backbone) - before).max() < 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_int8_frees_the_weights_and_collects_garbage_once(monkeypatch):
+    backbone = Backbone(SMALL)
+    kernels = [weakref.ref(block.attention.query_key_value.kernel) for block in backbone.blocks]
+    collections = []
+    collect = gc.collect
+    monkeypatch.setattr(gc, "collect", lambda: collections.append(collect()))
+    backbone.quantize("int8")
+    assert len(collections) == 1
+    assert [kernel() for kernel in kernels] == [None, None]
 
 
 def test_int8_stays_after_a_reload(quantized, tmp_path):
