@@ -6,6 +6,8 @@ made these imports and done nothing else. What the start of a process is
 about (its imports, its first messages) is tested in processes without a server.
 """
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import json
@@ -20,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+Command = Sequence[str | os.PathLike[str]]
 # What those have who serve a SavedModel
 TENSORFLOW = ("tensorflow", "tensorflow_text")
 # What exports and programs import; libraries of other formats may be missing
@@ -30,6 +33,43 @@ KERAS_BERT = (
     *("keras_bert.export.openvino_text", "tensorflow_serving.apis.prediction_log_pb2"),
     *("training.engine.finetuning", "sklearn.metrics", "matplotlib.pyplot", "cpuinfo"),
 )
+
+
+def is_running(process: int) -> bool:
+    """Whether a process has not ended, be it that nobody has waited for it."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rsplit(") ", 1)[1][0] != "Z"
+
+
+class ServedProcess:
+    """What `subprocess.Popen` can do of a process that a server has started.
+
+    Args:
+        server: The server.
+        pid: The id of the process.
+    """
+
+    def __init__(self, server: ProcessServer, pid: int) -> None:
+        self.pid = pid
+        self._server = server
+        self._returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Returns the exit status, or `None` as long as it runs."""
+        return None if is_running(self.pid) else self.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Waits for its end, and returns the exit status."""
+        if self._returncode is None:
+            self._returncode = self._server.ask(wait=self.pid)
+        return self._returncode
 
 
 class ProcessServer:
@@ -51,7 +91,8 @@ class ProcessServer:
             text=True,
         )
 
-    def _ask(self, **request: Any) -> int:
+    def ask(self, **request: Any) -> int:
+        """Sends a request, and returns the answer."""
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -59,15 +100,15 @@ class ProcessServer:
 
     def start(
         self,
-        command: Sequence[str | os.PathLike[str]],
+        command: Command,
         *,
         stdin: str = os.devnull,
         stdout: str = os.devnull,
         stderr: str = os.devnull,
         cwd: str | os.PathLike[str] = ".",
         env: Mapping[str, str] | None = None,
-    ) -> int:
-        """Starts a program, and returns the id of its process.
+    ) -> ServedProcess:
+        """Starts a program.
 
         Args:
             command: As for `subprocess.run`: this Python, `-c` or `-m`, and what follows.
@@ -76,24 +117,22 @@ class ProcessServer:
         """
         python, *arguments = map(os.fspath, command)
         assert python == sys.executable
-        return self._ask(
+        process = self.ask(
             arguments=arguments,
             files=[stdin, stdout, stderr],
             cwd=os.path.abspath(cwd),
             env=dict(os.environ if env is None else env),
         )
-
-    def wait(self, process: int) -> int:
-        """Waits for the end of a process, and returns its exit status."""
-        return self._ask(wait=process)
+        return ServedProcess(self, process)
 
     def close(self) -> None:
         """Ends the server."""
+        self._process.kill()
         self._process.communicate()
 
     def run(
         self,
-        command: Sequence[str | os.PathLike[str]],
+        command: Command,
         *,
         input: str = "",
         check: bool = False,
@@ -110,7 +149,7 @@ class ProcessServer:
             process = self.start(
                 command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env
             )
-            status = self.wait(process)
+            status = process.wait()
             written = [path.read_text(encoding="utf-8", errors="replace") for path in files[1:]]
         finished = subprocess.CompletedProcess(command, status, *written)
         if check:
@@ -139,7 +178,7 @@ def close() -> None:
 
 
 def run(
-    command: Sequence[str | os.PathLike[str]],
+    command: Command,
     *,
     imported: tuple[str, ...] = KERAS_BERT,
     env: Mapping[str, str] | None = None,
@@ -147,15 +186,6 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program as `subprocess.run` with captured text, in a process with these imports."""
     return server(imported, env).run(command, env=env, **options)
-
-
-def is_running(process: int) -> bool:
-    """Whether a process has not ended, be it that nobody has waited for it."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rsplit(") ", 1)[1][0] != "Z"
 
 
 def _serve() -> dict[str, Any] | None:

@@ -58,7 +58,7 @@ else:
 print(f"  test accuracy {classifier.evaluate(test, labels[800:], verbose=0, return_dict=True)['accuracy']:.1%}")
 print("  first logits ", *classifier.predict(test, verbose=0)[:2].round(4).tolist())
 """
-# %% small="""epochs, backends = 2, ("torch",)"""
+# %% small="""epochs, backends = 2, ("tensorflow",)"""
 epochs, backends = 30, ("tensorflow", "jax", "torch")
 
 # %%

@@ -61,6 +61,7 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset):
         preset=preset,
         learning_rates=("1e-3", "1e-4"),
         epochs=1,
+        precision="float32",
         sequence_length=16,
         output_dir=str(tmp_path / "runs"),
     )

@@ -6,8 +6,6 @@
 An uninterrupted run gives the expected result: the hash of its weights and scores. Then the same
 command is started, killed with SIGKILL at a random moment and started again, until it has been
 killed the given number of times; each run that finishes must have the same hash.
-
-The programs are children of a process that has imported what they need, and has used none of it.
 """
 
 from __future__ import annotations
@@ -19,15 +17,17 @@ import io
 import json
 import os
 import random
-import runpy
 import shutil
 import signal
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+
+from tests import processes
+from tests.source_imports import ROOT
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
 # Measurements and paths, which differ between runs
@@ -194,41 +194,6 @@ def _comparable(value: object) -> object:
     return [_comparable(x) for x in value] if isinstance(value, list) else value
 
 
-def child(log: Path, work: Callable[[], object]) -> int:
-    """Starts a process that does one thing and ends; its output goes to the end of a file."""
-    process = os.fork()
-    if process:
-        return process
-    status = 1
-    try:
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        work()
-        status = 0
-    except SystemExit as error:
-        print(error, flush=True)
-        status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def wait(process: int, log: Path) -> None:
-    """Waits for the end of a process.
-
-    Raises:
-        RuntimeError: If it failed; the message is the end of what it wrote.
-    """
-    if os.waitpid(process, 0)[1]:
-        raise RuntimeError(log.read_text(errors="replace")[-4000:])
-
-
 def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     """Runs a program to its end without a kill, and with so many.
 
@@ -244,22 +209,23 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     Raises:
         RuntimeError: If two ends differ.
     """
-    data, log = folder / "data", folder / "log"
+    data, log = folder / "data", os.fspath(folder / "log")
     data.mkdir()
     make_data(data)
-    wait(child(log, lambda: make_preset(data / "preset")), log)
+    preset = f"from tests.training.kill_runs import *\nmake_preset(Path({str(data / 'preset')!r}))"
+    processes.run([sys.executable, "-c", preset], cwd=ROOT, check=True)
 
-    def start(target: Path) -> int:
+    def start(target: Path) -> processes.ServedProcess:
         arguments = [argument.format(data=data) for argument in case.arguments]
+        command = [sys.executable, "-m", case.program, *arguments, f"--output_dir={target}"]
+        return processes.server().start(command, cwd=ROOT, stdout=log, stderr=log)
 
-        def work() -> None:
-            sys.argv = [case.program, *arguments, f"--output_dir={target}"]
-            runpy.run_module(case.program, run_name="__main__")
-
-        return child(log, work)
+    def check(status: int) -> None:
+        if status:
+            raise RuntimeError(Path(log).read_text(errors="replace")[-4000:])
 
     begin = time.monotonic()
-    wait(start(folder / "whole"), log)
+    check(start(folder / "whole").wait())
     longest = time.monotonic() - begin
     expected = outcome(folder / "whole")
     print(f"never killed: {expected}, {longest:.0f} s", flush=True)
@@ -271,21 +237,18 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
             moment = begin + generator.uniform(0, longest)
             # A process that ends by itself before that moment is not waited for
             while time.monotonic() < moment:
-                if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if process.poll() is not None:
                     longest = min(longest, time.monotonic() - begin)
                     break
                 time.sleep(0.05)
-            os.kill(process, signal.SIGKILL)
-            status = os.waitpid(process, 0)[1]
-            if os.WIFSIGNALED(status):
+            else:
+                process.send_signal(signal.SIGKILL)
+            if process.wait() == -signal.SIGKILL:
                 killed += 1
                 ends = 0
                 print(f"killed {killed} times", flush=True)
                 continue
-            if status:
-                raise RuntimeError(log.read_text(errors="replace")[-4000:])
-        else:
-            wait(process, log)
+        check(process.wait())
         ends += 1
         found = outcome(target)
         print(f"{killed} kills: {found}", flush=True)
@@ -301,14 +264,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0, help="decides the moments")
     options = parser.parse_args()
-    import tensorflow  # noqa: F401
-    import tensorflow_text  # noqa: F401
-
-    from training.engine import finetuning
-
-    print(f"{options.run} on {finetuning.keras.backend.backend()}", flush=True)
+    print(f"{options.run} on {os.environ['KERAS_BACKEND']}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         kill_and_compare(CASES[options.run], options.kills, options.seed, Path(folder))
+    processes.close()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,10 @@
 """Training programs that are killed at random moments by `kill_runs`."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.training.kill_runs import CASES
+from tests.training.kill_runs import CASES, kill_and_compare
 
 pytestmark = pytest.mark.needs_tensorflow
 
@@ -18,9 +16,7 @@ KILLS = 20 if IS_SLOW else 1
 
 
 @pytest.mark.parametrize("run", CASES)
-def test_killed_runs_end_with_the_weights_and_scores_of_one_never_killed(run):
+def test_killed_runs_end_with_the_weights_and_scores_of_one_never_killed(run, tmp_path):
     if not (IS_SLOW or run == "finetune"):
         pytest.skip("slow: set KERAS_BERT_SLOW=1")
-    command = [sys.executable, "-m", "tests.training.kill_runs", f"--run={run}", f"--kills={KILLS}"]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    kill_and_compare(CASES[run], KILLS, seed=0, folder=tmp_path)

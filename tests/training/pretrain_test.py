@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import random
 import shutil
 import signal
@@ -250,13 +249,12 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
         elif path.name.startswith("vocab"):
             shutil.copy(path, folder)
     killed = config(corpus, folder)
-    server = processes.server()
-    process = server.start(command(killed))
+    process = processes.server().start(command(killed))
     while not (folder / "checkpoints" / "step_000000007").exists():
-        assert processes.is_running(process)
+        assert process.poll() is None
         time.sleep(0.01)
-    os.kill(process, signal.SIGKILL)
-    assert server.wait(process) == -signal.SIGKILL
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
     assert not (folder / "results.json").exists()
     results = run_alone(killed)
     assert weights(folder) == weights(finished[0])
