@@ -62,6 +62,15 @@ def pytest_collection_finish() -> None:
         import tensorflow as tf
 
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        # And the graph of each pipeline, before its first batch.
+        make_options = tf.data.Options
+
+        def options() -> Any:
+            made = make_options()
+            made.experimental_optimization.apply_default_optimizations = False
+            return made
+
+        tf.data.Options = options
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes of Python that need not import TensorFlow, which takes five seconds.
 
-A server imports what programs need, and forks for each program: that begins as a process that has
-made these imports and done nothing else. What the start of a process is
-about (its imports, its first messages) is tested in processes without a server.
+A server imports what programs need, and forks for each program, which begins as a process that has
+made these imports and done nothing else. Tests of imports, and of what is printed while they are
+made, start processes of their own.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from typing import Any
 Command = Sequence[str | os.PathLike[str]]
 # What those have who serve a SavedModel
 TENSORFLOW = ("tensorflow", "tensorflow_text")
-# What exports and programs import; libraries of other formats may be missing
-KERAS_BERT = (
-    *TENSORFLOW,
-    *("keras_bert", "keras_bert.export.formats", "keras_bert.export.saved_model"),
+PROGRAMS = (
+    *(*TENSORFLOW, "keras_bert", "training.engine.finetuning"),
+    *("sklearn.metrics", "matplotlib.pyplot", "cpuinfo"),
+)
+# The libraries of other formats may be missing
+PROGRAMS_AND_EXPORTS = (
+    *(*PROGRAMS, "keras_bert.export.formats", "keras_bert.export.saved_model"),
     *("nncf", "onnxruntime", "openvino", "openvino_tokenizers", "tf2onnx"),
     *("keras_bert.export.openvino_text", "tensorflow_serving.apis.prediction_log_pb2"),
-    *("training.engine.finetuning", "sklearn.metrics", "matplotlib.pyplot", "cpuinfo"),
 )
 
 
@@ -161,10 +163,12 @@ _SERVERS: dict[tuple[tuple[str, ...], str], ProcessServer] = {}
 
 
 def server(
-    imports: tuple[str, ...] = KERAS_BERT, env: Mapping[str, str] | None = None
+    imports: tuple[str, ...] = PROGRAMS, env: Mapping[str, str] | None = None
 ) -> ProcessServer:
     """The server of processes that have made these imports, with the backend of `env`."""
     backend = (os.environ if env is None else env)["KERAS_BACKEND"]
+    if imports == PROGRAMS and backend == "tensorflow":
+        imports = PROGRAMS_AND_EXPORTS  # which run on it
     if (imports, backend) not in _SERVERS:
         environment = os.environ | {"KERAS_BACKEND": backend}
         _SERVERS[imports, backend] = ProcessServer(imports, environment)
@@ -180,7 +184,7 @@ def close() -> None:
 def run(
     command: Command,
     *,
-    imported: tuple[str, ...] = KERAS_BERT,
+    imported: tuple[str, ...] = PROGRAMS,
     env: Mapping[str, str] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:

@@ -75,20 +75,20 @@ LEGS = {
         {**TENSORFLOW, **HASTE},
     ),
     "programs": Leg(((*PYTEST, *PROGRAMS),), {**TENSORFLOW, **HASTE}),
-    "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
-    "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
     "tasks": Leg(((*PYTEST, TASKS, *without((GRID,))), (*PYTEST, GRID)), {**TENSORFLOW, **HASTE}),
+    "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
     "without_tensorflow": Leg(((*PYTEST, *without(COMPILED)),), {**BLOCKED, **HASTE}),
-    "compiled_tensorflow": Leg(((*PYTEST, *COMPILED),), TENSORFLOW),
-    "compiled_jax": Leg(((*PYTEST, *COMPILED),), BLOCKED),
-    "core": Leg(((*PYTEST, *CORE),), TENSORFLOW),
-    "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
-    "mypy": Leg((("-m", "mypy"),)),
+    "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
     # Strict: a link to a page or heading that does not exist is an error
     "docs": Leg(
         (("-m", "mkdocs", "build", "--quiet", "--strict"), (*PYTEST, DOCS)),
         {"NO_MKDOCS_2_WARNING": "1", **TENSORFLOW},
     ),
+    "compiled_tensorflow": Leg(((*PYTEST, *COMPILED),), TENSORFLOW),
+    "compiled_jax": Leg(((*PYTEST, *COMPILED),), BLOCKED),
+    "mypy": Leg((("-m", "mypy"),)),
+    "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
+    "core": Leg(((*PYTEST, *CORE),), TENSORFLOW),
 }
 EVERYTHING = [name for name in LEGS if name != "core"]
 QUICK = ["core", "ruff"]

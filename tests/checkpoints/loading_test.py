@@ -32,6 +32,7 @@ for source in sys.argv[1:]:
 """
 
 
+@pytest.mark.backend_independent
 def test_addresses_and_names_are_found_in_the_caches_of_those_who_download_them(tmp_path):
     hub_cache, kaggle_cache = tmp_path / "hub", tmp_path / "kaggle"
     _fill_hub_cache(hub_cache)

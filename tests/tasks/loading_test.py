@@ -75,6 +75,7 @@ print(type(model).__name__)
 """
 
 
+@pytest.mark.backend_independent
 def test_a_fresh_process_needs_to_know_no_class(tmp_path):
     task = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=3)
     path = tmp_path / "model.keras"

@@ -13,7 +13,7 @@ from training.benchmarks.workload import Workload
 
 TINY = benchmark.BenchmarkConfig(
     # Each runs in its own process, independent of this one's backend; one fails.
-    subjects=("keras_bert:jax", "keras_hub:tensorflow", "keras_bert:torch:float7"),
+    subjects=("keras_bert:jax", "keras_hub:tensorflow", "keras_bert:jax:float7"),
     model="bert_tiny_uncased",
     batch_size=2,
     sequence_length=8,
