@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_bert.optimizers.base import NOT_DECAYED, DecoupledDecayOptimizer
-from keras_bert.optimizers.schedules import BertWarmupDecay, LinearWarmupDecay
+from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate, LinearWarmupDecay
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -67,7 +67,7 @@ class AdamW(DecoupledDecayOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 2e-5,
+        learning_rate: LearningRate = 2e-5,
         num_train_steps: int | None = None,
         num_warmup_steps: int = 0,
         weight_decay: float = 0.01,
@@ -141,7 +141,7 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 1e-4,
+        learning_rate: LearningRate = 1e-4,
         num_train_steps: int | None = None,
         num_warmup_steps: int = 0,
         *,

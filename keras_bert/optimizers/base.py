@@ -13,7 +13,7 @@ from keras_bert.ops import optimizer_updates
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, widened
 from keras_bert.optimizers.layer_decay import count_layers, layer_depth
-from keras_bert.optimizers.schedules import BertWarmupDecay, LinearWarmupDecay
+from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate, LinearWarmupDecay
 
 NOT_DECAYED = ("bias", "gamma", "beta")
 
@@ -37,7 +37,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any,
+        learning_rate: LearningRate,
         num_train_steps: int | None = None,
         num_warmup_steps: int = 0,
         *,
@@ -71,7 +71,9 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self.num_layers = num_layers
 
     @classmethod
-    def _scheduled(cls, learning_rate: Any, num_train_steps: int | None, warmup: int) -> Any:
+    def _scheduled(
+        cls, learning_rate: LearningRate, num_train_steps: int | None, warmup: int
+    ) -> LearningRate:
         if num_train_steps is None:
             if warmup:
                 raise ValueError(
@@ -188,7 +190,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self,
         grads: Sequence[Tensor],
         trainable_variables: Sequence[keras.Variable],
-        learning_rate: Any,
+        learning_rate: Tensor,
     ) -> None:
         gradients = optimizer_updates.sum_over_replicas(grads)
         rate = ops.cast(learning_rate, "float32")

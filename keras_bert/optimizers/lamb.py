@@ -9,7 +9,7 @@ import keras
 
 from keras_bert.ops import optimizer_rules
 from keras_bert.optimizers.base import DecoupledDecayOptimizer
-from keras_bert.optimizers.schedules import BertWarmupDecay
+from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -56,7 +56,7 @@ class LAMB(DecoupledDecayOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 1.76e-3,
+        learning_rate: LearningRate = 1.76e-3,
         num_train_steps: int | None = None,
         num_warmup_steps: int = 0,
         *,

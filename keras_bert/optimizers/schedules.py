@@ -17,12 +17,18 @@ the number of updates to schedules, and not the number of micro-batches.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
+
+# A number, a schedule, or a function of no arguments
+LearningRate: TypeAlias = (
+    float | keras.optimizers.schedules.LearningRateSchedule | Callable[[], Tensor]
+)
 
 
 class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
