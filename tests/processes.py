@@ -94,11 +94,18 @@ class ProcessServer:
         )
 
     def ask(self, **request: Any) -> int:
-        """Sends a request, and returns the answer."""
+        """Sends a request, and returns the answer.
+
+        Raises:
+            RuntimeError: If the server has ended.
+        """
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(request), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"a server of processes ended with {self._process.wait()}")
+        return int(answer)
 
     def start(
         self,
