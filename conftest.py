@@ -20,11 +20,8 @@ from tests import processes, tensorflow_blocker
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
-# process: "LLVM ERROR: inconsistency in registered CommandLine options".
-BEFORE_TENSORFLOW = "triton"
 with contextlib.suppress(ImportError):
-    importlib.import_module(BEFORE_TENSORFLOW)
+    importlib.import_module(processes.BEFORE_TENSORFLOW)
 
 BACKEND = os.environ["KERAS_BACKEND"]
 TENSORFLOW_IS_BLOCKED = os.environ.get("KERAS_BERT_BLOCK_TENSORFLOW") == "1"
@@ -116,8 +113,11 @@ def quick_child_processes() -> Iterator[None]:
     """Exports, and programs that others start, run in processes that have imported TensorFlow."""
     with pytest.MonkeyPatch.context() as patch:
         if not TENSORFLOW_IS_BLOCKED:
-            for module in ("keras_bert.export.job", "training.engine.child_programs"):
-                patch.setattr(f"{module}.subprocess", processes)
+            from keras_bert.export import job
+            from training.engine import child_programs
+
+            for module in (job, child_programs):
+                patch.setattr(module, "subprocess", processes)
         yield
     processes.close()
 

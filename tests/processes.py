@@ -23,10 +23,14 @@ from pathlib import Path
 from typing import Any
 
 Command = Sequence[str | os.PathLike[str]]
+# PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
+# process: "LLVM ERROR: inconsistency in registered CommandLine options".
+BEFORE_TENSORFLOW = "triton"
 # What those have who serve a SavedModel
 TENSORFLOW = ("tensorflow", "tensorflow_text")
+# What the programs of `training` import
 PROGRAMS = (
-    *(*TENSORFLOW, "keras_bert", "training.engine.finetuning"),
+    *(BEFORE_TENSORFLOW, *TENSORFLOW, "keras_bert", "training.engine.finetuning"),
     *("sklearn.metrics", "matplotlib.pyplot", "cpuinfo"),
 )
 # The libraries of other formats may be missing
@@ -153,8 +157,7 @@ class ProcessServer:
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
             files[0].write_text(input)
-            names = map(os.fspath, files)
-            stdin, stdout, stderr = names
+            stdin, stdout, stderr = map(os.fspath, files)
             process = self.start(
                 command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env
             )
@@ -173,11 +176,11 @@ def server(
     imports: tuple[str, ...] = PROGRAMS, env: Mapping[str, str] | None = None
 ) -> ProcessServer:
     """The server of processes that have made these imports, with the backend of `env`."""
-    backend = (os.environ if env is None else env)["KERAS_BACKEND"]
+    environment = os.environ if env is None else env
+    backend = environment["KERAS_BACKEND"]
     if imports == PROGRAMS and backend == "tensorflow":
         imports = PROGRAMS_AND_EXPORTS  # which run on it
     if (imports, backend) not in _SERVERS:
-        environment = os.environ | {"KERAS_BACKEND": backend}
         _SERVERS[imports, backend] = ProcessServer(imports, environment)
     return _SERVERS[imports, backend]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
+import subprocess
 import sys
 import zipfile
 
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests import processes
 from tests.models.small_backbone import SMALL, features
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*legacy")
@@ -80,8 +80,11 @@ def test_a_fresh_process_needs_to_know_no_class(tmp_path):
     task = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=3)
     path = tmp_path / "model.keras"
     task.save(path)
-    finished = processes.run(
+    finished = subprocess.run(
         [sys.executable, "-c", PROGRAM, os.fspath(path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert finished.stdout.split() == ["TokenClassifier"], finished.stderr
     loaded = keras_bert.load_model(path, compile=False)

@@ -212,8 +212,11 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     data, log = folder / "data", os.fspath(folder / "log")
     data.mkdir()
     make_data(data)
-    preset = f"from tests.training.kill_runs import *\nmake_preset(Path({str(data / 'preset')!r}))"
-    processes.run([sys.executable, "-c", preset], cwd=ROOT, check=True)
+    program = (
+        "import sys, pathlib, tests.training.kill_runs as runs\n"
+        "runs.make_preset(pathlib.Path(sys.argv[1]))"
+    )
+    processes.run([sys.executable, "-c", program, data / "preset"], cwd=ROOT, check=True)
 
     def start(target: Path) -> processes.ServedProcess:
         arguments = [argument.format(data=data) for argument in case.arguments]
