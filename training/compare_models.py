@@ -118,16 +118,12 @@ def compare(config: CompareModelsConfig) -> str:
 
 
 def _of_architecture(name: str, sequence_length: int) -> list[str]:
-    import keras
-
     from keras_bert import Backbone
 
     from .costs import model_flops
 
     config = BertConfig.from_name(name)
-    # Without values, so that large encoders need no memory
-    with keras.StatelessScope():
-        parameters = Backbone(config).count_params()
+    parameters = model_flops.num_parameters(lambda: Backbone(config))
     training = model_flops.training_flops(config, 1, sequence_length, 0, False, reads_all=True)
     # The forward pass is a third of a training step.
     return [f"{parameters / 1e6:.1f}", f"{4 * parameters / 1e6:.0f}", f"{training / 3e9:.2f}"]

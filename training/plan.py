@@ -268,15 +268,15 @@ def plan(config: PlanConfig) -> str:
 
 def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
     """Returns the number of parameters of an encoder with the objective's head."""
-    import keras
-
     from keras_bert import Backbone, MaskedLM, TextClassifier
 
-    # Without values: a plan for a large model needs no memory.
-    with keras.StatelessScope():
+    from .costs import model_flops
+
+    def task() -> Any:
         backbone = Backbone(config)
-        task = MaskedLM(backbone) if objective == _MASKED_LM else TextClassifier(backbone, 2)
-        return int(task.count_params())
+        return MaskedLM(backbone) if objective == _MASKED_LM else TextClassifier(backbone, 2)
+
+    return model_flops.num_parameters(task)
 
 
 def _startup(rate: Rate) -> str:

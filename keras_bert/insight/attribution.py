@@ -266,23 +266,26 @@ def attributions(
     fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id
     is_text = np.array([span is not None for span in row.spans])
     without = np.where(is_text, fallback, ids)
-    (output,), _ = _evaluate(task, row, ids[np.newaxis], gradient=False)
     baseline_output = np.nan
     if method == "occlusion":
-        scores = _occluded(task, row, ids, fallback, float(output))
+        output, scores = _occluded(task, row, ids, fallback)
     else:
         table = keras.ops.convert_to_numpy(task.backbone.token_embedding_table)
-        vectors = table[ids].astype("float32")
-        start = table[without].astype("float32")
+        vectors = table[ids].astype("float64")
         if method == "gradient_x_input":
-            points, weights, direction = vectors[np.newaxis], np.ones(1), vectors
+            along, weights, start = np.ones(1), np.ones(1), np.zeros_like(vectors)
         else:
             nodes, weights = np.polynomial.legendre.leggauss(steps)
-            along, weights = (nodes + 1) / 2, weights / 2
-            direction = vectors - start
-            points = (start + along[:, np.newaxis, np.newaxis] * direction).astype("float32")
-            (baseline_output,), _ = _evaluate(task, row, start[np.newaxis], gradient=False)
-        _, gradients = _evaluate(task, row, points)
+            # Both ends of the line are computed with its points, and have no weight in the integral
+            along = np.array([1, 0, *(nodes + 1) / 2])
+            weights = np.array([0, 0, *weights / 2])
+            start = table[without].astype("float64")
+        direction = vectors - start
+        points = start + along[:, np.newaxis, np.newaxis] * direction
+        values, gradients = _evaluate(task, row, points.astype("float32"))
+        output = float(values[0])
+        if method == "integrated_gradients":
+            baseline_output = float(values[1])
         mean = np.tensordot(weights, gradients.astype("float64"), axes=1)
         scores = (mean * direction).sum(axis=-1)
     return Attribution(
@@ -292,18 +295,16 @@ def attributions(
         scores=scores,
         target=row.target,
         method=method,
-        output=float(output),
-        baseline_output=float(baseline_output),
+        output=output,
+        baseline_output=baseline_output,
     )
 
 
-def _evaluate(
-    task: Task, row: _Row, points: np.ndarray, gradient: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
+def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The row's number for several ids `(points, length)` or embeddings `(points, length, width)`.
 
     Returns:
-        The numbers `(points,)`, and the gradients in the shape of the points, empty without any.
+        The numbers `(points,)`, and their gradients in the shape of the embeddings, empty for ids.
     """
     # Batches of one size, so that JAX compiles once: the last one is completed by its last point
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
@@ -326,11 +327,9 @@ def _evaluate(
             shape = (size, *row.features["token_ids"].shape[1:])
             features["token_ids"] = keras.ops.convert_to_tensor(part.reshape(shape))
             value = keras.ops.convert_to_numpy(row.number(task(features, training=False)))
-        elif gradient:
+        else:
             value, slope = compute(part)
             gradients.append(slope[:count])
-        else:
-            value = keras.ops.convert_to_numpy(number(keras.ops.convert_to_tensor(part)))
         values.append(value[:count])
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
 
@@ -357,7 +356,8 @@ def _tokens_of_words(
     ]
 
 
-def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int, output: float) -> np.ndarray:
+def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
+    """The row's number, and for each token by how much it falls without the token's word."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
     # Tokens of white space, by where it is
     in_words = {position for positions in groups for position in positions}
@@ -366,16 +366,14 @@ def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int, output: flo
         if span is not None and position not in in_words:
             between.setdefault(span[:2], []).append(position)
     groups += between.values()
+    whole_and_occluded = np.tile(ids, (1 + len(groups), 1))
+    for occluded, positions in zip(whole_and_occluded[1:], groups, strict=True):
+        occluded[positions] = fallback
+    output, *values = map(float, _evaluate(task, row, whole_and_occluded)[0])
     scores = np.zeros(len(ids))
-    if not groups:
-        return scores
-    occluded = np.tile(ids, (len(groups), 1))
-    for number, positions in enumerate(groups):
-        occluded[number, positions] = fallback
-    values, _ = _evaluate(task, row, occluded, gradient=False)
     for value, positions in zip(values, groups, strict=True):
-        scores[positions] = (output - float(value)) / len(positions)
-    return scores
+        scores[positions] = (output - value) / len(positions)
+    return output, scores
 
 
 # === One row of each task ===

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The FLOPs of a training step, and the peak FLOP/s of this machine's matrix products."""
+"""A model's parameters, its FLOPs in a training step, and this machine's peak FLOP/s."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import collections
 import functools
 import statistics
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -20,6 +22,22 @@ _SIZE_ON_CPU, _SIZE_ON_ACCELERATOR = 2048, 8192
 # Large enough that the product takes longer than starting it
 _SIZE_COMPARED = 768
 _ROUNDS = 5
+
+
+def num_parameters(make_model: Callable[[], keras.Model]) -> int:
+    """Returns the number of parameters of a model, which gets no values and so needs no memory.
+
+    Args:
+        make_model: Creates the model.
+    """
+
+    def without_values() -> int:
+        with keras.StatelessScope(initialize_variables=False):
+            return int(make_model().count_params())
+
+    # Keras gives all variables that wait for values theirs at the end of a thread's next scope.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(without_values).result()
 
 
 def training_flops(

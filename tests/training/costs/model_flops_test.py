@@ -9,9 +9,26 @@ from keras_bert import BertConfig
 from training.costs.model_flops import (
     bfloat16_speedup,
     fine_tuning_flops,
+    num_parameters,
     peak_flops,
     training_flops,
 )
+
+
+def test_parameters_are_counted_without_values(monkeypatch):
+    def make_model():
+        config = BertConfig.from_name("bert_tiny_uncased")
+        return keras_bert.MaskedLM(keras_bert.Backbone(config))
+
+    expected = make_model().count_params()
+
+    def refuse(*_, **__):
+        raise AssertionError("a weight is drawn")
+
+    monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", refuse)
+    assert num_parameters(make_model) == expected
+    with keras.StatelessScope():
+        pass  # At its end Keras gives values to all variables that wait for theirs
 
 
 def test_of_bert_base_is_six_for_each_weight_and_token_and_attention():
