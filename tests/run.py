@@ -83,7 +83,7 @@ LEGS = {
     # Strict: a link to a page or heading that does not exist is an error
     "docs": Leg(
         (("-m", "mkdocs", "build", "--quiet", "--strict"), (*PYTEST, DOCS)),
-        {"NO_MKDOCS_2_WARNING": "1", **TENSORFLOW},
+        {"NO_MKDOCS_2_WARNING": "1", **TENSORFLOW, **HASTE},
     ),
     "compiled_tensorflow": Leg(((*PYTEST, *COMPILED, COMPILED_STEP),), TENSORFLOW),
     "compiled_jax": Leg(((*PYTEST, *COMPILED, COMPILED_STEP),), BLOCKED),
