@@ -7,6 +7,7 @@ import dataclasses
 import html
 import math
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import keras
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import require_fit, shortened
+from keras_bert.insight.states import of_few_lengths, require_fit, shortened
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
 from keras_bert.tasks import (
@@ -182,16 +183,17 @@ class _Row:
     """One row of a task, and the number of its outputs that is explained.
 
     Attributes:
-        features: NumPy arrays with a first axis of 1.
-        texts, spans: As of `Attribution`.
-        number: The numbers `(rows,)` of the model's outputs for several rows.
-        target: What they are called.
+        features: NumPy arrays with a first axis of 1, and perhaps with padding.
+        texts, spans: As of `Attribution`, without padding.
+        indices: Where the number stands in a row of outputs, by their name, "" of one without a
+            name; of several, their sum.
+        target: What the number is called.
     """
 
     features: dict[str, np.ndarray]
     texts: tuple[str, ...]
     spans: tuple[Span, ...]
-    number: Callable[[Any], Tensor]
+    indices: dict[str, tuple[int, ...]]
     target: str
 
 
@@ -264,7 +266,8 @@ def attributions(
     ids = row.features["token_ids"].reshape(-1)
     tokenizer = task.preprocessor.tokenizer
     fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id
-    is_text = np.array([span is not None for span in row.spans])
+    is_text = np.zeros(len(ids), bool)
+    is_text[: len(row.spans)] = [span is not None for span in row.spans]
     without = np.where(is_text, fallback, ids)
     baseline_output = np.nan
     if method == "occlusion":
@@ -290,9 +293,9 @@ def attributions(
         scores = (mean * direction).sum(axis=-1)
     return Attribution(
         texts=row.texts,
-        tokens=tuple(tokenizer.vocabulary[token] for token in ids),
+        tokens=tuple(tokenizer.vocabulary[token] for token in ids[: len(row.spans)]),
         spans=row.spans,
-        scores=scores,
+        scores=scores[: len(row.spans)],
         target=row.target,
         method=method,
         output=output,
@@ -306,32 +309,65 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     Returns:
         The numbers `(points,)`, and their gradients in the shape of the embeddings, empty for ids.
     """
-    # Batches of one size, so that JAX compiles once: the last one is completed by its last point
+    # Batches of one size, the last one completed by its last point
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
-    features = {
-        name: keras.ops.convert_to_tensor(np.repeat(value, size, axis=0))
-        for name, value in row.features.items()
-    }
-
-    def number(vectors: Tensor) -> Tensor:
-        with task.backbone.token_embedding.returning(vectors):
-            return row.number(task(features, training=False))
-
-    compute = gradient_function(number)
+    if keras.backend.backend() == "jax":
+        size = 1 << (size - 1).bit_length()  # Of few sizes, for it compiles for each
+    features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     values, gradients = [], []
     for begin in range(0, len(points), size):
         part = points[begin : begin + size]
         count = len(part)
         part = np.concatenate([part, np.repeat(part[-1:], size - count, axis=0)])
         if part.ndim == 2:
-            shape = (size, *row.features["token_ids"].shape[1:])
-            features["token_ids"] = keras.ops.convert_to_tensor(part.reshape(shape))
-            value = keras.ops.convert_to_numpy(row.number(task(features, training=False)))
+            features["token_ids"] = part.reshape(features["token_ids"].shape).astype("int32")
+            value = keras.ops.convert_to_numpy(_number(_outputs(task, features), row.indices))
         else:
-            value, slope = compute(part)
+            tensors = {name: keras.ops.convert_to_tensor(x) for name, x in features.items()}
+            value, slope = _gradient_function_of(task)(part, tensors, row.indices)
             gradients.append(slope[:count])
         values.append(value[:count])
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
+
+
+def _outputs(task: Task, features: dict[str, np.ndarray]) -> Any:
+    if keras.backend.backend() == "jax":
+        # Compiled as one, for each operation by itself takes longer
+        return task.predict_on_batch(features)
+    tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
+    return task(tensors, training=False)
+
+
+def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
+    """The numbers `(rows,)` of the outputs of several rows; the indices may be traced."""
+    total: Any = 0
+    for name, positions in indices.items():
+        part = outputs[name] if name else outputs
+        for position in positions:
+            part = part[:, position]
+        total = total + part
+    return total
+
+
+def _gradient_function_of(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """From embeddings, the features and the indices of a number to the numbers and gradients."""
+    if task not in _GRADIENT_FUNCTIONS:
+        this = weakref.ref(task)
+
+        def number(vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
+            task = this()
+            assert task is not None
+            with task.backbone.token_embedding.returning(vectors):
+                return _number(task(features, training=False), indices)
+
+        _GRADIENT_FUNCTIONS[task] = gradient_function(number, task)
+    return _GRADIENT_FUNCTIONS[task]
+
+
+# JAX compiles each function anew, if only it is another object.
+_GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
+    Task, Callable[..., tuple[np.ndarray, np.ndarray]]
+] = weakref.WeakKeyDictionary()
 
 
 def _tokens_of_words(
@@ -383,7 +419,7 @@ def _classification(task: TextClassifier, x: Any, target: Any) -> _Row:
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
-    features, spans = _packed(task.preprocessor, texts)
+    features, spans = _packed(task, texts)
     if task.is_regression:
         if target is not None:
             raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
@@ -392,7 +428,7 @@ def _classification(task: TextClassifier, x: Any, target: Any) -> _Row:
         if target is None:
             target = int(np.argmax(_predicted(task, features)[0]))
         index, name = _class_of(target, task.num_classes, task.class_names)
-    return _Row(features, texts, spans, lambda logits: logits[:, index], name)
+    return _Row(features, texts, spans, {"": (index,)}, name)
 
 
 def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
@@ -406,9 +442,9 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
             "(number, class)."
         )
     windows = task.preprocessor.windows([words])
-    features = _one_row(task.preprocessor.padded(windows))
+    features = _one_row(task, task.preprocessor.padded(windows))
     first = windows.word_position.numpy().tolist()
-    length = features["token_ids"].shape[-1]
+    length = int(features["padding_mask"].sum())
     starts = np.cumsum([0, *(len(word) + 1 for word in words)])
     spans: list[Span] = [None] * length
     for index, (begin, end) in enumerate(zip(first, [*first[1:], length - 1], strict=True)):
@@ -422,7 +458,7 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
         features,
         (" ".join(words),),
         tuple(spans),
-        lambda logits: logits[:, position, index],
+        {"": (position, index)},
         f"{name} of {words[number]!r}",
     )
 
@@ -437,11 +473,11 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
     if len(target) != 2 or not 0 <= target[0] <= target[1] <= len(passage):
         raise ValueError(f"target is {target!r}; expected (start, end) in the passage.")
     windows = task.preprocessor([question], [passage])
-    features = _one_row(task.preprocessor.padded(windows))
+    features = _one_row(task, task.preprocessor.padded(windows))
     (starts,), (ends,) = windows.char_starts.to_list(), windows.char_ends.to_list()
     begin = int(windows.passage_start[0])
     positions = range(begin, begin + int(windows.passage_length[0]))
-    spans: list[Span] = [None] * features["token_ids"].shape[-1]
+    spans: list[Span] = [None] * int(features["padding_mask"].sum())
     for position in positions:
         spans[position] = (1, starts[position], ends[position])
     _, of_question, to_question = task.preprocessor.tokenizer.tokenize_with_offsets([question])
@@ -464,7 +500,7 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
         features,
         (question, passage),
         tuple(spans),
-        lambda logits: logits["start_logits"][:, first] + logits["end_logits"][:, last],
+        {"start_logits": (first,), "end_logits": (last,)},
         f"answer {passage[start:end]!r}" if end > start else "no answer",
     )
 
@@ -480,12 +516,13 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
     # A choice's logit depends on its own sequence alone
     rows = task.preprocessor([text], [[choices[target]]])
     features = {name: np.asarray(value) for name, value in rows.items()}
-    _, spans = _packed(task.preprocessor, (text, choices[target]))
+    features = of_few_lengths(features, task.preprocessor)
+    _, spans = _packed(task, (text, choices[target]))
     return _Row(
         features,
         (text, choices[target]),
         spans,
-        lambda logits: logits[:, 0],
+        {"": (0,)},
         f"choice {choices[target]!r}",
     )
 
@@ -517,10 +554,12 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
         "mask_positions": np.array([positions], "int32"),
     }
     return _Row(
-        {name: features[name] for name in task.input if name in features},
+        of_few_lengths(
+            {name: features[name] for name in task.input if name in features}, task.preprocessor
+        ),
         (x,),
         tuple(spans),
-        lambda logits: logits[:, 0, token],
+        {"": (0, token)},
         f"{target!r} at {tokenizer.mask_token}",
     )
 
@@ -534,18 +573,17 @@ _READERS: dict[type[Task], Callable[[Any, Any, Any], _Row]] = {
 }
 
 
-def _packed(
-    preprocessor: Any, texts: tuple[str, ...]
-) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
+def _packed(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
     """The features of a text or a pair, and their tokens' spans."""
     from keras_bert.data.text_batches import TextClassifierPreprocessor
 
+    preprocessor = task.preprocessor
     require_fit(preprocessor, texts)
     tokenizer = preprocessor.tokenizer
     pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
-    features = _one_row(pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
+    features = _one_row(task, pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
     _, starts, ends = (part.to_list() for part in tokenizer.tokenize_with_offsets(list(texts)))
-    spans: list[Span] = [None] * features["token_ids"].shape[-1]
+    spans: list[Span] = [None] * int(features["padding_mask"].sum())
     position = 1
     for number, bounds in enumerate(zip(starts, ends, strict=True)):
         for start, end in zip(*bounds, strict=True):
@@ -555,18 +593,18 @@ def _packed(
     return features, tuple(spans)
 
 
-def _one_row(features: dict[str, Any]) -> dict[str, np.ndarray]:
+def _one_row(task: Task, features: dict[str, Any]) -> dict[str, np.ndarray]:
     arrays = {name: np.asarray(value) for name, value in features.items()}
     if len(arrays["token_ids"]) != 1:
         raise ValueError(
             f"The input becomes {len(arrays['token_ids'])} windows; expected one: shorten it, or "
             "give the preprocessor a longer sequence_length."
         )
-    return arrays
+    return of_few_lengths(arrays, task.preprocessor)
 
 
 def _predicted(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
-    return np.asarray(keras.ops.convert_to_numpy(task(features, training=False)))
+    return np.asarray(keras.ops.convert_to_numpy(_outputs(task, features)))
 
 
 def _class_of(target: Any, num_classes: int, class_names: Sequence[str] | None) -> tuple[int, str]:

@@ -204,7 +204,7 @@ def head_importance(
             total = total + task.batch_loss(*own)
         return total
 
-    gradient = gradient_function(loss)
+    gradient = gradient_function(loss, task)
     batches = task.evaluation_batches(x, y, batch_size=batch_size)
     progress = keras.utils.Progbar(None, verbose=int(verbose != 0))
     totals, rows = np.zeros(sum(counts)), 0

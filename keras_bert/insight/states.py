@@ -98,6 +98,36 @@ def shortened(value: Any, longest: int = 80) -> str:
     return shown if len(shown) <= longest else f"{shown[:longest]}..."
 
 
+def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
+    """Pads rows further on JAX, which takes seconds for each length that it has not seen.
+
+    Args:
+        features: `token_ids` of shape `(..., length)`, what else there is of each token, and other
+            arrays.
+        preprocessor: Has the tokenizer and the longest row.
+    """
+    if keras.backend.backend() != "jax":
+        return features
+    from keras_bert.data.batching import bucket_lengths
+
+    length = features["token_ids"].shape[-1]
+    buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)
+    room = next(bucket for bucket in buckets if bucket >= length) - length
+    fillers = {
+        "token_ids": preprocessor.tokenizer.pad_token_id,
+        "segment_ids": 0,
+        "padding_mask": 0,
+    }
+    return {
+        name: np.pad(
+            value, (*[(0, 0)] * (value.ndim - 1), (0, room)), constant_values=fillers[name]
+        )
+        if name in fillers
+        else value
+        for name, value in features.items()
+    }
+
+
 def texts_of(x: Any) -> list[tuple[str, ...]]:
     """Reads a text, a pair (a tuple of two) or a list of these.
 
@@ -158,6 +188,7 @@ def text_states(
     for batch in _batches(rows):
         columns = [list(column) for column in zip(*batch, strict=True)]
         features = {name: np.asarray(value) for name, value in pack(*columns).items()}
+        features = of_few_lengths(features, preprocessor)
         outputs = encoder(features, training=False)
         states = np.stack(
             [

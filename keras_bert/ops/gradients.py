@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +14,21 @@ from keras_bert.ops.annotations import Tensor
 
 
 def gradient_function(
-    function: Callable[..., Tensor],
+    function: Callable[..., Tensor], model: keras.Model
 ) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     """A function that computes a function's values, and the gradient of their sum.
 
     Args:
         function: From a float tensor, and further arguments, to a float tensor; differentiable
             with respect to the first.
+        model: The model that the function calls.
 
     Returns:
         A function of a float array and of further arguments, nested tensors. It returns the values
         and the gradient in the shape of the first argument, NumPy arrays. On JAX it compiles once
-        for each shape.
+        for each shape; the weights may change between calls. It keeps no model alive.
     """
-    compute = _differentiated(function)
+    compute = _differentiated(function, weakref.ref(model))
 
     def values_and_gradient(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]:
         values, gradient = compute(keras.ops.convert_to_tensor(x), *rest)
@@ -35,7 +37,9 @@ def gradient_function(
     return values_and_gradient
 
 
-def _differentiated(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+def _differentiated(
+    function: Callable[..., Tensor], model: weakref.ref[keras.Model]
+) -> Callable[..., tuple[Tensor, Tensor]]:
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -50,13 +54,21 @@ def _differentiated(function: Callable[..., Tensor]) -> Callable[..., tuple[Tens
     if backend == "jax":
         import jax
 
-        def pulled_back(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-            values, pull_back = jax.vjp(lambda x: function(x, *rest), x)
-            return values, pull_back(keras.ops.ones_like(values))[0]
+        def pulled_back(x: Tensor, weights: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
+            given = list(zip(_alive(model).variables, weights, strict=True))
+            with keras.StatelessScope(state_mapping=given):
+                values, pull_back = jax.vjp(lambda x: function(x, *rest), x)
+                return values, pull_back(keras.ops.ones_like(values))[0]
 
         # Compiled as one, for each operation by itself takes longer
-        compiled: Callable[..., tuple[Tensor, Tensor]] = jax.jit(pulled_back)
-        return compiled
+        compiled = jax.jit(pulled_back)
+
+        def of_weights(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+            weights = [variable.value for variable in _alive(model).variables]
+            pair: tuple[Tensor, Tensor] = compiled(x, weights, *rest)
+            return pair
+
+        return of_weights
     import torch
 
     def by_autograd(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -65,3 +77,9 @@ def _differentiated(function: Callable[..., Tensor]) -> Callable[..., tuple[Tens
         return values, torch.autograd.grad(values.sum(), x)[0]
 
     return by_autograd
+
+
+def _alive(model: weakref.ref[keras.Model]) -> keras.Model:
+    alive = model()
+    assert alive is not None  # Whoever calls the function has it
+    return alive

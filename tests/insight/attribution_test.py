@@ -2,7 +2,9 @@
 """Attributions, held to Captum on the same weights and to what a trained model must rest on."""
 
 import dataclasses
+import gc
 import json
+import weakref
 
 import keras
 import numpy as np
@@ -210,13 +212,27 @@ def test_every_task_explains_the_number_that_it_computes():
         assert insight.attributions(task, given, "gradient_x_input").target
 
 
-def test_the_look_up_is_as_before_afterwards(folder):
+def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
     classifier = TextClassifier.from_preset(folder)
     before = classifier.predict(["the film"], verbose=0)
     with pytest.raises(ValueError, match="target is 3; expected 0 to 2"):
         insight.attributions(classifier, "the film", target=3)
-    insight.attributions(classifier, "the film", steps=3)
+    insight.attributions(classifier, "the film", target=1, steps=60)
     np.testing.assert_array_equal(classifier.predict(["the film"], verbose=0), before)
+
+    # Other weights of the same shapes: nothing of the first ones may have been compiled
+    classifier.set_weights([0.7 * weight for weight in classifier.get_weights()])
+    for method in insight.attribution.METHODS:
+        found = insight.attributions(classifier, "the film", method, target=1, steps=60)
+        expected = classifier.predict(["the film"], verbose=0)[0, 1]
+        np.testing.assert_allclose(found.output, expected, rtol=1e-5)
+        if method == "integrated_gradients":
+            assert abs(found.completeness_error) < 1e-2 * abs(expected)
+
+    alive = weakref.ref(classifier)
+    del classifier
+    gc.collect()
+    assert alive() is None
 
 
 def test_words_can_be_drawn(folder):
