@@ -22,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from training.costs import energy
+
 Command = Sequence[str | os.PathLike[str]]
 # PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
 # process: "LLVM ERROR: inconsistency in registered CommandLine options".
@@ -31,7 +33,7 @@ TENSORFLOW = ("tensorflow", "tensorflow_text")
 # What the programs of `training` import
 PROGRAMS = (
     *(BEFORE_TENSORFLOW, *TENSORFLOW, "keras_bert", "training.engine.finetuning"),
-    *("sklearn.metrics", "matplotlib.pyplot", "cpuinfo"),
+    *("sklearn.metrics", "matplotlib.pyplot", "codecarbon"),
 )
 # The libraries of other formats may be missing
 PROGRAMS_AND_EXPORTS = (
@@ -255,5 +257,9 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    if "codecarbon" in sys.modules:
+        # A process that meters its energy looks for the processor's model first, for a second.
+        with energy.energy_meter("FRA"):
+            pass
     if (asked := _serve()) is not None:
         _become(asked)
