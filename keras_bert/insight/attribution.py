@@ -314,18 +314,20 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     if keras.backend.backend() == "jax":
         size = 1 << (size - 1).bit_length()  # Of few sizes, for it compiles for each
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
+    if points.ndim == 3:
+        tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
+        compute = _gradient_function_of(task)
     values, gradients = [], []
     for begin in range(0, len(points), size):
         part = points[begin : begin + size]
         count = len(part)
         part = np.concatenate([part, np.repeat(part[-1:], size - count, axis=0)])
-        if part.ndim == 2:
+        if points.ndim == 3:
+            value, slope = compute(part, tensors, row.indices)
+            gradients.append(slope[:count])
+        else:
             features["token_ids"] = part.reshape(features["token_ids"].shape).astype("int32")
             value = keras.ops.convert_to_numpy(_number(_outputs(task, features), row.indices))
-        else:
-            tensors = {name: keras.ops.convert_to_tensor(x) for name, x in features.items()}
-            value, slope = _gradient_function_of(task)(part, tensors, row.indices)
-            gradients.append(slope[:count])
         values.append(value[:count])
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
 
@@ -349,25 +351,24 @@ def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
     return total
 
 
-def _gradient_function_of(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    """From embeddings, the features and the indices of a number to the numbers and gradients."""
-    if task not in _GRADIENT_FUNCTIONS:
-        this = weakref.ref(task)
-
-        def number(vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
-            task = this()
-            assert task is not None
-            with task.backbone.token_embedding.returning(vectors):
-                return _number(task(features, training=False), indices)
-
-        _GRADIENT_FUNCTIONS[task] = gradient_function(number, task)
-    return _GRADIENT_FUNCTIONS[task]
+def _number_of_vectors(
+    task: Task, vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]
+) -> Tensor:
+    """The numbers `(rows,)` of embeddings `(rows, length, width)` in place of those of the ids."""
+    with task.backbone.token_embedding.returning(vectors):
+        return _number(task(features, training=False), indices)
 
 
 # JAX compiles each function anew, if only it is another object.
 _GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
     Task, Callable[..., tuple[np.ndarray, np.ndarray]]
 ] = weakref.WeakKeyDictionary()
+
+
+def _gradient_function_of(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    if task not in _GRADIENT_FUNCTIONS:
+        _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
+    return _GRADIENT_FUNCTIONS[task]
 
 
 def _tokens_of_words(

@@ -187,7 +187,7 @@ def head_importance(
     counts = task.config.effective_heads_by_layer
     offsets = [0, *np.cumsum(counts).tolist()]
 
-    def loss(weights: Tensor, features: Any, labels: Any, sample_weights: Any) -> Tensor:
+    def loss(task: Any, weights: Tensor, features: Any, labels: Any, sample_weights: Any) -> Tensor:
         ids = features["token_ids"]
         # The choices of a row are rows of the encoder, which have its weights
         repeats = ids.shape[1] if len(ids.shape) == 3 else 1

@@ -19,9 +19,9 @@ def gradient_function(
     """A function that computes a function's values, and the gradient of their sum.
 
     Args:
-        function: From a float tensor, and further arguments, to a float tensor; differentiable
-            with respect to the first.
-        model: The model that the function calls.
+        function: From the model, a float tensor and further arguments to a float tensor;
+            differentiable with respect to the first tensor.
+        model: The model.
 
     Returns:
         A function of a float array and of further arguments, nested tensors. It returns the values
@@ -47,7 +47,7 @@ def _differentiated(
         def with_tape(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(x)
-                values = function(x, *rest)
+                values = function(_alive(model), x, *rest)
             return values, tape.gradient(values, x)
 
         return with_tape
@@ -55,9 +55,10 @@ def _differentiated(
         import jax
 
         def pulled_back(x: Tensor, weights: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
-            given = list(zip(_alive(model).variables, weights, strict=True))
+            alive = _alive(model)
+            given = list(zip(alive.variables, weights, strict=True))
             with keras.StatelessScope(state_mapping=given):
-                values, pull_back = jax.vjp(lambda x: function(x, *rest), x)
+                values, pull_back = jax.vjp(lambda x: function(alive, x, *rest), x)
                 return values, pull_back(keras.ops.ones_like(values))[0]
 
         # Compiled as one, for each operation by itself takes longer
@@ -73,7 +74,7 @@ def _differentiated(
 
     def by_autograd(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         x = x.detach().requires_grad_(True)
-        values = function(x, *rest)
+        values = function(_alive(model), x, *rest)
         return values, torch.autograd.grad(values.sum(), x)[0]
 
     return by_autograd
