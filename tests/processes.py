@@ -2,25 +2,30 @@
 """Child processes of Python that need not import TensorFlow, which takes five seconds.
 
 A server imports what programs need, and forks for each program, which begins as a process that has
-made these imports and done nothing else. Tests of imports, and of what is printed while they are
-made, start processes of their own.
+made these imports and done nothing else. `tests.run` and the legs that it starts share their
+servers. Tests of imports, and of what is printed while they are made, start processes of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import importlib
 import json
 import os
 import runpy
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from training.costs import energy
 
@@ -76,12 +81,15 @@ class ServedProcess:
     def wait(self) -> int:
         """Waits for its end, and returns the exit status."""
         if self._returncode is None:
-            self._returncode = self._server.ask(wait=self.pid)
+            self._returncode = self._server.ask({"wait": self.pid})
         return self._returncode
 
 
 class ProcessServer:
     """Starts processes that have imported some libraries.
+
+    The imports are made once for all who ask for the same: a process that has made them forks for
+    each of these objects, and its child for each program. One thread may use an object at a time.
 
     Args:
         imports: The libraries; those that are missing are left out.
@@ -89,37 +97,30 @@ class ProcessServer:
     """
 
     def __init__(self, imports: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *imports],
-            cwd=Path(__file__).parents[1],
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        address = _listening(imports, environment)
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection.connect(os.fspath(address))
 
-    def ask(self, **request: Any) -> int:
-        """Sends a request, and returns the answer.
+    def ask(self, request: Mapping[str, Any], files: Sequence[IO[Any]] = ()) -> int:
+        """Sends a request with open files, and returns the answer.
 
         Raises:
             RuntimeError: If the server has ended.
         """
-        assert self._process.stdin
-        assert self._process.stdout
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
+        descriptors = [file.fileno() for file in files]
+        socket.send_fds(self._connection, [json.dumps(request).encode()], descriptors)
+        answer = self._connection.recv(_LARGEST)
         if not answer:
-            raise RuntimeError(f"a server of processes ended with {self._process.wait()}")
+            raise RuntimeError("a server of processes has ended")
         return int(answer)
 
     def start(
         self,
         command: Command,
         *,
-        stdin: str = os.devnull,
-        stdout: str = os.devnull,
-        stderr: str = os.devnull,
+        stdin: IO[Any] | None = None,
+        stdout: IO[Any] | None = None,
+        stderr: IO[Any] | None = None,
         cwd: str | os.PathLike[str] = ".",
         env: Mapping[str, str] | None = None,
     ) -> ServedProcess:
@@ -127,23 +128,19 @@ class ProcessServer:
 
         Args:
             command: As for `subprocess.run`: this Python, `-c` or `-m`, and what follows.
-            stdin, stdout, stderr: Paths of files. Output goes to their ends.
+            stdin, stdout, stderr: Open files; `/dev/null` by default.
             cwd, env: As for `subprocess.run`.
         """
         python, *arguments = map(os.fspath, command)
         assert python == sys.executable
-        process = self.ask(
-            arguments=arguments,
-            files=[stdin, stdout, stderr],
-            cwd=os.path.abspath(cwd),
-            env=dict(os.environ if env is None else env),
-        )
+        request = {
+            "arguments": arguments,
+            "cwd": os.path.abspath(cwd),
+            "env": dict(os.environ if env is None else env),
+        }
+        with open(os.devnull, "r+b") as nothing:
+            process = self.ask(request, [file or nothing for file in (stdin, stdout, stderr)])
         return ServedProcess(self, process)
-
-    def close(self) -> None:
-        """Ends the server."""
-        self._process.kill()
-        self._process.communicate()
 
     def run(
         self,
@@ -156,41 +153,106 @@ class ProcessServer:
         **_: Any,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a program to its end, as `subprocess.run` with captured text."""
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
-            files[0].write_text(input)
-            stdin, stdout, stderr = map(os.fspath, files)
+        with contextlib.ExitStack() as opened:
+            stdin, stdout, stderr = (
+                opened.enter_context(
+                    tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+                )
+                for _ in range(3)
+            )
+            stdin.write(input)
+            stdin.seek(0)
             process = self.start(
                 command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env
             )
             status = process.wait()
-            written = [path.read_text(encoding="utf-8", errors="replace") for path in files[1:]]
+            written = []
+            for file in (stdout, stderr):
+                file.seek(0)
+                written.append(file.read())
         finished = subprocess.CompletedProcess(command, status, *written)
         if check:
             finished.check_returncode()
         return finished
 
+    def close(self) -> None:
+        """Ends the use of the server."""
+        self._connection.close()
 
+
+# The folder of the servers' sockets, for a process and for the programs that it starts
+FOLDER = "KERAS_BERT_TEST_SERVERS"
+_OWNER = "owner"
+_LARGEST = 1 << 17
+# Those that this process has started, and its connections
+_STARTED: list[subprocess.Popen[bytes]] = []
 _SERVERS: dict[tuple[tuple[str, ...], str], ProcessServer] = {}
+
+
+def share() -> None:
+    """Makes servers, from now on, those of this process and of all that it starts."""
+    if FOLDER not in os.environ:
+        os.environ[FOLDER] = tempfile.mkdtemp()
+        Path(os.environ[FOLDER], _OWNER).write_text(str(os.getpid()))
+
+
+def _listening(imports: Sequence[str], environment: Mapping[str, str]) -> Path:
+    """The address of a server with these imports, which is started if there is none."""
+    share()
+    kind = json.dumps([environment["KERAS_BACKEND"], *imports])
+    address = Path(os.environ[FOLDER], hashlib.sha256(kind.encode()).hexdigest()[:16])
+    with open(f"{address}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not address.exists():
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, address, *imports],
+                cwd=Path(__file__).parents[1],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            _STARTED.append(process)
+            while not address.exists():
+                if process.poll() is not None:
+                    raise RuntimeError(f"a server of processes ended with {process.returncode}")
+                time.sleep(0.01)
+    return address
+
+
+def server_for(
+    env: Mapping[str, str] | None = None, imports: tuple[str, ...] = PROGRAMS
+) -> ProcessServer:
+    """A server of processes that have made these imports, with the backend of `env`."""
+    environment = os.environ if env is None else env
+    if imports == PROGRAMS and environment["KERAS_BACKEND"] == "tensorflow":
+        imports = PROGRAMS_AND_EXPORTS  # which run on it
+    return ProcessServer(imports, environment)
 
 
 def server(
     imports: tuple[str, ...] = PROGRAMS, env: Mapping[str, str] | None = None
 ) -> ProcessServer:
-    """The server of processes that have made these imports, with the backend of `env`."""
-    environment = os.environ if env is None else env
-    backend = environment["KERAS_BACKEND"]
-    if imports == PROGRAMS and backend == "tensorflow":
-        imports = PROGRAMS_AND_EXPORTS  # which run on it
-    if (imports, backend) not in _SERVERS:
-        _SERVERS[imports, backend] = ProcessServer(imports, environment)
-    return _SERVERS[imports, backend]
+    """The server of this process with these imports and the backend of `env`."""
+    kind = imports, (os.environ if env is None else env)["KERAS_BACKEND"]
+    if kind not in _SERVERS:
+        _SERVERS[kind] = server_for(env, imports)
+    return _SERVERS[kind]
 
 
 def close() -> None:
-    """Ends all servers."""
+    """Ends the use of all servers, and the servers if nobody else may use them."""
     while _SERVERS:
         _SERVERS.popitem()[1].close()
+    folder = os.environ.get(FOLDER)
+    if folder and int(Path(folder, _OWNER).read_text()) == os.getpid():
+        # Those that others have started see that their address is gone
+        shutil.rmtree(folder)
+        del os.environ[FOLDER]
+        while _STARTED:
+            process = _STARTED.pop()
+            process.kill()
+            process.wait()
 
 
 def run(
@@ -204,25 +266,53 @@ def run(
     return server(imported, env).run(command, env=env, **options)
 
 
-def _serve() -> dict[str, Any] | None:
-    """Answers requests until the last; in the process of a program, returns its request."""
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "wait" in request:
-            print(os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1]), flush=True)
-            continue
-        process = os.fork()
-        if not process:
-            return request
-        print(process, flush=True)
+def _accept(address: Path) -> socket.socket | None:
+    """Forks for each connection; returns it in the child, and at the end nothing in the parent."""
+    owner = int((address.parent / _OWNER).read_text())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        not_yet = address.with_suffix(".new")
+        listener.bind(os.fspath(not_yet))
+        listener.listen()
+        listener.settimeout(1)
+        not_yet.rename(address)
+        while address.exists() and is_running(owner):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            if not os.fork():
+                return connection
+            connection.close()
     return None
+
+
+def _serve(connection: socket.socket) -> dict[str, Any] | None:
+    """Answers requests until the last; in the process of a program, returns its request."""
+    while True:
+        content, descriptors, _, _ = socket.recv_fds(connection, _LARGEST, 3)
+        if not content:
+            return None
+        request = json.loads(content)
+        if "wait" in request:
+            answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+        else:
+            answer = os.fork()
+            if not answer:
+                return {**request, "descriptors": descriptors}
+            for descriptor in descriptors:
+                os.close(descriptor)
+        connection.send(str(answer).encode())
 
 
 def _become(request: dict[str, Any]) -> None:
     """Makes this process that of a program, and runs it."""
-    modes = os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT | os.O_APPEND] * 2
-    for descriptor, (path, mode) in enumerate(zip(request["files"], modes, strict=True)):
-        os.dup2(os.open(path, mode), descriptor)
+    for standard, descriptor in enumerate(request["descriptors"]):
+        os.dup2(descriptor, standard)
+        os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -249,17 +339,26 @@ def _become(request: dict[str, Any]) -> None:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        # At its end a library would wait for threads that it had in the server
         os._exit(status)
 
 
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
+def main(address: str, *imports: str) -> None:
+    """Is a server until it is not needed any more."""
+    for name in imports:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if "codecarbon" in sys.modules:
         # A process that meters its energy looks for the processor's model first, for a second.
         with energy.energy_meter("FRA"):
             pass
-    if (asked := _serve()) is not None:
-        _become(asked)
+    if connection := _accept(Path(address)):
+        with connection:
+            asked = _serve(connection)
+        if asked:
+            _become(asked)
+    # At its end a library would wait for its threads
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import processes
+
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = ("-m", "pytest", "-q", "--durations=15")
 DOCTESTED = (*PYTEST, "--doctest-modules", "keras_bert", "training")
@@ -41,10 +43,15 @@ CORE = (
 
 @dataclass(frozen=True)
 class Leg:
-    """One part of the suite: commands for this Python, run in order under an environment."""
+    """One part of the suite: commands for this Python, run in order under an environment.
+
+    They are forked from a process that has imported what most tests import, unless it matters how
+    that is imported.
+    """
 
     commands: tuple[tuple[str, ...], ...]
     environment: dict[str, str] = field(default_factory=dict)
+    is_forked: bool = True
 
 
 # Tests of programs, most of which start some
@@ -78,18 +85,20 @@ LEGS = {
     "programs": Leg(((*PYTEST, *PROGRAMS),), {**TENSORFLOW, **HASTE}),
     "tasks": Leg(((*PYTEST, TASKS, *without((GRID,))), (*PYTEST, GRID)), {**TENSORFLOW, **HASTE}),
     "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
-    "without_tensorflow": Leg(((*PYTEST, *without(COMPILED)),), {**BLOCKED, **HASTE}),
+    "without_tensorflow": Leg(
+        ((*PYTEST, *without(COMPILED)),), {**BLOCKED, **HASTE}, is_forked=False
+    ),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
     # Strict: a link to a page or heading that does not exist is an error
     "docs": Leg(
         (("-m", "mkdocs", "build", "--quiet", "--strict"), (*PYTEST, DOCS)),
         {"NO_MKDOCS_2_WARNING": "1", **TENSORFLOW, **HASTE},
     ),
-    "compiled_tensorflow": Leg(((*PYTEST, *COMPILED, COMPILED_STEP),), TENSORFLOW),
-    "compiled_jax": Leg(((*PYTEST, *COMPILED, COMPILED_STEP),), BLOCKED),
-    "mypy": Leg((("-m", "mypy"),)),
-    "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check"))),
-    "core": Leg(((*PYTEST, *CORE),), TENSORFLOW),
+    "compiled_tensorflow": Leg(((*PYTEST, *COMPILED, COMPILED_STEP),), TENSORFLOW, is_forked=False),
+    "compiled_jax": Leg(((*PYTEST, *COMPILED, COMPILED_STEP),), BLOCKED, is_forked=False),
+    "mypy": Leg((("-m", "mypy"),), is_forked=False),
+    "ruff": Leg((("-m", "ruff", "check"), ("-m", "ruff", "format", "--check")), is_forked=False),
+    "core": Leg(((*PYTEST, *CORE),), TENSORFLOW, is_forked=False),
 }
 EVERYTHING = [name for name in LEGS if name != "core"]
 QUICK = ["core", "ruff"]
@@ -98,33 +107,32 @@ QUICK = ["core", "ruff"]
 def run_leg(name: str, jobs: int) -> bool:
     """Runs one leg to its end, shows what it prints as it comes, and says whether it passed."""
     leg = LEGS[name]
-    environment = {
+    own = {
         # OpenMP's threads wait by spinning: more than processors steal the other leg's time.
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs)),
         "PYTHONUNBUFFERED": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
     }
-    started, processor_seconds = time.monotonic(), 0.0
+    environment = own | os.environ | leg.environment
+    started = time.monotonic()
+    start = processes.server_for(environment).start if leg.is_forked else subprocess.Popen
     statuses = []
     for command in leg.commands:
-        with subprocess.Popen(
-            (sys.executable, *command),
-            cwd=ROOT,
-            env=environment | os.environ | leg.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
-            for line in process.stdout or ():
+        read, write = os.pipe()
+        with open(read, encoding="utf-8", errors="replace") as printed:
+            with open(write, "wb") as output:
+                process = start(
+                    (sys.executable, *command),
+                    stdout=output,
+                    stderr=output,
+                    cwd=ROOT,
+                    env=environment,
+                )
+            for line in printed:
                 print(f"{name}: {line}", end="", flush=True)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        statuses.append(process.returncode)
-        # Its children's, as far as it has waited for them, are counted
-        processor_seconds += usage.ru_utime + usage.ru_stime
+        statuses.append(process.wait())
     verdict = f"FAILED with exit status {statuses}" if any(statuses) else "passed"
-    seconds = f"{time.monotonic() - started:.0f} s, {processor_seconds:.0f} s of processor time"
-    print(f"===== {name} {verdict} in {seconds}", flush=True)
+    print(f"===== {name} {verdict} in {time.monotonic() - started:.0f} s", flush=True)
     return not any(statuses)
 
 
@@ -142,9 +150,13 @@ def main() -> int:
         parser.error(f"no such leg: {', '.join(unknown)}; there are {', '.join(LEGS)}")
     names = arguments.legs or (QUICK if arguments.quick else EVERYTHING)
     print(f"===== {', '.join(names)}; {arguments.jobs} at a time", flush=True)
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        results = pool.map(lambda name: run_leg(name, arguments.jobs), names)
-        passed = dict(zip(names, results, strict=True))
+    processes.share()
+    try:
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            results = pool.map(lambda name: run_leg(name, arguments.jobs), names)
+            passed = dict(zip(names, results, strict=True))
+    finally:
+        processes.close()
     print("\n".join(f"{'passed' if ok else 'FAILED'}  {name}" for name, ok in passed.items()))
     return 0 if all(passed.values()) else 1
 

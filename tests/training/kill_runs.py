@@ -221,7 +221,8 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     def start(target: Path) -> processes.ServedProcess:
         arguments = [argument.format(data=data) for argument in case.arguments]
         command = [sys.executable, "-m", case.program, *arguments, f"--output_dir={target}"]
-        return processes.server().start(command, cwd=ROOT, stdout=log, stderr=log)
+        with open(log, "ab") as file:
+            return processes.server().start(command, cwd=ROOT, stdout=file, stderr=file)
 
     def check(status: int) -> None:
         if status:
