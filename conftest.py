@@ -19,6 +19,8 @@ from tests import processes, tensorflow_blocker
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# JAX writes into each program that it compiles where its operations were called.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 with contextlib.suppress(ImportError):
     importlib.import_module(processes.BEFORE_TENSORFLOW)
@@ -68,6 +70,11 @@ def pytest_collection_finish() -> None:
             return made
 
         tf.data.Options = options
+        # And it keeps, for its errors, where each operation was made: a tenth of the time to trace
+        # what is below fifty calls of pytest and Keras.
+        tf_stack = importlib.import_module("tensorflow.python.util.tf_stack")
+        here = tf_stack.extract_stack()
+        tf_stack.extract_stack = lambda stacklevel=1: here
 
 
 @pytest.hookimpl(wrapper=True)
@@ -114,9 +121,10 @@ def quick_child_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if not TENSORFLOW_IS_BLOCKED:
             from keras_bert.export import job
+            from training.benchmarks import subject
             from training.engine import child_programs
 
-            for module in (job, child_programs):
+            for module in (job, child_programs, subject):
                 patch.setattr(module, "subprocess", processes)
         yield
     processes.close()

@@ -29,7 +29,11 @@ from typing import IO, Any
 
 from training.costs import energy
 
+# As of `subprocess`, whose place this module takes in what starts programs
+PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
+
 Command = Sequence[str | os.PathLike[str]]
+File = IO[Any] | int | None
 # PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
 # process: "LLVM ERROR: inconsistency in registered CommandLine options".
 BEFORE_TENSORFLOW = "triton"
@@ -63,10 +67,12 @@ class ServedProcess:
     Args:
         server: The server.
         pid: The id of the process.
+        pipes: Our ends of its pipes.
     """
 
-    def __init__(self, server: ProcessServer, pid: int) -> None:
+    def __init__(self, server: ProcessServer, pid: int, pipes: Mapping[str, IO[str]]) -> None:
         self.pid = pid
+        self.stdin, self.stdout, self.stderr = map(pipes.get, ("stdin", "stdout", "stderr"))
         self._server = server
         self._returncode: int | None = None
 
@@ -78,11 +84,22 @@ class ServedProcess:
         """Sends a signal."""
         os.kill(self.pid, number)
 
+    def kill(self) -> None:
+        """Ends it, unless it has ended."""
+        if self._returncode is None:
+            self.send_signal(signal.SIGKILL)
+
     def wait(self) -> int:
         """Waits for its end, and returns the exit status."""
         if self._returncode is None:
             self._returncode = self._server.ask({"wait": self.pid})
         return self._returncode
+
+    def communicate(self) -> None:
+        """Waits for its end, and closes the pipes."""
+        self.wait()
+        for pipe in filter(None, (self.stdin, self.stdout, self.stderr)):
+            pipe.close()
 
 
 class ProcessServer:
@@ -118,29 +135,44 @@ class ProcessServer:
         self,
         command: Command,
         *,
-        stdin: IO[Any] | None = None,
-        stdout: IO[Any] | None = None,
-        stderr: IO[Any] | None = None,
+        stdin: File = None,
+        stdout: File = None,
+        stderr: File = None,
         cwd: str | os.PathLike[str] = ".",
         env: Mapping[str, str] | None = None,
+        text: bool = True,
     ) -> ServedProcess:
         """Starts a program.
 
         Args:
             command: As for `subprocess.run`: this Python, `-c` or `-m`, and what follows.
-            stdin, stdout, stderr: Open files; `/dev/null` by default.
+            stdin, stdout, stderr: Open files, `PIPE` or `DEVNULL`, the default.
             cwd, env: As for `subprocess.run`.
+            text: What pipes are of.
         """
         python, *arguments = map(os.fspath, command)
         assert python == sys.executable
+        assert text
         request = {
             "arguments": arguments,
             "cwd": os.path.abspath(cwd),
             "env": dict(os.environ if env is None else env),
         }
-        with open(os.devnull, "r+b") as nothing:
-            process = self.ask(request, [file or nothing for file in (stdin, stdout, stderr)])
-        return ServedProcess(self, process)
+        pipes: dict[str, IO[str]] = {}
+        files: list[IO[Any]] = []
+        with contextlib.ExitStack() as opened:
+            for name, file in {"stdin": stdin, "stdout": stdout, "stderr": stderr}.items():
+                if file == PIPE:
+                    modes = ("r", "w") if name == "stdin" else ("w", "r")
+                    ends = os.pipe() if name == "stdin" else os.pipe()[::-1]
+                    theirs, ours = map(open, ends, modes)
+                    pipes[name] = ours
+                    files.append(opened.enter_context(theirs))
+                elif isinstance(file, int | None):
+                    files.append(opened.enter_context(open(os.devnull, "r+b")))
+                else:
+                    files.append(file)
+            return ServedProcess(self, self.ask(request, files), pipes)
 
     def run(
         self,
@@ -264,6 +296,13 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program as `subprocess.run` with captured text, in a process with these imports."""
     return server(imported, env).run(command, env=env, **options)
+
+
+def Popen(  # noqa: N802
+    command: Command, *, env: Mapping[str, str] | None = None, **options: Any
+) -> ServedProcess:
+    """Starts a program as `subprocess.Popen`."""
+    return server(env=env).start(command, env=env, **options)
 
 
 def _accept(address: Path) -> socket.socket | None:

@@ -341,32 +341,21 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
 
 
 def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
-    preset = str(finished[0] / "preset")
-    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": ()}
-    results = pretrain(config(corpus, tmp_path, init_preset=preset, **short))
-    assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
-    assert (tmp_path / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
-
-
-def test_a_run_is_not_resumed_from_another_checkpoint(finished, corpus, tmp_path):
     preset = tmp_path / "preset"
     shutil.copytree(finished[0] / "preset", preset)
-    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": ()}
+    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": (), "dropout": 0.3}
     run = config(corpus, tmp_path / "run", init_preset=str(preset), **short)
-    losses = [record["loss"] for record in pretrain(run)["log"]]
-    assert [record["loss"] for record in pretrain(run)["log"]] == losses
+    results = pretrain(run)
+    assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
+    assert (tmp_path / "run" / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
+    found = checkpoints.open_checkpoint(tmp_path / "run" / "preset").config
+    assert (found.dropout, found.attention_dropout) == (0.3, 0.3)  # those of the run
+    # It is not resumed from another checkpoint
+    assert pretrain(run)["log"] == results["log"]
     for path in preset.glob("*.json"):
         path.write_text(path.read_text() + "\n")
     with pytest.raises(OtherSettingsError, match="--init_preset with other files"):
         pretrain(run)
-
-
-def test_a_checkpoint_takes_the_dropout_of_the_run(finished, corpus, tmp_path):
-    preset = str(finished[0] / "preset")
-    short = {"phases": ("16:1",), "num_steps": 2, "interval": 2, "dev_files": ()}
-    pretrain(config(corpus, tmp_path, init_preset=preset, dropout=0.3, **short))
-    found = checkpoints.open_checkpoint(tmp_path / "preset").config
-    assert (found.dropout, found.attention_dropout) == (0.3, 0.3)
 
 
 @pytest.mark.parametrize(

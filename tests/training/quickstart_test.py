@@ -57,6 +57,7 @@ def test_a_tiny_bert_of_its_own(tmp_path, capsys):
         folder,
         docstrings,
         seed=1,
+        epochs=1,
         vocabulary_size=300,
         hidden_dim=16,
         num_heads=2,

@@ -31,13 +31,16 @@ TO_FILL = ("Returns the [MASK] of an array.", "If True, the file is [MASK].")
 NUM_STEPS = 1500
 
 
-def from_scratch(folder: Path, docstrings: DocstringData, seed: int, **changes: object) -> None:
+def from_scratch(
+    folder: Path, docstrings: DocstringData, seed: int, *, epochs: int = 6, **changes: object
+) -> None:
     """Pre-trains, fills masks and fine-tunes, and prints each step.
 
     Args:
         folder: Folder for all files; an interrupted run in it is resumed.
         docstrings: The data to fine-tune on; the texts to score on are excluded from pre-training.
         seed: Random seed.
+        epochs: Epochs of fine-tuning.
         **changes: Changes to the `PretrainConfig`.
     """
     config = pretraining_config(folder, docstrings, seed)
@@ -55,7 +58,7 @@ def from_scratch(folder: Path, docstrings: DocstringData, seed: int, **changes: 
         warnings.simplefilter("ignore", CheckpointWarning)
         _fill_masks(MaskedLM.from_preset(preset))
         rows = {
-            f"fine-tuned, {name}": _fine_tuned(folder, preset, docstrings, seed, pretrained)
+            f"fine-tuned, {name}": _fine_tuned(folder, preset, docstrings, seed, epochs, pretrained)
             for name, pretrained in (("random weights", False), ("pre-trained", True))
         }
     print(f"\n{'on the test set':<28}{'accuracy':>10}")
@@ -105,7 +108,12 @@ def _fill_masks(masked_lm: MaskedLM) -> None:
 
 
 def _fine_tuned(
-    folder: Path, preset: Path, docstrings: DocstringData, seed: int, pretrained: bool
+    folder: Path,
+    preset: Path,
+    docstrings: DocstringData,
+    seed: int,
+    epochs: int,
+    pretrained: bool,
 ) -> float:
     """Fine-tunes, and returns the accuracy on the test set."""
     data = FinetuneData(
@@ -115,7 +123,7 @@ def _fine_tuned(
         classifier_scores.metrics_for(docstrings.train.num_classes),
     )
     config = FinetuneConfig(
-        epochs=6,
+        epochs=epochs,
         learning_rate=5e-4,
         pretrained=pretrained,
         output_dir=os.fspath(folder / ("pretrained" if pretrained else "random")),
