@@ -298,7 +298,7 @@ def run(
     return server(imported, env).run(command, env=env, **options)
 
 
-def Popen(  # noqa: N802
+def Popen(
     command: Command, *, env: Mapping[str, str] | None = None, **options: Any
 ) -> ServedProcess:
     """Starts a program as `subprocess.Popen`."""
