@@ -76,18 +76,19 @@ def without(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"--ignore={path}" for path in paths)
 
 
-# The longest first: two at a time, they end together.
+# The longest first: two at a time, they end together. The second one is not forked, for the
+# libraries of the first are being imported.
 LEGS = {
     "tensorflow": Leg(
         ((*DOCTESTED, "tests", *without((*PROGRAMS, TASKS, DOCS, *COMPILED))),),
         {**TENSORFLOW, **HASTE},
     ),
-    "programs": Leg(((*PYTEST, *PROGRAMS),), {**TENSORFLOW, **HASTE}),
-    "tasks": Leg(((*PYTEST, TASKS, *without((GRID,))), (*PYTEST, GRID)), {**TENSORFLOW, **HASTE}),
-    "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
     "without_tensorflow": Leg(
         ((*PYTEST, *without(COMPILED)),), {**BLOCKED, **HASTE}, is_forked=False
     ),
+    "programs": Leg(((*PYTEST, *PROGRAMS),), {**TENSORFLOW, **HASTE}),
+    "tasks": Leg(((*PYTEST, TASKS, *without((GRID,))), (*PYTEST, GRID)), {**TENSORFLOW, **HASTE}),
+    "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
     "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
     # Strict: a link to a page or heading that does not exist is an error
     "docs": Leg(
