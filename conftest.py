@@ -19,8 +19,6 @@ from tests import processes, tensorflow_blocker
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# JAX writes into each program that it compiles where its operations were called.
-os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 with contextlib.suppress(ImportError):
     importlib.import_module(processes.BEFORE_TENSORFLOW)
@@ -55,6 +53,9 @@ def pytest_collection_finish() -> None:
     # The collector passes over the millions of objects that imports made: a tenth of the time.
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    # JAX writes into each program that it compiles which lines called its operations.
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_traceback_in_locations_limit", 0)
     # TensorFlow optimizes each graph before its first step, which takes longer than the steps do.
     # Children of the tests, the programs among them, run optimized graphs.
     if "tensorflow" in sys.modules:
