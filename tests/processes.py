@@ -253,7 +253,7 @@ def _listening(imports: Sequence[str], environment: Mapping[str, str]) -> Path:
 
 
 def server_for(
-    env: Mapping[str, str] | None = None, imports: tuple[str, ...] = PROGRAMS
+    imports: tuple[str, ...] = PROGRAMS, env: Mapping[str, str] | None = None
 ) -> ProcessServer:
     """A server of processes that have made these imports, with the backend of `env`."""
     environment = os.environ if env is None else env
@@ -268,7 +268,7 @@ def server(
     """The server of this process with these imports and the backend of `env`."""
     kind = imports, (os.environ if env is None else env)["KERAS_BACKEND"]
     if kind not in _SERVERS:
-        _SERVERS[kind] = server_for(env, imports)
+        _SERVERS[kind] = server_for(imports, env)
     return _SERVERS[kind]
 
 

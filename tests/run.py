@@ -116,7 +116,7 @@ def run_leg(name: str, jobs: int) -> bool:
     }
     environment = own | os.environ | leg.environment
     started = time.monotonic()
-    start = processes.server_for(environment).start if leg.is_forked else subprocess.Popen
+    start = processes.server_for(env=environment).start if leg.is_forked else subprocess.Popen
     statuses = []
     for command in leg.commands:
         read, write = os.pipe()
