@@ -15,7 +15,7 @@ import numpy as np
 from keras_bert.checkpoints import layouts, weights
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.layouts import Layout
-from keras_bert.checkpoints.tensors import TensorSource
+from keras_bert.checkpoints.tensors import TensorSource, are_equal
 from keras_bert.checkpoints.tokenizer_files import tokens_of
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
@@ -60,6 +60,8 @@ class Checkpoint:
         class_names: The names of the classes of a classifier, in the order of its outputs; `None`
             if the files do not have them.
         task: The settings of a task in a preset of this package; `None` in other formats.
+        decoder_is_tied: Whether a masked LM without a stored decoder decodes with the token
+            embeddings.
 
     Example:
 
@@ -85,6 +87,7 @@ class Checkpoint:
     num_tokens: int | None = None
     class_names: tuple[str, ...] | None = None
     task: dict[str, Any] | None = None
+    decoder_is_tied: bool = True
 
     def __post_init__(self) -> None:
         self._used: set[str] = set()
@@ -248,8 +251,7 @@ class Checkpoint:
                 f"has no {name} head; it is initialized randomly: {', '.join(sorted(targets))}."
             )
             return False
-        if name in self.unsupported_heads:
-            raise CheckpointError(f"{self.folder}: {self.unsupported_heads[name]}")
+        self._reject_unsupported(name)
         self._load(targets, self._found(self.head_layouts[name]), f"{name} head", outputs)
         return True
 
@@ -261,12 +263,14 @@ class Checkpoint:
         """Returns the weights of a head as float32 arrays by name, with kernels `(input, output)`.
 
         Raises:
-            CheckpointError: If the checkpoint does not have the head, or only a part of it.
+            CheckpointError: If the checkpoint does not have the head, or only a part of it, or the
+                head has a meaning that is not supported.
         """
         if name not in self.heads:
             raise CheckpointError(
                 f"{self.folder} has no {name!r} head; it has {', '.join(self.heads) or 'none'}."
             )
+        self._reject_unsupported(name)
         layout = self._found(self.head_layouts[name])
         self._reject_missing(layout, f"{name} head")
         self._used |= _names(layout)
@@ -282,6 +286,31 @@ class Checkpoint:
         unused = self.unused()
         if unused:
             self._warn(f"has weights that were not used: {', '.join(unused)}.")
+
+    def _reject_unsupported(self, head: str) -> None:
+        if head in self.unsupported_heads:
+            raise CheckpointError(f"{self.folder}: {self.unsupported_heads[head]}")
+        if head != "masked_lm":
+            return
+        # The decoder of a masked LM of this package is the table of the token embeddings.
+        table = self._found(self.backbone_layout)["token_embedding.embeddings"]
+        differing = [
+            self._tensors.label(name)
+            for name in table.copies
+            if not are_equal(table.names[0], name, self._tensors)
+        ]
+        if not differing and (self.decoder_is_tied or table.copies):
+            return
+        what = (
+            f"{differing[0]} differs from {self._tensors.label(table.names[0])}"
+            if differing
+            else "tie_word_embeddings is false"
+        )
+        raise CheckpointError(
+            f"{self.folder}: {what}, so that the decoder of the masked LM has weights of its own, "
+            "which is not supported; expected the token embeddings. "
+            "`MaskedLM(Backbone.from_preset(folder))` has a new head, whose decoder they are."
+        )
 
     def _found(self, layout: Layout) -> Layout:
         names = self._tensors.names()
@@ -307,7 +336,10 @@ class Checkpoint:
             if outputs is not None:
                 value = value[..., list(outputs)]
             weights.assign(ours, targets[ours], value)
-        self._used |= _names(wanted)
+            copies = (
+                name for name in stored.copies if are_equal(stored.names[0], name, self._tensors)
+            )
+            self._used.update(stored.names, copies)
 
     def _check(self, wanted: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
         """Checks that all weights are stored, with the right shapes."""
@@ -333,4 +365,4 @@ class Checkpoint:
 
 def _names(layout: Layout) -> set[str]:
     """Returns the names of all tensors of a layout, including copies."""
-    return {name for stored in layout.values() for name in (*stored.names, *stored.copies)}
+    return {name for stored in layout.values() for name in stored.all_names}

@@ -24,9 +24,10 @@ class Stored:
         names: The names of its tensors. Several tensors are concatenated along the last axis, such
             as query, key and value, which are one kernel in this package.
         transposed: Whether the tensors are transposed, `(output, input)`.
-        copies: Other names that the tensor has in some files.
+        copies: Other names that the tensor has in some files. In a file with both names, the tensor
+            of the usual name is the weight, and the other one may be another weight.
         instead: The name of a tensor that is this weight in the files that have it, even if they
-            have a tensor of the usual name too, which then is another weight.
+            have a tensor of the usual name too, which may be another weight.
     """
 
     names: tuple[str, ...]
@@ -40,12 +41,15 @@ class Stored:
         Args:
             names: The names of the tensors in the file.
         """
-        if self.instead is not None and self.instead in names:
-            return Stored((self.instead,), self.transposed)
-        if len(self.names) > 1 or self.names[0] in names:
+        if len(self.names) > 1:
             return self
-        copy = next((name for name in self.copies if name in names), self.names[0])
-        return dataclasses.replace(self, names=(copy,))
+        present = [name for name in self.all_names if name in names] or list(self.names)
+        return Stored((present[0],), self.transposed, copies=tuple(present[1:]))
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """All names that the tensors have, those that are preferred first."""
+        return (*([self.instead] if self.instead else []), *self.names, *self.copies)
 
 
 # The name of a weight in this package -> how the format stores it.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,26 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from keras_bert.checkpoints.errors import CheckpointError
+
+ALL_ROWS = slice(None)
+# The dtypes of safetensors that can be read; those of other widths are of quantized models.
+_DTYPES = (
+    "F64",
+    "F32",
+    "F16",
+    "BF16",
+    "I64",
+    "I32",
+    "I16",
+    "I8",
+    "U64",
+    "U32",
+    "U16",
+    "U8",
+    "BOOL",
+)
+# The number of values that are compared at a time, so that large tables are never in memory twice
+_VALUES_COMPARED = 1 << 22
 
 
 class TensorSource(Protocol):
@@ -24,8 +45,8 @@ class TensorSource(Protocol):
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a tensor, without reading it."""
 
-    def read(self, name: str) -> np.ndarray[Any, Any]:
-        """Reads a tensor, in the dtype in which it is stored."""
+    def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
+        """Reads a tensor, or a part of its rows, in the dtype in which it is stored."""
 
     def label(self, name: str) -> str:
         """Returns the name of a tensor in its file."""
@@ -66,10 +87,23 @@ class SafetensorsFiles:
                 }
         return self._shapes[location.path][location.name]
 
-    def read(self, name: str) -> np.ndarray[Any, Any]:
+    def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
         location = self._locations[name]
+        where = f"{location.path}: tensor {location.name!r}"
         with open_safetensors(location.path) as file:
-            tensor: np.ndarray[Any, Any] = _get(location, file.get_tensor)
+            try:
+                stored = file.get_slice(location.name)
+                if stored.get_dtype() not in _DTYPES:
+                    raise CheckpointError(
+                        f"{where} has dtype {stored.get_dtype()}; expected one of "
+                        f"{', '.join(_DTYPES)}. Quantized models are not supported."
+                    )
+                whole = rows == ALL_ROWS  # a scalar cannot be sliced
+                tensor: np.ndarray[Any, Any] = (
+                    file.get_tensor(location.name) if whole else stored[rows]
+                )
+            except SafetensorError as error:
+                raise CheckpointError(f"{where} cannot be read: {error}.") from error
         return tensor
 
     def label(self, name: str) -> str:
@@ -91,13 +125,18 @@ def open_safetensors(path: Path) -> Any:
         raise CheckpointError(f"{path}: not a readable safetensors file: {error}.") from error
 
 
-def _get(location: Location, getter: Any) -> Any:
-    try:
-        return getter(location.name)
-    except (SafetensorError, TypeError) as error:
-        raise CheckpointError(
-            f"{location.path}: tensor {location.name!r} cannot be read: {error}."
-        ) from error
+def are_equal(first: str, second: str, source: TensorSource) -> bool:
+    """Returns whether two tensors have the same shape and values, which are read in parts."""
+    shape = source.shape(first)
+    if shape != source.shape(second):
+        return False
+    step = max(1, _VALUES_COMPARED // max(1, math.prod(shape[1:])))
+    parts = [ALL_ROWS]
+    if shape:
+        parts = [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
+    return all(
+        np.array_equal(source.read(first, part), source.read(second, part)) for part in parts
+    )
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:

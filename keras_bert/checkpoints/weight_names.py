@@ -149,12 +149,22 @@ def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
     }
 
 
-def hf_masked_lm(dense: str, norm: str, bias: str, *bias_copies: str) -> dict[str, Stored]:
+def hf_masked_lm(
+    dense: str, norm: str, bias: str, decoder_bias: str | None = None
+) -> dict[str, Stored]:
+    """Returns the layout of a masked LM head.
+
+    Args:
+        dense: The dense layer.
+        norm: The LayerNorm.
+        bias: The bias of the vocabulary.
+        decoder_bias: The bias of the decoder: usually the same, otherwise the one that is added.
+    """
     return {
         **scoped("dense", hf_dense(dense)),
         "gamma": Stored((f"{norm}.weight",)),
         "beta": Stored((f"{norm}.bias",)),
-        "output_bias": Stored((bias,), copies=bias_copies),
+        "output_bias": Stored((bias,), instead=decoder_bias),
     }
 
 

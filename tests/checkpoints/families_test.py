@@ -23,7 +23,13 @@ from keras_bert.tasks import (
     TextClassifier,
     TokenClassifier,
 )
-from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
+from tests.checkpoints.small_models import (
+    edit_json,
+    outputs_of,
+    random_inputs,
+    randomize,
+    small_config,
+)
 
 # What each format is read to is the same on all backends, and so is how it is written.
 pytestmark = pytest.mark.on_tensorflow
@@ -38,6 +44,7 @@ SIZES = {
 }
 # Each with values that are not the defaults of the reference's own config
 CONFIGS = {
+    "bert": {"config": "BertConfig", "plain": SIZES},
     "roberta": {
         "config": "RobertaConfig",
         "plain": {**SIZES, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
@@ -97,7 +104,8 @@ CONFIGS = {
         },
     },
 }
-CASES = [(family, shape) for family in CONFIGS for shape in ("plain", "other")]
+# BERT's are in hugging_face_test.py
+CASES = [(family, shape) for family in list(CONFIGS)[1:] for shape in ("plain", "other")]
 PREFIX = {name: family.class_prefix for name, family in FAMILIES.items()}
 
 
@@ -262,6 +270,85 @@ def test_masked_lms(family, shape, tmp_path, no_warning):
     np.testing.assert_allclose(ours, np.take_along_axis(theirs, positions[..., None], 1), atol=1e-5)
     checkpoints.save_hugging_face(task, tmp_path / "ours")
     same_tensors(tmp_path)
+
+
+def copied_names(family):
+    """The names in a file of the tensors of the token embeddings, and of the masked LM's bias."""
+    names = FAMILIES[family].hugging_face
+    table = names.encoder["token_embedding.embeddings"]
+    bias = names.heads["masked_lm"]["output_bias"]
+    return [f"{family}.{table.names[0]}", *table.copies], [*bias.names, bias.instead]
+
+
+def add_tensor(folder, name, like, difference):
+    """Adds a tensor to the file of a folder, which differs from one that it has."""
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, name: tensors[like] + difference}, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_masked_lm_with_a_decoder_of_its_own_is_refused(family, tmp_path):
+    model = saved_by_transformers(family, "plain", "ForMaskedLM", tmp_path)
+    (table, decoder), _ = copied_names(family)
+    add_tensor(tmp_path, decoder, table, 0.5)
+    # The reference uses the decoder although the config does not say that it is not tied.
+    again = type(model).from_pretrained(tmp_path)
+    assert (again.get_output_embeddings().weight > model.get_output_embeddings().weight).all()
+    with pytest.raises(CheckpointError, match=rf"{decoder} differs from {table}.*not supported"):
+        MaskedLM.from_preset(tmp_path)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    checkpoint.load_into(Backbone(checkpoint.config), pooler_is_used=False)
+    assert decoder in checkpoint.unused()
+
+
+def test_a_decoder_that_must_not_be_tied_is_refused_unless_it_equals_the_embeddings(tmp_path):
+    saved_by_transformers("bert", "plain", "ForMaskedLM", tmp_path)
+    edit_json(tmp_path / "config.json", tie_word_embeddings=False)
+    with pytest.raises(CheckpointError, match="tie_word_embeddings is false"):
+        MaskedLM.from_preset(tmp_path)
+    (table, decoder), _ = copied_names("bert")
+    add_tensor(tmp_path, decoder, table, 0)
+    with warnings.catch_warnings(action="error", category=checkpoints.CheckpointWarning):
+        MaskedLM.from_preset(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
+@pytest.mark.parametrize("difference", [0, 2])
+def test_the_bias_of_the_decoder_is_added_whichever_other_one_there_is(
+    family, difference, tmp_path
+):
+    model = saved_by_transformers(family, "plain", "ForMaskedLM", tmp_path)
+    _, (bias, of_decoder) = copied_names(family)
+    add_tensor(tmp_path, of_decoder, bias, np.arange(20, dtype="float32") * difference)
+    model = type(model).from_pretrained(tmp_path).eval()
+    with warnings.catch_warnings(record=True, category=checkpoints.CheckpointWarning) as warned:
+        warnings.simplefilter("always", checkpoints.CheckpointWarning)
+        task = MaskedLM.from_preset(tmp_path)
+    unused = [str(warning.message) for warning in warned]
+    assert unused == ([f"{tmp_path} has weights that were not used: {bias}."] if difference else [])
+    inputs = inputs_for(task.config)
+    ours = outputs_of(task, {**inputs, "mask_positions": np.tile(np.arange(6), (3, 1))})
+    theirs = as_numpy(reference_outputs(model, inputs).logits)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ending", "pooler"),
+    [
+        ("ForSequenceClassification", "classifier.dense"),
+        ("ForMultipleChoice", "sequence_summary.summary"),
+    ],
+)
+def test_of_the_poolers_of_two_electra_classes_that_of_the_class_is_read(ending, pooler, tmp_path):
+    saved_by_transformers("electra", "plain", ending, tmp_path)
+    for other in ("classifier.dense", "sequence_summary.summary"):
+        if other != pooler:
+            add_tensor(tmp_path, f"{other}.weight", f"{pooler}.weight", 1)
+            add_tensor(tmp_path, f"{other}.bias", f"{pooler}.bias", 1)
+    tensors = load_file(tmp_path / "model.safetensors")
+    arrays = checkpoints.open_checkpoint(tmp_path).head_arrays("pooler")
+    np.testing.assert_array_equal(arrays["bias"], tensors[f"{pooler}.bias"])
+    np.testing.assert_array_equal(arrays["kernel"], tensors[f"{pooler}.weight"].T)
 
 
 @pytest.mark.parametrize("shape", ["plain", "other"])

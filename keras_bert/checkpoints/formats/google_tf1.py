@@ -21,6 +21,7 @@ from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.families import TF1_RELEASES, TF1Release
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files, write_json
 from keras_bert.checkpoints.layouts import Layout, disassemble
+from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.checkpoints.tokenizer_files import (
     RELEASED_MODEL_FILE,
     SENTENCE_PIECE,
@@ -287,9 +288,10 @@ class TensorFlowCheckpoint:
     def shape(self, name: str) -> tuple[int, ...]:
         return self._shapes[name]
 
-    def read(self, name: str) -> np.ndarray[Any, Any]:
+    def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
         try:
-            return np.asarray(self._reader.get_tensor(name))
+            tensor = np.asarray(self._reader.get_tensor(name))
+            return tensor if rows == ALL_ROWS else tensor[rows]
         except self._errors as error:
             raise CheckpointError(
                 f"{self._prefix}: variable {name!r} cannot be read: {error}."

@@ -24,7 +24,7 @@ from keras_bert.checkpoints.tensors import (
     write_safetensors,
 )
 from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
-from keras_bert.checkpoints.weight_names import CLASSIFIERS
+from keras_bert.checkpoints.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
 from keras_bert.config import BertConfig
 
@@ -89,6 +89,7 @@ def open_folder(folder: Path) -> Checkpoint:
         open_tokenizer=lambda: read_tokenizer(folder),
         unsupported_heads=_unsupported_heads(fields),
         class_names=_class_names(fields, path),
+        decoder_is_tied=fields.get("tie_word_embeddings") is not False,
     )
 
 
@@ -126,20 +127,20 @@ def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
+    endings = (name.removeprefix(family.class_prefix) for name in names)
+    ending = next(filter(family.classes.get, endings), "")
     # The head of three classes is named "classifier".
-    named: tuple[str, ...] = next(
-        filter(None, (family.classes.get(n.removeprefix(family.class_prefix)) for n in names)), ()
-    )
-    absent = set(CLASSIFIERS) - set(named)
+    absent = set(CLASSIFIERS) - set(family.classes.get(ending, ()))
     if absent == set(CLASSIFIERS):
         absent.remove("classifier")
-    if fields.get("tie_word_embeddings") is False:
-        absent.add("masked_lm")  # its decoder is not tied, which is not supported
     if causal:
         absent |= set(_ON_POOLED_OUTPUT)
-    return {
+    heads = {
         name: layout for name, layout in family.hugging_face.heads.items() if name not in absent
     }
+    if "pooler" in heads and ending in family.poolers:
+        heads["pooler"] = hf_dense(family.poolers[ending])
+    return heads
 
 
 def _unsupported_heads(fields: Mapping[str, Any]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.families import FAMILIES, Family
 from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.checkpoints.tokenizer_files import (
     read_byte_pair,
     read_sentence_piece,
@@ -220,8 +221,9 @@ class KerasHubWeights:
             return (self._hidden_dim,) * (2 if len(shape) == 3 else 1)
         return shape
 
-    def read(self, name: str) -> np.ndarray[Any, Any]:
-        return to_numpy(self._weights[name]).reshape(self.shape(name))
+    def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
+        tensor = to_numpy(self._weights[name]).reshape(self.shape(name))
+        return tensor if rows == ALL_ROWS else tensor[rows]
 
     def label(self, name: str) -> str:
         return name

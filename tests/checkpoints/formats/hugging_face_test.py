@@ -370,12 +370,6 @@ def test_position_ids_and_a_tied_decoder_are_no_weights_of_their_own(tmp_path):
     assert checkpoint.unused() == []
 
 
-def test_a_decoder_of_its_own_is_no_masked_lm_head_of_ours(tmp_path):
-    saved_by_transformers("BertForMaskedLM", tmp_path)
-    edit_json(tmp_path / "config.json", tie_word_embeddings=False)
-    assert checkpoints.open_checkpoint(tmp_path).heads == ()
-
-
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_half_precision_tensors_are_read(dtype, tmp_path):
     saved_by_transformers("BertModel", tmp_path)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading tensors of safetensors files."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from keras_bert.checkpoints import CheckpointError, tensors
+
+pytestmark = pytest.mark.backend_independent
+
+
+def saved(folder, values):
+    path = folder / "model.safetensors"
+    save_file(values, path)
+    return tensors.SafetensorsFiles({name: tensors.Location(path, name) for name in values})
+
+
+@pytest.mark.parametrize("rows", [tensors.ALL_ROWS, slice(1, 3)])
+def test_a_dtype_of_quantized_models_is_an_error_that_names_it(rows, tmp_path):
+    source = saved(tmp_path, {"kernel": torch.zeros(4, 2).to(torch.float8_e4m3fn)})
+    with pytest.raises(CheckpointError) as raised:
+        source.read("kernel", rows)
+    assert str(raised.value) == (
+        f"{tmp_path}/model.safetensors: tensor 'kernel' has dtype F8_E4M3; expected one of F64, "
+        "F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL. Quantized models are not "
+        "supported."
+    )
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 7, 100])
+def test_tensors_are_equal_if_all_their_rows_are(rows_at_once, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensors, "_VALUES_COMPARED", 5 * rows_at_once)
+    rows = torch.arange(35.0).reshape(7, 5)
+    last_differs = rows.clone()
+    last_differs[6, 4] = 0
+    others = {"last differs": last_differs, "fewer": rows[:6].clone(), "one": rows[0].clone()}
+    source = saved(tmp_path, {"rows": rows, "same": rows.clone(), **others})
+    assert tensors.are_equal("rows", "same", source)
+    assert not any(tensors.are_equal("rows", name, source) for name in others)
+
+
+def test_scalars_are_compared(tmp_path):
+    values = {"two": 2.0, "again": 2.0, "three": 3.0}
+    source = saved(tmp_path, {name: torch.tensor(value) for name, value in values.items()})
+    assert tensors.are_equal("two", "again", source)
+    assert not tensors.are_equal("two", "three", source)
