@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-import gzip
+import itertools
 import os
 import re
-import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from keras_bert.atomic import atomic_path
+from keras_bert.data.text_files import read_lines
 
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r"
@@ -38,12 +40,14 @@ class TaggedText:
         document_starts: The indices of the sentences that begin a document; `None` if the file
             has no document boundaries, and each sentence is a document.
         path: Path of the file, or a description of the source of the text.
+        skipped: An error message for each malformed sentence that was skipped.
     """
 
     words: list[list[str]]
     labels: list[list[str]] | None
     document_starts: list[int] | None = None
     path: str = ""
+    skipped: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -69,15 +73,16 @@ def read_conll(
     label_column: int | None = -1,
     separator: Separator = "auto",
     comments: bool = False,
+    skip_bad: bool = False,
 ) -> TaggedText:
-    """Reads a CoNLL file of words in columns, in UTF-8.
+    """Reads a CoNLL file of words in columns.
 
     Each line is a word, a blank line ends a sentence, and a line `-DOCSTART-` begins a document.
-    A byte order mark, lines that end in CRLF or CR, and whitespace in blank lines are accepted.
-    With tabs between columns, a word may be a space.
+    Lines that end in CRLF or CR, and whitespace in blank lines are accepted. With tabs between
+    columns, a word may be a space.
 
     Args:
-        path: Path of the file; with the suffix `.gz`, it is decompressed.
+        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
         word_column: Index of the column of words; negative indices count from the end.
         label_column: Index of the column of labels; `None` reads words alone.
         separator: The separator of columns: `"tab"`, exactly one tab; `"space"`, any number of
@@ -86,6 +91,8 @@ def read_conll(
         comments: Whether lines that begin with `#` before a sentence's first word are comments,
             as in CoNLL-U. Then `# newdoc` begins a document, and CoNLL-U's multiword tokens (with
             ids such as `1-2`) and empty nodes (`8.1`) are skipped.
+        skip_bad: Whether to skip sentences with a malformed line, and list them in the result,
+            instead of raising an error.
 
     Returns:
         A `TaggedText` with the sentences in the order of the file.
@@ -110,19 +117,45 @@ def read_conll(
         [CoNLL-2003](https://aclanthology.org/W03-0419/), section 2.2;
         [CoNLL-U](https://universaldependencies.org/format.html).
     """
+    if separator not in ("auto", "tab", "space"):
+        raise ValueError(f"separator is {separator!r}; expected auto, tab or space.")
     path = Path(path)
-    reader = _Reader(path, word_column, label_column, separator, comments)
-    for number, line in enumerate(_lines(path), start=1):
-        reader.read_line(number, line)
-    reader.end_sentence()
-    if not reader.words:
+    sentences, starts = _sentences(path, separator, comments)
+    if not sentences:
         raise ValueError(f"{path}: no words")
-    reader.check_comments()
+    if len(sentences) > 1 and all(rows[0].columns[0].startswith("#") for rows in sentences):
+        raise ValueError(
+            f"{path}: every sentence begins with a line that begins with #; if these are "
+            "comments, pass comments=True (in programs --comments)"
+        )
+    usual = _usual_row(sentences, skip_bad)
+    words: list[list[str]] = []
+    labels: list[list[str]] = []
+    kept: list[int] = []
+    errors: list[ValueError] = []
+    for index, rows in enumerate(sentences):
+        try:
+            if min(word_column, label_column or 0) < 0:
+                _check_widths(path, rows, usual)
+            its_words = [_value(path, row, word_column, "word") for row in rows]
+            if label_column is not None:
+                is_first = not (kept or errors)
+                labels.append(_labels(path, rows, label_column, is_first))
+        except ValueError as error:
+            if not skip_bad:
+                raise
+            errors.append(error)
+        else:
+            words.append(its_words)
+            kept.append(index)
+    if not words:
+        raise errors[0]
     return TaggedText(
-        words=reader.words,
-        labels=None if label_column is None else reader.labels,
-        document_starts=_whole(reader.document_starts, len(reader.words)),
+        words=words,
+        labels=None if label_column is None else labels,
+        document_starts=_whole([bisect.bisect_left(kept, start) for start in starts], len(words)),
         path=str(path),
+        skipped=tuple(map(str, errors)),
     )
 
 
@@ -161,115 +194,90 @@ def write_conll(
             file.write("\n")
 
 
-class _Reader:
-    """Collects sentences, line by line."""
+class _Row(NamedTuple):
+    """A line of a word: its number from 1, and its columns."""
 
-    def __init__(
-        self,
-        path: Path,
-        word_column: int,
-        label_column: int | None,
-        separator: Separator,
-        comments: bool,
-    ) -> None:
-        if separator not in ("auto", "tab", "space"):
-            raise ValueError(f"separator is {separator!r}; expected auto, tab or space.")
-        self.path = path
-        self.word_column = word_column
-        self.label_column = label_column
-        self.separator = separator
-        self.comments = comments
-        self.words: list[list[str]] = []
-        self.labels: list[list[str]] = []
-        self.document_starts: list[int] = []
-        self._words: list[str] = []
-        self._labels: list[str] = []
-        self._first_row: tuple[int, int] | None = None
-        self._hash_openings = 0
+    line: int
+    columns: list[str]
 
-    def read_line(self, number: int, line: str) -> None:
-        if not line.strip(_BLANK):
-            self.end_sentence()
-            return
-        if self.comments and not self._words and line.startswith("#"):
+
+def _sentences(
+    path: Path, separator: Separator, comments: bool
+) -> tuple[list[list[_Row]], list[int]]:
+    """Returns the rows of each sentence, and the indices of the sentences that begin a document."""
+    sentences: list[list[_Row]] = []
+    starts: list[int] = []
+    rows: list[_Row] = []
+    for number, line in enumerate(itertools.chain(read_lines(path), [""]), start=1):
+        line = line.removesuffix("\n").removesuffix("\r")
+        columns = _columns(line, separator) if line.strip(_BLANK) else []
+        if columns and comments and not rows and line.startswith("#"):
             if _NEW_DOCUMENT.match(line):
-                self._start_document()
-            return
-        columns = _columns(line, self.separator)
-        if DOCUMENT_START in columns[:2]:  # The second column, if the first is the word's number
-            self.end_sentence()
-            self._start_document()
-        elif not (self.comments and _NOT_A_WORD.fullmatch(columns[0])):
-            self._hash_openings += not self._words and columns[0].startswith("#")
-            self._words.append(self._value(number, columns, self.word_column, "word"))
-            if self.label_column is not None:
-                self._labels.append(self._value(number, columns, self.label_column, "label"))
+                starts.append(len(sentences))
+        elif not columns or DOCUMENT_START in columns[:2]:  # Second, after the word's number
+            if rows:
+                sentences.append(rows)
+                rows = []
+            if columns:
+                starts.append(len(sentences))
+        elif not (comments and _NOT_A_WORD.fullmatch(columns[0])):
+            rows.append(_Row(number, columns))
+    return sentences, starts
 
-    def end_sentence(self) -> None:
-        if self._words:
-            self.words.append(self._words)
-            self.labels.append(self._labels)
-        self._words, self._labels = [], []
 
-    def check_comments(self) -> None:
-        """Raises if every sentence begins with a line that looks like a comment."""
-        if self._hash_openings == len(self.words) > 1:
+def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:
+    """Returns the row whose number of columns the others must have.
+
+    That is the first row, or if others may be skipped, the first with the most frequent number.
+    """
+    if not skip_bad:
+        return sentences[0][0]
+    rows = [row for rows in sentences for row in rows]
+    number, _ = Counter(len(row.columns) for row in rows).most_common(1)[0]
+    return next(row for row in rows if len(row.columns) == number)
+
+
+def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
+    """Checks that lines have equally many columns, if a column is counted from the end."""
+    for line, columns in rows:
+        if len(columns) != len(usual.columns):
             raise ValueError(
-                f"{self.path}: every sentence begins with a line that begins with #; if these are "
-                "comments, pass comments=True (in programs --comments)"
+                f"{path}, line {line}: received {_shown(columns)}; expected {len(usual.columns)}, "
+                f"as in line {usual.line} (is a label missing, or do lines with # need "
+                "comments=True, in programs --comments?)"
             )
 
-    def _start_document(self) -> None:
-        # Consecutive document starts have no sentence between them and count once.
-        if self.document_starts[-1:] != [len(self.words)]:
-            self.document_starts.append(len(self.words))
 
-    def _value(self, number: int, columns: list[str], column: int, role: str) -> str:
-        self._check_number(number, columns)
-        index = column + len(columns) if column < 0 else column
-        if not 0 <= index < len(columns) or (role == "label" and len(columns) == 1):
-            error = self._error(
-                number,
-                f"no {role}: expected it in column {column}, received {_shown(columns)}",
-            )
-            is_first = not self.words and len(self._words) == 1
-            raise MissingLabelsError(str(error)) if role == "label" and is_first else error
-        value = columns[index]
-        if not value or (role == "label" and value.strip() in ("", _NO_VALUE)):
-            raise self._error(number, f"the {role} in column {column} is {value!r}")
-        return value
+def _labels(path: Path, rows: list[_Row], column: int, is_first: bool) -> list[str]:
+    """Returns the labels of a sentence.
 
-    def _check_number(self, number: int, columns: list[str]) -> None:
-        """Checks that lines have equally many columns, if a column is counted from the end."""
-        if min(self.word_column, self.label_column or 0) >= 0:
-            return
-        first_line, expected = self._first_row = self._first_row or (number, len(columns))
-        if len(columns) != expected:
-            raise self._error(
-                number,
-                f"received {_shown(columns)}; expected {expected}, as in line {first_line} (is a "
-                "label missing, or do lines with # need comments=True, in programs --comments?)",
-            )
-
-    def _error(self, number: int, message: str) -> ValueError:
-        return ValueError(f"{self.path}, line {number}: {message}")
+    Raises:
+        MissingLabelsError: If the first word of the file has no label.
+    """
+    if is_first and not _has_column(rows[0], column, "label"):
+        raise MissingLabelsError(_missing(path, rows[0], column, "label"))
+    return [_value(path, row, column, "label") for row in rows]
 
 
-def _lines(path: Path) -> list[str]:
-    content = path.read_bytes()
-    try:
-        content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path}: cannot be decompressed: {error}") from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {number}: not UTF-8, {error.reason}") from error
-    # Not `splitlines`: words may contain Unicode's other line separators.
-    if "\n" not in text:
-        return text.split("\r")
-    return [line.removesuffix("\r") for line in text.split("\n")]
+def _has_column(row: _Row, column: int, role: str) -> bool:
+    number = len(row.columns)
+    return -number <= column < number and not (role == "label" and number == 1)
+
+
+def _missing(path: Path, row: _Row, column: int, role: str) -> str:
+    return (
+        f"{path}, line {row.line}: no {role}: expected it in column {column}, received "
+        f"{_shown(row.columns)}"
+    )
+
+
+def _value(path: Path, row: _Row, column: int, role: str) -> str:
+    if not _has_column(row, column, role):
+        raise ValueError(_missing(path, row, column, role))
+    value = row.columns[column]
+    if not value or (role == "label" and value.strip() in ("", _NO_VALUE)):
+        raise ValueError(f"{path}, line {row.line}: the {role} in column {column} is {value!r}")
+    return value
 
 
 def _shown(columns: list[str]) -> str:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from typing import Any
+
+from keras_bert.data.text_files import read_lines
 
 
 class SquadError(ValueError):
@@ -72,10 +72,9 @@ def read_squad(
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
     The text of every answer is compared with the passage at its offset, which counts code points.
-    A byte order mark at the beginning of the file is ignored.
 
     Args:
-        path: Path of the file; with the suffix `.gz`, it is decompressed.
+        path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
         labelled: Whether every question must have answers, or be marked as unanswerable.
         skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
             an error.
@@ -96,24 +95,22 @@ def read_squad(
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file in UTF-8, which is decompressed if its name ends in `.gz`.
+    """Reads a JSON file, which may be compressed by gzip.
 
     Raises:
-        SquadError: If the file cannot be decompressed or parsed; the message names the file.
+        SquadError: If the file cannot be read as text or parsed; the message names the file.
     """
     path = os.fspath(path)
     try:
-        with open(path, "rb") as file:
-            content = file.read()
-        if path.lower().endswith(".gz"):
-            content = gzip.decompress(content)
-        return json.loads(content.decode("utf-8-sig"))
+        text = "".join(read_lines(path))
+    except ValueError as error:
+        raise SquadError(str(error)) from error
+    try:
+        return json.loads(text)
     except RecursionError as error:
         raise SquadError(f"{path} is nested too deeply") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise SquadError(f"{path} cannot be decompressed: {error}") from error
-    except ValueError as error:  # JSON's errors, and those of UTF-8
-        raise SquadError(f"{path} is not JSON in UTF-8: {error}") from error
+    except ValueError as error:
+        raise SquadError(f"{path} is not JSON: {error}") from error
 
 
 class _Reader:

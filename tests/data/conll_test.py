@@ -10,7 +10,12 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert.data.conll import TaggedText, read_conll, write_conll  # noqa: E402
+from keras_bert.data.conll import (  # noqa: E402
+    MissingLabelsError,
+    TaggedText,
+    read_conll,
+    write_conll,
+)
 
 WORDS = [["EU", "rejects"], ["Peter"]]
 LABELS = [["I-ORG", "O"], ["I-PER"]]
@@ -123,7 +128,7 @@ def test_compressed(write):
         ("# id 1\na O\n", {}, r"line 2: .* as in line 1 .* in programs --comments"),
         ("1\ta\t_\n", {"word_column": 1}, r"line 1: the label in column -1 is '_'"),
         ("\n \n", {}, "a.conll: no words"),
-        (b"a O\n\xff O\n", {}, "line 2: not UTF-8"),
+        (b"a O\n\xff O\n", {}, "line 2: expected UTF-8"),
         ("a O\n", {"separator": ","}, "separator is ','"),
         ("a O\nb" + " b" * 100_000, {}, r"line 2: received 100001 columns"),
     ],
@@ -135,8 +140,22 @@ def test_bad_files_are_told_by_line(write, content, options, message):
 
 
 def test_a_broken_compressed_file_is_named(write):
-    with pytest.raises(ValueError, match=r"a\.conll\.gz: cannot be decompressed"):
+    with pytest.raises(ValueError, match=r"a\.conll\.gz: cannot be read past line"):
         read_conll(write(gzip.compress(b"a O\n" * 99)[:20], "a.conll.gz"))
+
+
+def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):
+    path = write("-DOCSTART- O\n\na\n\nb N O\n\nc O\nd O\n\n-DOCSTART- O\n\ne _\n\nf O\n")
+    text = read_conll(path, skip_bad=True)
+    assert (text.words, text.labels) == ([["c", "d"], ["f"]], [["O", "O"], ["O"]])
+    assert text.document_starts == [0, 1]
+    assert [message.split(": ")[0].rpartition(" ")[2] for message in text.skipped] == [
+        "3",
+        "5",
+        "12",
+    ]
+    with pytest.raises(MissingLabelsError, match="line 1: no label"):
+        read_conll(write("a\n\nb\n"), skip_bad=True)
 
 
 def test_what_is_written_is_read_again(tmp_path):

@@ -189,7 +189,7 @@ def test_a_compressed_file_is_read(tmp_path):
     path.write_bytes(gzip.compress(write(tmp_path / "squad.json", content(), "utf-8").read_bytes()))
     assert read_squad(path).examples == read_squad(tmp_path / "squad.json").examples
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(SquadError, match=r"squad\.json\.gz cannot be decompressed"):
+    with pytest.raises(SquadError, match=r"squad\.json\.gz: cannot be read past line"):
         read_squad(path)
 
 
@@ -203,7 +203,7 @@ def test_what_is_nested_too_deeply_is_refused(tmp_path):
 def test_bytes_that_are_no_utf_8_are_refused(tmp_path):
     path = tmp_path / "squad.json"
     path.write_bytes(b'{"data": ["\xff"]}')
-    with pytest.raises(SquadError, match="not JSON in UTF-8"):
+    with pytest.raises(SquadError, match="line 1: expected UTF-8"):
         read_squad(path)
 
 

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
+
+from keras_bert.data.text_files import read_lines
 
 FORMATS = ("auto", "sentences", "paragraphs", "jsonl")
 DOCUMENT_ENDS = ("blank_lines", "files", "wikitext")
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _WIKITEXT_HEADING = re.compile(r"\s*(=(?: =)*) .+ \1\s*")
 _WIKITEXT_TITLE = re.compile(r"\s*= [^=].* =\s*")
@@ -135,7 +134,7 @@ def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]
 def _text_documents(
     path: Path, document_ends: str, split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    lines = (line for _, line in _lines(path))
+    lines = read_lines(path)
     for before, line, after in _with_neighbours(lines):
         if not line.strip():
             if document_ends == "blank_lines":
@@ -164,7 +163,7 @@ def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
 def _json_documents(
     path: Path, field: str, split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    for number, line in _lines(path):
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         for paragraph in _json_text(line, field, f"{path}, line {number}").splitlines():
@@ -185,29 +184,3 @@ def _json_text(line: str, field: str, where: str) -> str:
             f"{where}: {field!r} is {has}, expected a string; the keys are {sorted(record)}."
         )
     return cast(str, record[field])
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields lines with their numbers from 1; only a line feed ends a line, as in editors."""
-    number = 0
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                yield number, _decoded(line, path, number)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}, after line {number}: corrupt gzip file ({error}).") from None
-
-
-def _open(path: Path) -> BinaryIO:
-    if path.suffix.lower() == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return open(path, "rb")
-
-
-def _decoded(line: bytes, path: Path, number: int) -> str:
-    if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not UTF-8 ({error}).") from None

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of text files, whatever their encoding and compression."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+_GZIP = b"\x1f\x8b"
+# UTF-32 first: its little-endian byte order mark begins with that of UTF-16.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_NOT_TEXT = {
+    b"PK\x03\x04": "a ZIP archive, as .xlsx files are; save it as CSV or decompress it",
+    b"PAR1": "a Parquet file; save it as CSV or JSON Lines",
+    b"BZh": "compressed by bzip2; decompress it",
+    b"\xfd7zX": "compressed by xz; decompress it",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard; decompress it",
+}
+
+
+def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yields the physical lines of a text file, with their line ends.
+
+    The file is UTF-8, with or without a byte order mark, or UTF-16 or UTF-32 with one. A file that
+    begins like one of gzip's is decompressed, whatever its name. The bytes are split at line feeds
+    before they are decoded, because text may contain other characters that `str.splitlines` takes
+    for line ends. A file without a line feed is split at carriage returns, the line ends of classic
+    Mac OS.
+
+    Args:
+        path: The file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not text in one of these encodings, or its compressed data is
+            corrupted; the message names the file and the line.
+    """
+    with open(path, "rb") as file:
+        yield from decoded_lines(file, os.fspath(path))
+
+
+def decoded_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[str]:
+    """Yields the lines of a binary file as `read_lines` does.
+
+    Args:
+        file: The file, or standard input.
+        name: Its name, for error messages.
+
+    Raises:
+        ValueError: As `read_lines` does.
+    """
+    number = 0
+    try:
+        for line in _byte_lines(file, name):
+            number += 1
+            yield line.decode()
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ValueError(
+            f"{name}, line {number}: expected UTF-8, found byte 0x{byte:02x} at position "
+            f"{error.start} of the line; `iconv -f LATIN1 -t UTF-8` converts text of another "
+            "encoding, and `iconv -c -f UTF-8 -t UTF-8` removes single bytes that are not UTF-8"
+        ) from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
+
+
+def _byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Yields lines in UTF-8, without a byte order mark."""
+    file, start = _peeked(file)
+    if start.startswith(_GZIP):
+        file, start = _peeked(cast(BinaryIO, gzip.GzipFile(fileobj=file)))
+    for magic, kind in _NOT_TEXT.items():
+        if start.startswith(magic):
+            raise ValueError(f"{name}: expected text, but the file is {kind}")
+    encoding = next((e for mark, e in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), None)
+    if encoding is not None:
+        file = _transcoded(file, encoding, name)
+    elif len(start) == 4 and b"\0\0" in (start[::2], start[1::2]):
+        order = "BE" if start[0] == 0 else "LE"
+        raise ValueError(
+            f"{name}, line 1: expected UTF-8, found NUL bytes as in UTF-16 without a byte order "
+            f"mark; `iconv -f UTF-16{order} -t UTF-8` converts it"
+        )
+    first = file.readline().removeprefix(codecs.BOM_UTF8)
+    if not first.endswith(b"\n"):
+        yield from first.splitlines(keepends=True)  # at carriage returns, if there are any
+    else:
+        yield first
+        yield from file
+
+
+def _peeked(file: BinaryIO) -> tuple[BinaryIO, bytes]:
+    """Returns a file, and its first four bytes, which remain to be read."""
+    buffered = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
+    return buffered, buffered.peek(4)[:4]
+
+
+def _transcoded(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> BinaryIO:
+    content = file.read()
+    try:
+        return io.BytesIO(content.decode(encoding).encode())
+    except UnicodeDecodeError as error:
+        number = content[: error.start].decode(encoding, "ignore").count("\n") + 1
+        raise ValueError(
+            f"{name}, line {number}: the byte order mark is that of {encoding.upper()}, but byte "
+            f"{error.start} of the file is not: {error.reason}"
+        ) from error
