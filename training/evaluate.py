@@ -11,7 +11,8 @@ by --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `s
 JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV, JSON Lines).
 
 Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
-`predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last.
+`predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
+for texts and choices are matched by `id` if both files have ids, and by their order otherwise.
 
 With --report_dir, the page report.html shows where the model fails: scores beside a baseline, by
 class and by length, and the most confident mistakes with their text.
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 from keras_bert import atomic
 
@@ -39,7 +40,15 @@ from .plots.span_view import AnsweredQuestion, write_span_view
 from .readers.choice_files import read_choices
 from .readers.labelled_text import LabelledText, TextColumns
 from .readers.tagged_words import WordColumns, in_scheme
-from .readers.text_rows import KINDS, excerpt, kind_of, read_records, row_error
+from .readers.text_rows import (
+    KINDS,
+    as_id,
+    excerpt,
+    kind_of,
+    read_records,
+    row_error,
+    row_ids,
+)
 from .scores import classifier_scores, entity_scores, squad_scores
 
 _REPORT = "report.html"
@@ -190,7 +199,10 @@ def _text(config: EvaluateConfig, model: Any) -> Evaluation:
     if regression and config.plots_dir:
         raise ValueError("--plots_dir: plots are available for classes, not for regression")
     data = config.read_text(config.data_file, None if regression else class_names, regression)
-    rows = model.classify(data.inputs, batch_size=64) if model else _read_answers(config, len(data))
+    if model:
+        rows = model.classify(data.inputs, batch_size=64)
+    else:
+        rows = _read_answers(config, len(data), ids=data.ids)
     metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:
         numbers = [float(row["score"]) for row in rows]
@@ -234,11 +246,22 @@ def _plot(
 
 
 def _read_answers(
-    config: EvaluateConfig, count: int, fields: Sequence[str] = ("label", "score")
+    config: EvaluateConfig,
+    count: int,
+    fields: Sequence[str] = ("label", "score"),
+    ids: Sequence[str | None] | None = None,
 ) -> list[Any]:
-    """Reads a file of predictions: `count` rows, each with at least one of `fields`."""
+    """Reads a file of predictions, and returns that of each row of the labeled file.
+
+    Args:
+        config: The config.
+        count: The number of rows of the labeled file.
+        fields: The fields of a prediction, of which each must have one.
+        ids: The ids of the rows, by which predictions are matched if they have ids too; otherwise
+            they are matched by their order.
+    """
     path = Path(config.answers)
-    rows = []
+    rows, lines = [], []
     for line, row in read_records(path):
         if not set(fields) & set(row):
             raise row_error(
@@ -247,9 +270,47 @@ def _read_answers(
                 f"the fields are {excerpt(sorted(row), 300)}, expected {' or '.join(fields)}",
             )
         rows.append(row)
+        lines.append(line)
     if len(rows) != count:
         raise ValueError(f"{path} has {len(rows)} predictions, expected {count}, one for each row")
-    return rows
+    own_ids = row_ids(None if row.get("id") is None else as_id(row["id"]) for row in rows)
+    if ids is None or own_ids is None:
+        without = path if own_ids is None else config.data_file
+        logging.info("%s: matched by order, since %s has no column id", path, without)
+        return rows
+    logging.info("%s: matched by id", path)
+    if list(ids) == own_ids:
+        return rows
+    of_data = _indices(ids, config.data_file, [f"row {number}" for number in range(1, count + 1)])
+    of_answers = _indices(own_ids, path, [f"line {line}" for line in lines])
+    unknown = [id for id in of_answers if id not in of_data]
+    if unknown:
+        missing = [id for id in of_data if id not in of_answers]
+        raise ValueError(
+            f"{path} has predictions for {len(unknown)} ids that are not in {config.data_file}, "
+            f"such as {excerpt(unknown[0])}, and lacks {excerpt(missing[0])}"
+        )
+    return [rows[of_answers[id]] for id in of_data]
+
+
+def _indices(
+    ids: Sequence[str | None], path: Path | str, places: Sequence[str]
+) -> dict[str | None, int]:
+    """Returns the index of each id.
+
+    Raises:
+        ValueError: If a row has no id, or two have the same one; the message names their places.
+    """
+    indices: dict[str | None, int] = {}
+    for index, id in enumerate(ids):
+        if not id:
+            raise ValueError(f"{path}, {places[index]}: there is no id, but other rows have one")
+        if id in indices:
+            raise ValueError(
+                f"{path}: {places[indices[id]]} and {places[index]} have the same id {excerpt(id)}"
+            )
+        indices[id] = index
+    return indices
 
 
 def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
@@ -260,10 +321,15 @@ def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
         raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
     if config.answers and Path(config.answers).suffix == ".jsonl":
-        rows = [row for _, row in read_records(Path(config.answers))]
-        if not all({"id", "answer"} <= set(row) for row in rows):
-            raise ValueError(f"{config.answers} has a row without id and answer")
-        texts = {str(row["id"]): row["answer"] for row in rows}
+        path = Path(config.answers)
+        lines, rows = zip(*read_records(path), strict=True)
+        for line, row in zip(lines, rows, strict=True):
+            if row.get("id") is None or not isinstance(row.get("answer"), str):
+                found = excerpt(row, 300)
+                raise row_error(path, line, f"expected an id and an answer, found {found}")
+        own_ids = [as_id(row["id"]) for row in rows]
+        indices = _indices(own_ids, path, [f"line {line}" for line in lines])
+        texts = {id: rows[index]["answer"] for id, index in indices.items()}
     elif config.answers:
         texts = squad_scores.read_predictions(config.answers)
     else:
@@ -369,13 +435,13 @@ def _scheme_of(class_names: Sequence[str]) -> Any:
 
 
 def _choice(config: EvaluateConfig, model: Any) -> Evaluation:
-    data = read_choices(Path(config.data_file), config.format)
+    data = read_choices(Path(config.data_file), config.format, config.quoting)
     if data.labels is None:
         raise ValueError(f"{config.data_file} has no labels to score against")
     if model:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
     else:
-        rows = _read_answers(config, len(data), ("choice", "answers"))
+        rows = _read_answers(config, len(data), ("choice", "answers"), data.ids)
         first = [row["answers"][0] if row.get("answers") else row for row in rows]
     given = [str(one.get("choice")) for one in first]
     for number, (choice, own) in enumerate(zip(given, data.choices, strict=True), start=1):

@@ -29,6 +29,8 @@ from typing import Any
 
 from absl import flags, logging
 
+from keras_bert.data.text_files import read_lines
+
 from .costs import run_cost
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
@@ -37,7 +39,7 @@ from .plots import page
 from .readers.choice_files import read_choices
 from .readers.labelled_text import TextColumns
 from .readers.tagged_words import WordColumns
-from .readers.text_rows import FORMATS, TAGGING_SUFFIXES, read_lines
+from .readers.text_rows import FORMATS, TAGGING_SUFFIXES
 
 # As in keras_bert.insight.attribution, which is imported only when the program runs
 _METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
@@ -254,7 +256,7 @@ def _read(config: InsightConfig, model: Any) -> _Rows:
         labels = [found[0].text if found else "no answer" for found in answers if found is not None]
         return _Rows(pairs, pairs, labels if len(labels) == len(pairs) else ())
     if isinstance(model, keras_bert.MultipleChoice):
-        choices = read_choices(path, config.format)
+        choices = read_choices(path, config.format, config.quoting)
         inputs = list(zip(*choices.inputs, strict=True))
         texts = [(text, options[0]) for text, options in inputs]
         right = [] if choices.labels is None else choices.labels.tolist()

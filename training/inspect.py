@@ -232,7 +232,7 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any) -> Any:
     if kind == "tagging":
         return config.read_words(path)
     if kind == "choice":
-        return read_choices(Path(path), config.format)
+        return read_choices(Path(path), config.format, config.quoting)
     from keras_bert.data.squad import read_squad
 
     return read_squad(path).examples

@@ -10,7 +10,8 @@ that the programs for training and evaluation read: TSV, CSV, JSON Lines or a JS
 task's fields (`text`, and for pairs `text_pair`; `question` and `context`; `text` and `choices`),
 SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV, all optionally with `.gz`. Any other file,
 and standard input, holds one text per line or JSON Lines. Predictions are written in the order of
-the input, one per line. An `id` field of the input is copied to the output.
+the input, one per line: one for each row, and a blank row is answered as an empty text. An `id`
+field of the input is copied to the output.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import numpy as np
 from absl import flags, logging
 
 from keras_bert.atomic import atomic_path
+from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
@@ -40,14 +42,12 @@ from .readers.labelled_text import HEADERS
 from .readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
-    decoded_lines,
+    Quoting,
     excerpt,
     field,
     is_array,
     objects_of,
-    read_cells,
     read_columns,
-    read_lines,
     without_header,
 )
 
@@ -91,6 +91,8 @@ class PredictConfig:
             as document.text.
         text_pair: The column of the second text; empty takes text_pair if there is one.
         header: Whether the first row of TSV or CSV is a header: auto, yes or no.
+        quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
+            write them; none, they are text; auto infers it from the file.
         word_column: For CoNLL columns, the index of the words' column from 0, or a negative index
             from the end.
         separator: The separator of CoNLL columns: auto, tab or space.
@@ -105,6 +107,7 @@ class PredictConfig:
     text: str = "text"
     text_pair: str = ""
     header: str = "auto"
+    quoting: str = "auto"
     word_column: int = 0
     separator: str = "auto"
     comments: bool = False
@@ -112,7 +115,7 @@ class PredictConfig:
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "batch_size")
-        check_one_of(self, format=_FORMATS, header=tuple(HEADERS))
+        check_one_of(self, format=_FORMATS, header=tuple(HEADERS), quoting=get_args(Quoting))
 
 
 def main(arguments: list[str]) -> None:
@@ -167,12 +170,21 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
         ValueError: If the file is malformed in another way.
     """
     name = _input_name(config)
+    blank_lines = []
     for line, row in _numbered_rows(config, predictor):
-        for field_name in predictor.fields:
+        fields = [*predictor.fields, *(["text_pair"] if "text_pair" in row else [])]
+        for field_name in dict.fromkeys(fields):
             _check_field(row, field_name, predictor, f"{name}, line {line}")
-        if "text_pair" in row:
-            _check_field(row, "text_pair", predictor, f"{name}, line {line}")
+        if not any("".join(row[field_name]).strip() for field_name in fields):
+            blank_lines.append(line)
         yield row
+    if blank_lines:
+        logging.warning(
+            "%s: %d rows are blank, the first in line %d; they were answered as empty text",
+            name,
+            len(blank_lines),
+            blank_lines[0],
+        )
 
 
 def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
@@ -180,6 +192,8 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
         fields = ", ".join(predictor.fields)
         raise RowError(f"{where}: the model expects {fields}, but {excerpt(row)} has no {name}")
     value = row[name]
+    if name != "choices" and (value is None or value != value):  # null and NaN, which pandas writes
+        value = row[name] = ""
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     is_list &= bool(value) or name != "choices"
     if not isinstance(value, str) and not (is_list and name in predictor.lists):
@@ -224,8 +238,11 @@ def _file_rows(
         )
         yield from enumerate(({"text": words} for words in text.words), start=1)
     else:
-        rows = zip(*read_choices(path, format).inputs, strict=True)
-        yield from enumerate(({"text": one, "choices": own} for one, own in rows), start=1)
+        data = read_choices(path, format, config.quoting)
+        ids = data.ids or [None] * len(data)
+        for number, (id, text, choices) in enumerate(zip(ids, *data.inputs, strict=True), start=1):
+            row = {"text": text, "choices": choices}
+            yield number, row if id is None else {"id": id, **row}
 
 
 def _format(config: PredictConfig, predictor: Predictor) -> str:
@@ -250,14 +267,21 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
 def _table_rows(
     config: PredictConfig, predictor: Predictor, path: Path, format: Any
 ) -> Iterator[tuple[int, Row]]:
-    _, first = next(read_cells(path, format), (1, []))
-    names = [name.strip() for name in first]
     columns = {name: config.text if name == "text" else name for name in predictor.fields}
-    if "text" in columns and (config.text_pair or "text_pair" in names):
-        columns["text_pair"] = config.text_pair or "text_pair"
-    if "id" in names:
-        columns["id"] = "id"
-    found = read_columns(path, format, columns, HEADERS[config.header], skip_bad=False)
+    optional = {"id": "id"}
+    if "text" in columns and config.text_pair:
+        columns["text_pair"] = config.text_pair
+    elif "text" in columns and "text_pair" not in columns:
+        optional["text_pair"] = "text_pair"
+    found = read_columns(
+        path,
+        format,
+        columns,
+        HEADERS[config.header],
+        skip_bad=False,
+        quoting=config.quoting,
+        optional=optional,
+    )
     for row in without_header(path, found):
         yield row.line, dict(row.cells)
 

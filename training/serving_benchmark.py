@@ -28,13 +28,14 @@ from typing import Any
 from absl import flags
 
 from keras_bert import atomic
+from keras_bert.data.text_files import read_lines
 
 from .benchmarks.serving_load import Endpoint, Load, Result, format_row, measure
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_at_least
 from .readers.docstrings import standard_library_sentences
-from .readers.text_rows import read_lines, row_error
+from .readers.text_rows import row_error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -81,6 +81,42 @@ def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
         evaluate(EvaluateConfig(data_file=reviews, answers=answers))
 
 
+@pytest.mark.parametrize("kind", ["text", "choice"])
+def test_answers_are_matched_by_id(kind, tmp_path):
+    """The predictions are all right, and in another order than the labels."""
+    labels = {"a": 0, "b": 1, "7": 2}
+    choices = {"text": "t", "choices": ["x", "y", "z"]}
+    data = [{"id": id, "label": label, **choices} for id, label in labels.items()]
+    field = {"text": "label", "choice": "choice"}[kind]
+    answers = [{"id": id, field: labels[str(id)], "score": 1} for id in ("b", 7, "a")]
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.jsonl"), answers=str(tmp_path / "answers.jsonl"), kind=kind
+    )
+
+    def accuracy(data, answers):
+        for path, rows in ((config.data_file, data), (config.answers, answers)):
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+        return evaluate(config)["accuracy"]
+
+    def without_id(rows):
+        return [{name: value for name, value in row.items() if name != "id"} for row in rows]
+
+    assert accuracy(data, answers) == 100
+    assert accuracy(without_id(data), answers) == pytest.approx(0)
+    assert accuracy(data, without_id(answers)) == pytest.approx(0)
+    same = [{**row, "id": "a"} for row in data]
+    assert accuracy(same, [{**row, "id": "a"} for row in answers]) == pytest.approx(0)
+    for wrong_data, wrong_answers, message in [
+        (data, [*answers[:2], {**answers[2], "id": "c"}], "1 ids .* such as 'c', and lacks 'a'"),
+        (data, [*answers[:2], {**answers[2], "id": 7}], "line 2 and line 3 have the same id '7'"),
+        (data, [*answers[:2], {**answers[2], "id": None}], "line 3: there is no id, but other"),
+        (same, answers, "row 1 and row 2 have the same id 'a'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            accuracy(wrong_data, wrong_answers)
+
+
 def test_squad(tmp_path):
     question = {
         "id": "1",
@@ -267,6 +303,12 @@ def test_lines_of_predict_are_scored(tmp_path):
     answers.write_text('{"id": "1", "answer": "Goethe", "start": 3, "end": 9, "score": 0.5}\n')
     config = EvaluateConfig(data_file=str(tmp_path / "dev.json"), answers=str(answers))
     assert evaluate(config)["exact_match"] == 100.0
+    answers.write_text('{"id": 1, "answer": "a"}\n{"id": "1", "answer": "b"}\n')
+    with pytest.raises(ValueError, match="line 1 and line 2 have the same id '1'"):
+        evaluate(config)
+    answers.write_text('{"id": "1"}\n')
+    with pytest.raises(ValueError, match="line 1: expected an id and an answer, found"):
+        evaluate(config)
 
 
 def test_calibration_by_bins():

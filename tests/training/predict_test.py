@@ -59,11 +59,11 @@ def models(classifier, tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["saved", "exported"])
 def test_a_line_for_each_line(models, kind, classifier, tmp_path):
-    texts = ["a fine film", "", "naïve é"]
-    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
-    source.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    texts = ["a fine film", "", "", " ", "naïve é"]
+    source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
+    source.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
     config = PredictConfig(model=models[kind], input=str(source), output=str(target), batch_size=2)
-    assert predict(config) == 3
+    assert predict(config) == 5
     answers = [json.loads(line) for line in target.read_text().splitlines()]
     for answer, expected in zip(answers, classifier.classify(texts), strict=True):
         assert answer["label"] == expected["label"]
@@ -128,6 +128,26 @@ def test_a_table_is_answered_row_by_row(models, classifier, tmp_path):
     answers = [json.loads(line) for line in target.read_text().splitlines()]
     for answer, expected in zip(answers, classifier.classify(["a\nb", "film"]), strict=True):
         assert answer["score"] == pytest.approx(expected["score"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("in.csv", 'text\na\n\n \n""\nb\n\n\n', ["a", "", " ", "", "b"]),
+        ("in.tsv", "text\na\n\n \nb\n\n", ["a", "", " ", "b"]),
+        ("in.csv", "id,text\n1,a\n2,\n\n,\n3,b\n", ["a", "", "", "b"]),
+        ("in.tsv", "id\ttext\n1\ta\n2\t \n\n\t\n", ["a", " ", ""]),
+        ("in.csv", "text,text_pair\n,\na,b\n,c\n", [("", ""), ("a", "b"), ("", "c")]),
+        ("in.jsonl", '{"text": "a"}\n\n{"text": ""}\n{"text": null}\n', ["a", "", ""]),
+        ("in.txt", "a\n\nb\n", ["a", "", "b"]),
+    ],
+)
+def test_blank_rows_are_rows(name, content, texts, tmp_path, caplog):
+    (tmp_path / name).write_text(content)
+    rows = list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
+    read = [(row["text"], row["text_pair"]) if "text_pair" in row else row["text"] for row in rows]
+    assert read == texts
+    assert "rows are blank, the first in line" in caplog.text
 
 
 def test_standard_input_is_lines_or_a_table(monkeypatch):

@@ -267,7 +267,7 @@ def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
     Args:
         config: The program's config, a dataclass.
         data: The training and development data: strings, numbers and arrays, in lists, mappings
-            and dataclasses.
+            and dataclasses. Fields with `compare=False` have no influence.
         **more: Further settings.
     """
     settings = recorded_settings(config)
@@ -280,7 +280,8 @@ def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
 
 def _add(content: Any, value: Any) -> None:
     if dataclasses.is_dataclass(value):
-        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        fields = dataclasses.fields(value)
+        value = [getattr(value, field.name) for field in fields if field.compare]
     elif isinstance(value, Mapping):
         value = list(value.items())
     elif isinstance(value, np.ndarray):

@@ -7,16 +7,17 @@ import csv
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from keras_bert import atomic
 
 from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from ..engine.options import FineTuningConfig, added, check_at_least, check_one_of, optional
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
+from ..readers.text_rows import Quoting
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
@@ -35,6 +36,8 @@ class ChoiceConfig(FineTuningConfig):
             of train_file, stratified by the index of the correct choice.
         test_file: The test file, predicted at the end and scored if it has labels; empty for none.
         format: Swag, codah or jsonl; auto infers it from the suffix: .csv, .tsv or .jsonl.
+        quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
+            write them; none, they are text; auto infers it from the file.
         batch_size: Texts in an optimizer step, each with all its choices.
         dropout: Dropout rate before the classifier; the checkpoint's by default.
         sequence_length: Maximum length of a text with a choice in tokens; longer ones are
@@ -45,6 +48,7 @@ class ChoiceConfig(FineTuningConfig):
     """
 
     format: str = "auto"
+    quoting: str = added("auto")
     batch_size: int = 16
     epochs: int | None = optional(recorded=3)
     learning_rate: float | None = optional(recorded=2e-5)
@@ -52,7 +56,7 @@ class ChoiceConfig(FineTuningConfig):
     output_dir: str = "runs/finetune_choice"
 
     def __post_init__(self) -> None:
-        check_one_of(self, format=FORMATS)
+        check_one_of(self, format=FORMATS, quoting=get_args(Quoting))
         super().__post_init__()
         check_at_least(self, 0, "dropout")
 
@@ -104,7 +108,7 @@ def read_data(config: ChoiceConfig) -> ChoiceData:
 
 def _read(config: ChoiceConfig, name: str, labelled: bool) -> ChoiceRows:
     path = Path(config.path(name, "a file of texts with choices"))
-    data = read_choices(path, config.format)
+    data = read_choices(path, config.format, config.quoting)
     if labelled and data.labels is None:
         raise ValueError(f"{path} has no labels, expected the index of the correct choice")
     return data

@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from .text_rows import (
+    Quoting,
+    as_id,
     check_single,
     excerpt,
     format_of,
     read_cells,
+    read_header,
     read_objects,
     row_error,
+    row_ids,
 )
 
 FORMATS = ("auto", "swag", "codah", "jsonl")
@@ -33,12 +37,14 @@ class ChoiceRows:
         labels: The index of the correct choice, from 0, int32 `(rows,)`; `None` for unlabeled
             files.
         path: The file.
+        ids: The id of each row, as a string, or `None` if it has none; `None` if no row has one.
     """
 
     texts: list[str]
     choices: list[list[str]]
     labels: np.ndarray | None
     path: str
+    ids: list[str | None] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -67,6 +73,7 @@ class ChoiceRows:
             [self.choices[index] for index in indices],
             None if self.labels is None else self.labels[list(indices)],
             self.path,
+            None if self.ids is None else [self.ids[index] for index in indices],
         )
 
 
@@ -75,18 +82,21 @@ class _Row(NamedTuple):
     text: str
     choices: list[str]
     label: str | None
+    id: str | None = None
 
 
-def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
-    """Reads one file, in UTF-8.
+def read_choices(path: Path, format: str = "auto", quoting: Quoting = "auto") -> ChoiceRows:
+    """Reads one file.
 
     Args:
-        path: The file; gzipped if it ends in `.gz`.
+        path: The file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
         format: `swag`: CSV whose header names `sent1`, `sent2`, `ending0`, `ending1` … and, unless
             it is a test file, `label`; a choice is `sent2` followed by an ending. `codah`: TSV
             without a header; a row is a category, the text, the choices and the label. `jsonl`:
             objects with `text`, `choices` and `label`, one per line or in an array. `auto` infers
-            the format from the suffix.
+            the format from the suffix. The id of a row is in the column or field `id`, if there
+            is one.
+        quoting: How quotes in TSV are read, as by `read_labelled_text`.
 
     Raises:
         ValueError: If the file is malformed; the message names the file, the line and the field.
@@ -95,7 +105,7 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
     kind = kinds[format_of(path)] if format == "auto" else format
     if kind not in _READERS:
         raise ValueError(f"--format is {kind!r}, expected one of {', '.join(FORMATS)}")
-    rows = list(_READERS[kind](path))
+    rows = list(_READERS[kind](path, quoting))
     if not rows:
         raise ValueError(f"{path}: no rows")
     for row in rows:
@@ -110,13 +120,13 @@ def read_choices(path: Path, format: str = "auto") -> ChoiceRows:
         choices=[row.choices for row in rows],
         labels=np.array(labels, "int32") if labels else None,
         path=str(path),
+        ids=row_ids(row.id for row in rows),
     )
 
 
-def _swag(path: Path) -> Iterator[_Row]:
+def _swag(path: Path, _: Quoting) -> Iterator[_Row]:
     table = read_cells(path, "csv")
-    line, header = next(table, (1, []))
-    names = [name.strip() for name in header]
+    line, names = read_header(table)
     columns = {name: index for index, name in enumerate(names)}
     endings = sorted(
         (name for name in columns if re.fullmatch(r"ending\d+", name)), key=lambda n: int(n[6:])
@@ -125,13 +135,13 @@ def _swag(path: Path) -> Iterator[_Row]:
     missing += [] if endings else ["ending0"]
     if missing:
         raise row_error(
-            path, line, f"no column {', '.join(missing)}; the first row is {excerpt(header, 300)}"
+            path, line, f"no column {', '.join(missing)}; the first row is {excerpt(names, 300)}"
         )
     for name in ("sent1", "sent2", *endings, "label"):
         check_single(path, line, name, names)
     for line, cells in table:
-        if len(cells) != len(header):
-            raise row_error(path, line, f"{len(cells)} columns, expected {len(header)}")
+        if len(cells) != len(names):
+            raise row_error(path, line, f"{len(cells)} columns, expected {len(names)}")
         start = cells[columns["sent2"]].strip()
         # The last columns are empty in rows with fewer endings than others.
         own = [cells[columns[name]].strip() for name in endings]
@@ -145,11 +155,12 @@ def _swag(path: Path) -> Iterator[_Row]:
             cells[columns["sent1"]].strip(),
             [f"{start} {ending}".strip() for ending in own],
             label,
+            cells[columns["id"]] if names.count("id") == 1 else None,
         )
 
 
-def _codah(path: Path) -> Iterator[_Row]:
-    for line, cells in read_cells(path, "tsv"):
+def _codah(path: Path, quoting: Quoting) -> Iterator[_Row]:
+    for line, cells in read_cells(path, "tsv", quoting):
         if len(cells) < 5:
             raise row_error(
                 path,
@@ -161,7 +172,7 @@ def _codah(path: Path) -> Iterator[_Row]:
         yield _Row(line, text, choices, label)
 
 
-def _json_lines(path: Path) -> Iterator[_Row]:
+def _json_lines(path: Path, _: Quoting) -> Iterator[_Row]:
     for line, record in read_objects(path):
         for name, kind in {"text": str, "choices": list}.items():
             if not isinstance(record.get(name), kind):
@@ -177,10 +188,11 @@ def _json_lines(path: Path) -> Iterator[_Row]:
             record["text"].strip(),
             [choice.strip() for choice in record["choices"]],
             None if label is None else str(label),
+            None if record.get("id") is None else as_id(record["id"]),
         )
 
 
-_READERS: dict[str, Callable[[Path], Iterator[_Row]]] = {
+_READERS: dict[str, Callable[[Path, Quoting], Iterator[_Row]]] = {
     "swag": _swag,
     "codah": _codah,
     "jsonl": _json_lines,

@@ -208,6 +208,7 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
         header=task.header or is_test,
         class_names=task.file_labels,
         regression=task.regression,
+        quoting="none",
         allow_empty=True,
         skip_labels=("-",),
         on_bad_row="skip",
@@ -225,7 +226,12 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabelledText | None:
         path = Path(data_dir) / name
         if path.exists():
             return read_labelled_text(
-                path, text="sentence1", text_pair="sentence2", label=None, header=True
+                path,
+                text="sentence1",
+                text_pair="sentence2",
+                label=None,
+                header=True,
+                quoting="none",
             )
     return None
 

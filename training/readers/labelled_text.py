@@ -4,25 +4,28 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from ..engine.options import check_one_of
+from ..engine.options import added, check_one_of
 from .text_rows import (
     Header,
+    Quoting,
     Row,
     excerpt,
     format_of,
     is_number,
     read_columns,
     row_error,
+    row_ids,
     without_header,
 )
 
@@ -30,6 +33,8 @@ from .text_rows import (
 HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
 # Strings that programs write for missing values
 _NO_VALUES = frozenset(("nan", "null", "<na>", "#n/a"))
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,7 @@ class LabelledText:
         class_names: The name of each class id; `None` for regression.
         path: The file, or a description of the source.
         skipped: Number of malformed rows that were skipped.
+        ids: The id of each row, as a string, or `None` if it has none; `None` if no row has one.
     """
 
     texts: list[str]
@@ -52,6 +58,7 @@ class LabelledText:
     class_names: tuple[str, ...] | None
     path: str
     skipped: int = 0
+    ids: list[str | None] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -84,6 +91,7 @@ class LabelledText:
             texts=[self.texts[index] for index in indices],
             text_pairs=None if pairs is None else [pairs[index] for index in indices],
             labels=None if self.labels is None else self.labels[list(indices)],
+            ids=None if self.ids is None else [self.ids[index] for index in indices],
         )
 
     def counts(self) -> dict[str, int | str]:
@@ -109,6 +117,8 @@ class TextColumns:
         label: The column of the label, likewise.
         header: Whether the first row is a header: auto, yes or no.
         format: Tsv, csv or jsonl (JSON Lines or an array); auto infers it from the suffix.
+        quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
+            write them; none, they are text; auto infers it from the file.
         allow_empty: Whether to accept empty texts.
         regression: Whether labels are scores rather than classes.
     """
@@ -118,11 +128,12 @@ class TextColumns:
     label: str = "label"
     header: str = "auto"
     format: str = "auto"
+    quoting: str = added("auto")
     allow_empty: bool = False
     regression: bool = False
 
     def __post_init__(self) -> None:
-        check_one_of(self, header=tuple(HEADERS))
+        check_one_of(self, header=tuple(HEADERS), quoting=get_args(Quoting))
 
     def read_text(
         self,
@@ -139,6 +150,7 @@ class TextColumns:
             label=self.label if labelled else None,
             header=HEADERS[self.header],
             format=None if self.format == "auto" else self.format,
+            quoting=self.quoting,
             class_names=class_names,
             regression=regression or self.regression,
             allow_empty=self.allow_empty,
@@ -153,21 +165,23 @@ def read_labelled_text(
     label: str | int | None = "label",
     header: Header = "auto",
     format: Literal["tsv", "csv", "jsonl"] | None = None,
+    quoting: Quoting = "auto",
     class_names: Sequence[str] | None = None,
     regression: bool = False,
     allow_empty: bool = False,
     skip_labels: Sequence[str] = (),
     on_bad_row: Literal["raise", "skip"] = "raise",
 ) -> LabelledText:
-    """Reads one file of labeled text, in UTF-8.
+    """Reads one file of labeled text.
 
-    In TSV quotes are plain characters, and a row is a line. CSV follows RFC 4180: a quoted field
-    may contain commas, doubled quotes and line ends, up to 131,072 characters. JSON Lines has one
-    object per line; an array of objects is read too. Blank rows are skipped. A byte order mark is
-    accepted, and so are the line ends CRLF and CR.
+    CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line ends. TSV does
+    too if the file has such quotes; otherwise, quotes are plain characters, and a row is a line.
+    JSON Lines has one object per line; an array of objects is read too. Empty lines are skipped,
+    and so are rows of blank cells at the end of labeled text, which spreadsheets write. The line
+    ends CRLF and CR are accepted.
 
     Args:
-        path: The file; gzipped if it ends in `.gz`.
+        path: The file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
         text: The column of the text: its name, or its index from 0, possibly as a string of
             digits. In JSON, `labels.0.name` is a field of nested objects and lists.
         text_pair: The column of the second text, for pairs.
@@ -176,6 +190,8 @@ def read_labelled_text(
             If all columns are given by index, it is if its label occurs in no other row, and is a
             common column name (`label`, `score`, …) or the only label that is not a number.
         format: The format; inferred from the suffix by default.
+        quoting: `"csv"` if quotes in TSV enclose cells, and are doubled inside; `"none"` if they
+            are text; `"auto"` infers it from the file.
         class_names: The classes in the order of their ids; for a development file, those of the
             training file. By default the labels of the file, sorted as numbers if all of them are
             numbers, or else as strings.
@@ -210,7 +226,16 @@ def read_labelled_text(
     path = Path(path)
     chosen = {"text": text, "text_pair": text_pair, "label": label}
     columns = {role: column for role, column in chosen.items() if column is not None}
-    found = read_columns(path, format or format_of(path), columns, header, on_bad_row == "skip")
+    found = read_columns(
+        path,
+        format or format_of(path),
+        columns,
+        header,
+        skip_bad=on_bad_row == "skip",
+        quoting=quoting,
+        optional={"id": "id"},
+        blank_end=label is None,
+    )
     if found.bad:
         warnings.warn(
             f"skipped {len(found.bad)} of {len(found.bad) + len(found.rows)} rows: {found.bad[0]}",
@@ -229,6 +254,7 @@ def read_labelled_text(
         class_names=names,
         path=str(path),
         skipped=len(found.bad),
+        ids=row_ids(row.cells.get("id") for row in rows),
     )
 
 
@@ -290,8 +316,11 @@ def _encode(
 def _score(path: Path, row: Row) -> float:
     label = _label(row)
     if not is_number(label):
+        hint = " with a decimal point" if _DECIMAL_COMMA.fullmatch(label) else ""
         raise row_error(
-            path, row.line, f"the label is {excerpt(label)}, expected a finite float32 number"
+            path,
+            row.line,
+            f"the label is {excerpt(label)}, expected a finite float32 number{hint}",
         )
     return float(label)
 
@@ -311,7 +340,47 @@ def _check_known(path: Path, rows: list[Row], ids: dict[str, int]) -> None:
 
 
 def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
-    """Warns of classes that are probably missing values, or spellings of the same class."""
+    """Warns of classes that are probably missing values, scores, or several labels of a row."""
+    warn_of_spellings(path, counts, stacklevel=5)
+    for name in counts:
+        if name.casefold() in _NO_VALUES:
+            warnings.warn(
+                f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
+                "although it usually stands for a missing value",
+                stacklevel=4,
+            )
+    several = _several_labels(counts)
+    if _are_decimal_commas(counts):
+        warnings.warn(
+            f"{path}: labels such as {excerpt(max(counts, key=len))} look like numbers with a "
+            "decimal comma, or like several labels for a row, but are read as "
+            f"{len(counts)} classes; for scores write a decimal point, and use --regression",
+            stacklevel=4,
+        )
+    elif several:
+        rows = sum(counts[name] for name in several)
+        warnings.warn(
+            f"{path}: {rows} rows have a label that consists of other labels, such as "
+            f"{excerpt(several[0])}, and is read as a class of its own; a row has one label "
+            "(a task of several labels for a row is in docs/extend/new_task.md)",
+            stacklevel=4,
+        )
+    elif len(counts) > max(10, counts.total() // 2) or _are_fractions(counts):
+        warnings.warn(
+            f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
+            "is the right column, and use --regression if the labels are scores",
+            stacklevel=4,
+        )
+
+
+def warn_of_spellings(path: Path | str, counts: Mapping[str, int], stacklevel: int = 2) -> None:
+    """Warns of labels that are probably spellings of the same class.
+
+    Args:
+        path: The file.
+        counts: The number of rows or words of each label.
+        stacklevel: As for `warnings.warn`.
+    """
     alike: dict[object, list[str]] = {}
     for name in counts:
         alike.setdefault(_spelling(name), []).append(name)
@@ -320,28 +389,45 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
             found = " and ".join(f"{excerpt(name)} ({counts[name]} rows)" for name in names)
             warnings.warn(
                 f"{path}: {found} are read as different classes, expected one spelling for a class",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
-    for name in counts:
-        if name.casefold() in _NO_VALUES:
-            warnings.warn(
-                f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
-                "although it usually stands for a missing value",
-                stacklevel=4,
-            )
-    if len(counts) > max(10, counts.total() // 2):
-        warnings.warn(
-            f"{path}: {counts.total()} rows have {len(counts)} classes; check that --label "
-            "is the right column, and use --regression if the labels are scores",
-            stacklevel=4,
-        )
 
 
 def _spelling(name: str) -> object:
-    """Normalizes a label, so that `1` and `1.0`, or `pos` and `Pos`, become equal."""
+    """Normalizes a label, so that `1` and `1.0`, or `pos` and `Pos`, become equal.
+
+    Characters of Unicode's category Cf, such as a zero width space or a soft hyphen, are invisible.
+    """
     if is_number(name):
         return float(name)
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", visible).casefold().split())
+
+
+def _are_decimal_commas(names: Collection[str]) -> bool:
+    """Returns whether names are numbers, some of them with a decimal comma, as in `4,27`."""
+    have_commas = [bool(_DECIMAL_COMMA.fullmatch(name)) for name in names]
+    return any(have_commas) and all(
+        has_comma or is_number(name) for name, has_comma in zip(names, have_commas, strict=True)
+    )
+
+
+def _are_fractions(names: Collection[str]) -> bool:
+    """Returns whether more than ten names are numbers, most of which are not integers."""
+    numbers = [float(name) for name in names if is_number(name)]
+    fractions = sum(not number.is_integer() for number in numbers)
+    return len(names) == len(numbers) > 10 and 2 * fractions > len(numbers)
+
+
+def _several_labels(counts: Mapping[str, int]) -> list[str]:
+    """Returns the labels such as `a,b` of which each part is, or is a part of, another label."""
+    parts = {name: set(_LABEL_SEPARATORS.split(name.strip("[](){}'\" "))) for name in counts}
+    num_labels = Counter(part for of_name in parts.values() for part in of_name)
+    return [
+        name
+        for name, own in parts.items()
+        if len(own) > 1 and all(part and num_labels[part] > 1 for part in own)
+    ]
 
 
 def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:

@@ -2,23 +2,30 @@
 """Rows of TSV, CSV, JSON Lines and JSON files, each with the line on which it starts.
 
 Every error names the file and the physical line, counted from 1 as in an editor, and quotes a short
-excerpt.
+excerpt. Files may be compressed by gzip; they are UTF-8, or UTF-16 with a byte order mark.
+
+A row of blank cells is a row, so that predictions can be aligned with a table's rows. An empty line
+is none, except between the rows of a single column.
 """
 
 import csv
 import difflib
-import gzip
 import json
 import math
 import re
-import zlib
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
+
+from keras_bert.data.text_files import read_lines
 
 Header = bool | Literal["auto"]
+# Whether double quotes in TSV enclose cells ("csv": doubled inside, as Excel and pandas write
+# them), or are text ("none")
+Quoting = Literal["auto", "csv", "none"]
 
 # Suffix -> format
 FORMATS = {
@@ -37,7 +44,6 @@ _KIND_OF_SUFFIX = {
     ".json": "squad",
     **dict.fromkeys(TAGGING_SUFFIXES, "tagging"),
 }
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(r"[ \t\r\n]*")
 # Common names for columns of labels and of texts
 _USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
@@ -55,6 +61,8 @@ class Row(NamedTuple):
     cells: dict[str, str]
 
 
+# The largest limit of the module csv on all platforms; by default it is 131,072
+_LONGEST_CELL = 2**31 - 1
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LARGEST = 3.4028234e38  # of float32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -139,17 +147,27 @@ def kind_of(path: Path, kind: str = "auto") -> str:
 
 
 def read_columns(
-    path: Path, format: str, columns: Mapping[str, str | int], header: Header, skip_bad: bool
+    path: Path,
+    format: str,
+    columns: Mapping[str, str | int],
+    header: Header,
+    skip_bad: bool,
+    quoting: Quoting = "auto",
+    optional: Mapping[str, str] | None = None,
+    blank_end: bool = True,
 ) -> Rows:
-    """Reads the requested columns of every row that is not blank.
+    """Reads the requested columns of every row.
 
     Args:
-        path: The file, UTF-8; gzipped if it ends in `.gz`.
+        path: The file.
         format: `"tsv"`, `"csv"` or `"jsonl"`.
         columns: Maps each role (`text`, `text_pair`, `label`, …) to the column's name or index. In
             JSON the name may be a path into nested objects and lists, such as `labels.0.name`.
         header: Whether the first row is a header; `"auto"` infers it.
         skip_bad: Whether to skip rows with another number of columns, and to list them in `bad`.
+        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
+        optional: Maps further roles to the names of columns that are read if they exist.
+        blank_end: Whether blank rows at the end of a table are rows.
 
     Returns:
         The rows. If their `header` is still `"auto"`, the first row of the file is included.
@@ -158,22 +176,28 @@ def read_columns(
         MissingColumnError: If a column does not exist.
         ValueError: If the file is malformed.
     """
+    optional = optional or {}
     if format == "jsonl":
-        return Rows(list(_json_rows(path, columns)), True, [])
+        return Rows(list(_json_rows(path, columns, optional)), True, [])
     if format not in ("tsv", "csv"):
         raise ValueError(f"--format is {format!r}, expected tsv, csv or jsonl")
-    table = list(_tsv_cells(path) if format == "tsv" else _csv_cells(path))
+    table = list(read_cells(path, format, quoting))
+    while table and not blank_end and not any(map(str.strip, table[-1][1])):
+        del table[-1]
     if not table:
         raise ValueError(f"{path}: the file is empty")
-    first_line, first = table[0]
+    start = _first_with_text(table) if header is True or not _all_positions(columns) else 0
+    first_line, first = table[start]
     names = [cell.strip() for cell in first]
-    if header == "auto" and not (_all_positions(columns) and not _all_named(columns, names)):
+    found = {role: name for role, name in optional.items() if names.count(name) == 1}
+    if header == "auto" and (found or not _all_positions(columns) or _all_named(columns, names)):
         header = True
+    columns = {**columns, **(found if header is True else {})}
     # A header has the right number of columns; without one, take the most frequent number.
     width = len(first) if header is True else _usual_width(table)
     indices = _column_indices(path, first_line, columns, names, width, header is True)
     rows, bad = [], []
-    for line, cells in table[1 if header is True else 0 :]:
+    for line, cells in table[start + (header is True) :]:
         if len(cells) == width:
             rows.append(Row(line, {role: cells[index] for role, index in indices.items()}))
             continue
@@ -184,24 +208,46 @@ def read_columns(
     return Rows(rows, header, bad)
 
 
-def read_cells(path: Path, format: Literal["tsv", "csv"]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line on which each row starts, and its cells; skips blank rows.
+def _first_with_text(table: list[tuple[int, list[str]]]) -> int:
+    """Returns the index of the first row that is not blank; 0 if all are."""
+    return next((index for index, (_, cells) in enumerate(table) if any(map(str.strip, cells))), 0)
+
+
+def read_cells(
+    path: Path, format: Literal["tsv", "csv"], quoting: Quoting = "auto"
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line on which each row starts, and its cells.
 
     Args:
-        path: The file, UTF-8; gzipped if it ends in `.gz`.
+        path: The file.
         format: `"tsv"` or `"csv"`.
+        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
 
     Raises:
         ValueError: If the file is malformed.
     """
-    return _tsv_cells(path) if format == "tsv" else _csv_cells(path)
+    is_csv = format == "csv" or quoting == "csv" or (quoting == "auto" and _is_quoted(path))
+    delimiter = "," if format == "csv" else "\t"
+    rows = _csv_rows(path, delimiter) if is_csv else _plain_rows(path)
+    empty_lines: list[int] = []
+    width = 0
+    for line, cells in rows:
+        is_blank = len(cells) < 2 and not "".join(cells).strip()
+        if is_blank and (width != 1 or not cells):
+            empty_lines.append(line)
+            continue
+        width = width or len(cells)
+        if width == 1:
+            yield from ((number, [""]) for number in empty_lines)
+        empty_lines.clear()
+        yield line, cells
 
 
 def read_records(path: Path, format: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the line and the fields of each row of JSON, or of a table with a header.
 
     Args:
-        path: The file, UTF-8; gzipped if it ends in `.gz`.
+        path: The file.
         format: `"tsv"`, `"csv"` or `"jsonl"`; inferred from the suffix by default.
 
     Raises:
@@ -212,15 +258,22 @@ def read_records(path: Path, format: str | None = None) -> Iterator[tuple[int, d
     if format == "jsonl":
         yield from read_objects(path)
         return
-    table = _tsv_cells(path) if format == "tsv" else _csv_cells(path)
-    first_line, header = next(table, (1, []))
-    names = [name.strip() for name in header]
+    table = read_cells(path, cast(Literal["tsv", "csv"], format))
+    first_line, names = read_header(table)
     for name in names:
         check_single(path, first_line, name, names)
     for line, cells in table:
         if len(cells) != len(names):
             raise _wrong_width(path, line, cells, len(names))
         yield line, dict(zip(names, cells, strict=True))
+
+
+def read_header(table: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    """Returns the line and the names of the first row that is not blank; none of an empty table."""
+    for line, cells in table:
+        if any(map(str.strip, cells)):
+            return line, [cell.strip() for cell in cells]
+    return 1, []
 
 
 def without_header(path: Path, found: Rows) -> list[Row]:
@@ -263,7 +316,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the line and the content of each object in JSON Lines or in a JSON array.
 
     Args:
-        path: The file, UTF-8; gzipped if it ends in `.gz`.
+        path: The file.
 
     Raises:
         ValueError: If a line or an element is not a JSON object, two of its fields have the same
@@ -392,68 +445,17 @@ def _field_names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
     return names
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Yields the physical lines of a file, with their line ends.
-
-    The bytes are split at line feeds before they are decoded, because text may contain other
-    characters that `str.splitlines` takes for line ends. A file without a line feed is split at
-    carriage returns, the line ends of classic Mac OS.
-
-    Args:
-        path: The file, UTF-8; gzipped if it ends in `.gz`.
-
-    Raises:
-        ValueError: If the file is not UTF-8, or its compressed data is corrupted.
-    """
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    with cast(BinaryIO, opener(path, "rb")) as file:
-        yield from decoded_lines(file, path)
-
-
-def decoded_lines(file: BinaryIO, name: str | Path) -> Iterator[str]:
-    """Yields the lines of a binary file as `read_lines` does.
-
-    Args:
-        file: The file, or standard input.
-        name: Its name, for error messages.
-    """
-    number = 0
-    try:
-        for line in _byte_lines(file):
-            number += 1
-            yield line.decode()
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise row_error(
-            name,
-            number,
-            f"expected UTF-8, found byte 0x{byte:02x} at position {error.start} of the line; "
-            "`iconv -f LATIN1 -t UTF-8` converts text of another encoding, and "
-            "`iconv -c -f UTF-8 -t UTF-8` removes single bytes that are not UTF-8",
-        ) from error
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
-
-
-def _byte_lines(file: BinaryIO) -> Iterator[bytes]:
-    first = file.readline().removeprefix(_BYTE_ORDER_MARK)
-    if not first.endswith(b"\n"):
-        yield from first.splitlines(keepends=True)  # at carriage returns, if there are any
-    else:
-        yield first
-        yield from file
-
-
-def _tsv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row's line and cells; quotes are plain text, since GLUE has unbalanced ones."""
+def _plain_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line and the cells of each line of a TSV file, in which quotes are text."""
     for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            yield number, line.rstrip("\r\n").split("\t")
+        line = line.rstrip("\r\n")
+        yield number, line.split("\t") if line else []
 
 
-def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells."""
-    reader = csv.reader(read_lines(path), strict=True)
+    csv.field_size_limit(_LONGEST_CELL)
+    reader = csv.reader(read_lines(path), delimiter=delimiter, strict=True)
     while True:
         start = reader.line_num + 1
         try:
@@ -461,14 +463,92 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
+            hint = (
+                "perhaps a carriage return in an unquoted field"
+                if "new-line" in str(error)
+                else "perhaps an unclosed quote, or one that is not doubled inside a quoted field"
+            )
             raise row_error(
-                path,
-                start,
-                f"the row that starts here is not valid CSV: {error} "
-                "(perhaps an unclosed quote, or one that is not doubled inside a quoted field)",
+                path, start, f"the row that starts here is not valid CSV: {error} ({hint})"
             ) from error
-        if any(cell.strip() for cell in cells):
-            yield start, cells
+        yield start, cells
+
+
+# A cell in double quotes, which are doubled inside of it; and any cell with its separator
+_QUOTED = r'"[^"]*+(?:""[^"]*+)*+"'
+_CELL = rf'({_QUOTED}|[^"\t]*+)(?:\t|\Z)'
+_ROW = re.compile(rf"(?:{_CELL})++")
+_CELLS = re.compile(_CELL)
+_LOOKS_QUOTED = re.compile(r'(?<![^\t])"[^"\t]*+(?:""[^"\t]*+)++"(?![^\t\r\n])')
+_CHOOSE_QUOTING = (
+    "they are read as text. --quoting=none confirms that, --quoting=csv reads them as the marks of "
+    "cells, as Excel and pandas write them"
+)
+
+
+def _is_quoted(path: Path) -> bool:
+    """Returns whether double quotes in a TSV file enclose cells, rather than being text.
+
+    They do if all of them enclose cells or are doubled inside, and some are doubled, or all cells
+    of a column have them, or rows have equally many cells only if they do. If some cells look like
+    that, but it is not certain, quotes are text, and a warning says so.
+    """
+    seen: list[str] = []
+    num_rows, num_quoted, is_doubled = 0, 0, False
+    in_every_row: set[int] | None = None
+    line_widths, row_widths = set(), set()
+    csv.field_size_limit(_LONGEST_CELL)
+    rows = csv.reader(_recorded(read_lines(path), seen), delimiter="\t", strict=True)
+    try:
+        for cells in rows:
+            lines = [line.rstrip("\r\n") for line in seen]
+            seen.clear()
+            if len(cells) < 2 and not "".join(cells).strip():
+                continue
+            text = "\n".join(lines)
+            if not _ROW.fullmatch(text):
+                raise csv.Error
+            num_rows += 1
+            raw = _CELLS.findall(text)[: len(cells)]
+            quoted = {index for index, cell in enumerate(raw) if cell.startswith('"')}
+            num_quoted += len(quoted)
+            is_doubled |= any('"' in cells[index] for index in quoted)
+            in_every_row = quoted if in_every_row is None else in_every_row & quoted
+            line_widths |= {line.count("\t") for line in lines if line}
+            row_widths.add(len(cells))
+    except csv.Error:
+        _warn_of_quotes(path)
+        return False
+    if not num_quoted or len(line_widths) == 1 < len(row_widths):
+        return False
+    if is_doubled or (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
+        return True
+    warnings.warn(
+        f"{path}: {num_quoted} cells are in double quotes, and nothing tells whether these are "
+        f"text; {_CHOOSE_QUOTING}",
+        stacklevel=2,
+    )
+    return False
+
+
+def _recorded(lines: Iterator[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def _warn_of_quotes(path: Path) -> None:
+    """Warns if cells of a file look quoted, although other quotes in it are text."""
+    found = [
+        number for number, line in enumerate(read_lines(path), 1) if _LOOKS_QUOTED.search(line)
+    ]
+    if found:
+        warnings.warn(
+            f"{path}: {len(found)} lines, the first of which is {found[0]}, have quotes that "
+            f"enclose a cell and are doubled inside, but other lines have quotes that do not; "
+            f"{_CHOOSE_QUOTING}",
+            stacklevel=2,
+        )
 
 
 def _is_position(column: str | int) -> bool:
@@ -556,10 +636,15 @@ def _did_you_mean(column: str | int, names: Iterable[str]) -> str:
     return f" (did you mean {by_spelling[close[0]]!r}?)" if close else ""
 
 
-def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
+def _json_rows(
+    path: Path, columns: Mapping[str, str | int], optional: Mapping[str, str]
+) -> Iterator[Row]:
     """Yields the requested fields of each object."""
     for number, record in read_objects(path):
         cells = {}
+        for role, column in optional.items():
+            if record.get(column) is not None:
+                cells[role] = as_id(record[column])
         for role, column in columns.items():
             try:
                 value = field(record, str(column))
@@ -573,15 +658,28 @@ def _json_rows(path: Path, columns: Mapping[str, str | int]) -> Iterator[Row]:
         yield Row(number, cells)
 
 
+def as_id(value: Any) -> str:
+    """Returns the id of a row as a string: the text of a string, otherwise JSON."""
+    return value.strip() if isinstance(value, str) else json.dumps(value)
+
+
+def row_ids(values: Iterable[str | None]) -> list[str | None] | None:
+    """Returns the id of each row; `None` if no row has one."""
+    ids = [value.strip() if value else None for value in values]
+    return ids if any(ids) else None
+
+
 def _json_cell(path: Path, line: int, role: str, value: Any) -> str:
     """Converts a JSON value to a cell; null and NaN, which pandas writes, to an empty string."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, str):
         return value
-    may_be_number = role in ("label", "id", "grade")
+    may_be_number = role in ("label", "grade")
     if may_be_number and isinstance(value, bool | int | float):
         return json.dumps(value)
     expected = "a string, a number or a boolean" if may_be_number else "a string"
     nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
+    if role == "label" and isinstance(value, list):
+        nested += "; a row has one label"
     raise row_error(path, line, f"{role} is a {type(value).__name__}, expected {expected}{nested}")

@@ -86,6 +86,70 @@ def test_other_line_separators_are_text(write):
     assert read_labelled_text(path).texts == ["one\x0ctwo\x85three\u2028four", "five"]
 
 
+QUOTED = 'text\tlabel\n"he said ""no"""\tx\nfive inches\ty\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (QUOTED, ['he said "no"', "five inches"]),
+        (QUOTED.replace("\n", "\r\n"), ['he said "no"', "five inches"]),
+        ('text\tlabel\n"a\tb"\tx\n"c\r\n\nd"\ty\n', ["a\tb", "c\r\n\nd"]),
+        ('"text"\t"label"\n"a"\t"x"\n""\t"y"\n', ["a", ""]),
+        ('text\tlabel\n"a" or "b"\tx\nc "\ty\n', ['"a" or "b"', 'c "']),
+        # A row that begins with a quote and one that ends with one
+        ('text\tlabel\n"a\tx\nb\ty"\n', ['"a', "b"]),
+    ],
+)
+def test_quotes_in_tsv_enclose_cells_or_are_text(write, content, texts):
+    assert read_labelled_text(write("a.tsv", content), allow_empty=True).texts == texts
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('text\tlabel\n"a"\tx\nb\ty\n', r"a\.tsv: 1 cells are in double quotes, and nothing"),
+        (QUOTED.replace("five inches", '5" disk'), r"1 lines, the first of which is 2, have quot"),
+    ],
+)
+def test_quotes_in_tsv_that_do_not_tell_are_text_with_a_warning(write, content, message):
+    path = write("a.tsv", content)
+    with pytest.warns(UserWarning, match=rf"{message}.*--quoting=none .* --quoting=csv"):
+        read = read_labelled_text(path)
+    assert read.texts[0] == content.split("\n")[1].split("\t")[0]
+    assert read_labelled_text(path, quoting="none").texts == read.texts
+    assert not read_labelled_text(path, quoting="csv").texts[0].startswith('"')
+
+
+def test_a_cell_may_be_long(write):
+    long = "word " * 40_000
+    assert read_labelled_text(write("a.csv", f"text,label\n{long},x\nb,y\n")).texts[0] == long
+
+
+def test_blank_rows_are_rows_except_at_the_end_of_labelled_text(write):
+    for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
+        path = write(name, "text|label\na|x\nb|y\n|\n \n| \n".replace("|", separator))
+        assert read_labelled_text(path).texts == ["a", "b"]
+        unlabelled = read_labelled_text(path, label=None, allow_empty=True)
+        assert unlabelled.texts == ["a", "b", "", ""]
+        with pytest.raises(ValueError, match="line 4: text is empty"):
+            read_labelled_text(path, label=None)
+        path = write(name, "text|label\na|x\n|\nb|y\n".replace("|", separator))
+        with pytest.raises(ValueError, match="line 3: the label is empty"):
+            read_labelled_text(path)
+
+
+def test_rows_may_have_ids(write):
+    path = write("a.csv", "id,text,label\n7,a,x\n,b,y\n")
+    read = read_labelled_text(path)
+    assert (read.ids, read.rows([1, 0]).ids) == (["7", None], [None, "7"])
+    rows = ({"id": id, "text": "a", "label": id} for id in (7, "x", {"$oid": 1}))
+    path = write(
+        "a.jsonl", "\n".join(json.dumps({**row, "label": n}) for n, row in enumerate(rows))
+    )
+    assert read_labelled_text(path).ids == ["7", "x", '{"$oid": 1}']
+
+
 def test_class_names_sort_as_numbers_where_all_are(write):
     path = write("a.tsv", "text\tlabel\na\t10\nb\t9\nc\t-1\n")
     assert read_labelled_text(path).class_names == ("-1", "9", "10")
@@ -189,7 +253,6 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ),
         ("a.csv", 'text,label\n"a "quoted" word",x\n', "line 2: the row that starts here"),
         ("a.csv.gz", gzip.compress(b"text,label\na,x\n" * 99)[:40], "cannot be read past line"),
-        ("a.tsv.gz", b"text\tlabel\na\tx\n", "cannot be read past line 0"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: the label is empty"),
         ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: the label is empty"),
@@ -264,6 +327,15 @@ def test_what_an_error_quotes_is_short(write):
             [f"id {n}" for n in range(20)],
             "20 rows have 20 classes; check that --label is the right column",
         ),
+        (
+            ["yes", "yes\u200b", "no"],
+            r"'yes' .* and 'yes\\u200b' \(1 rows\) are read as",
+        ),
+        (["n\u00ado", "\ufeffno", "yes"], r"'n\\xado' \(1 rows\) and '\\ufeffno' \(1 rows\)"),
+        (["4,27", "3,5", "4"], r"labels such as '4,27' look like numbers with a decimal comma"),
+        ([f"{n / 10}" for n in range(12)] * 3, "36 rows have 12 classes; check .*--regression"),
+        (["a", "b", "a, b", "b,a"], r"2 rows have a label that consists of other labels.* 'a, b'"),
+        (["['a', 'b']", "['a']", "['b', 'c']", "['c']"], "2 rows have a label that consists of"),
     ],
 )
 def test_labels_that_are_probably_wrong_are_warned_of(write, labels, message):
