@@ -57,6 +57,8 @@ class ExportConfig:
         class_names: Labels in the order of the class ids; the model's own by default.
         sequence_length: The only length, in tokens, that a LiteRT model takes; 0 for the longest.
         max_text_bytes: Bytes of UTF-8 after which a SavedModel truncates a text; 0 for no limit.
+        padded_batches: Whether a SavedModel is for servers that pad requests of ids, words or
+            choices of unequal lengths, so that they share a batch.
         calibration_file: Texts like those that will be served (.tsv, .csv, .jsonl or .json,
             optionally with .gz); required for openvino in int8.
         text: The column of the text in that file, by name or by index from 0.
@@ -78,6 +80,7 @@ class ExportConfig:
     class_names: tuple[str, ...] = ()
     sequence_length: int = 0
     max_text_bytes: int = 0
+    padded_batches: bool = False
     calibration_file: str = ""
     text: str = "text"
     text_pair: str = ""
@@ -127,6 +130,7 @@ def export(config: ExportConfig) -> str:
         "pair": config.pair,
         "sequence_length": config.sequence_length or None,
         "max_text_bytes": config.max_text_bytes or None,
+        "padded_batches": config.padded_batches,
         "calibration": texts,
         "text": config.takes_text,
     }
@@ -186,6 +190,8 @@ def _check(config: ExportConfig) -> str:
         _check_unset(config, format, *_OF_EXPORTS)
     else:
         _check_unset(config, format, "results", "license")
+    if format != "tf_saved_model":
+        _check_unset(config, format, "padded_batches")
     if config.takes_text and format not in ("tf_saved_model", "openvino"):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
     is_calibrated = format == "openvino" and config.dtype == "int8"

@@ -55,6 +55,7 @@ def export_task(
     sequence_length: int | None = None,
     max_text_bytes: int | None = None,
     part_tokens: int = 256,
+    padded_batches: bool = False,
     overwrite: bool = False,
 ) -> None:
     """Exports a task for serving, on any backend.
@@ -103,6 +104,10 @@ def export_task(
         part_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
             The rows of a batch are divided into parts of similar lengths, which are computed in
             parallel. The default is for CPUs; for a GPU, some 16,384 or more.
+        padded_batches: Whether a SavedModel is for servers that pad requests of unequal lengths, so
+            that they can share a batch. It then also contains `padded_batching_params.pbtxt`, and
+            all its signatures that take words or choices require their number, since padding cannot
+            be told from them. Text does not need it.
         overwrite: Whether to replace an existing file or folder, atomically.
 
     Raises:
@@ -119,6 +124,11 @@ def export_task(
         raise ValueError(
             f"max_text_bytes is {max_text_bytes}; format={format!r} reads texts whole. It is for "
             "'tf_saved_model'."
+        )
+    if padded_batches and format != "tf_saved_model":
+        raise ValueError(
+            f"padded_batches is {padded_batches}; it is for format='tf_saved_model', received "
+            f"format={format!r}."
         )
     rows = _calibration_rows(task, format, dtype, calibration)
     _check_exportable(task, format, dtype, pair, text)
@@ -139,6 +149,7 @@ def export_task(
         if max_text_bytes is None
         else _at_least_one("max_text_bytes", max_text_bytes),
         part_tokens=_at_least_one("part_tokens", part_tokens),
+        padded_batches=padded_batches,
     )
     with new_destination(paths, overwrite=overwrite) as folder:
         write_job(task, options, folder)

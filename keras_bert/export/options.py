@@ -45,6 +45,7 @@ class ExportOptions:
         max_text_bytes: The number of bytes read of each text; `None` for no limit.
         part_tokens: The number of tokens that a SavedModel computes at a time, padding included.
         calibration: The calibration rows, of one or two texts each, of an int8 OpenVINO model.
+        padded_batches: Whether servers may pad the rows of several requests to one length.
     """
 
     name: str
@@ -59,3 +60,4 @@ class ExportOptions:
     max_text_bytes: int | None = None
     part_tokens: int = 256
     calibration: tuple[tuple[str, ...], ...] = ()
+    padded_batches: bool = False

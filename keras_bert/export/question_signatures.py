@@ -16,6 +16,7 @@ from keras_bert.export.signatures import (
     features_of_ids,
     outputs_in_parts,
     signature,
+    with_errors,
 )
 
 # Number of candidate start and end tokens of each window, as in `QuestionAnswerer.answer`
@@ -42,7 +43,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, length)`; padding is recognized by
       its id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, for all
       positions of the model, -1e6 at padding: a server can split large requests only if the outputs
-      have a fixed width.
+      have a fixed width; and `error`, string `(batch,)`.
 
     Args:
         task: A question answerer with a preprocessor, on the TensorFlow backend.
@@ -63,21 +64,18 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
-        features = features_of_ids(ids, task)
-        length = task.config.max_sequence_length
-        missing = [[0, 0], [0, length - tf.shape(token_ids)[1]]]
+        features, error = features_of_ids(ids, task, options)
+        mask, length = features["padding_mask"], task.config.max_sequence_length
+        missing = [[0, 0], [0, length - tf.shape(mask)[1]]]
         # (batch, length) -> (batch, positions)
-        return {
+        logits = {
             name: tf.ensure_shape(
-                tf.pad(
-                    tf.where(features["padding_mask"], logits, NO_SPAN),
-                    missing,
-                    constant_values=NO_SPAN,
-                ),
+                tf.pad(tf.where(mask, value, NO_SPAN), missing, constant_values=NO_SPAN),
                 [None, length],
             )
-            for name, logits in outputs_in_parts(task, features, options).items()
+            for name, value in outputs_in_parts(task, features, options).items()
         }
+        return with_errors(logits, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_questions, question=(tf.string, 1), context=(tf.string, 1)),

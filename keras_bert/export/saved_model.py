@@ -100,7 +100,12 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     save_signatures(signatures, folder, task.preprocessor.tokenizer.resources)
     check_serving_ops(folder)
-    write_batching_parameters(folder, options.max_batch_size, splits=have_fixed_widths(signatures))
+    write_batching_parameters(
+        folder,
+        options.max_batch_size,
+        splits=have_fixed_widths(signatures),
+        padded=options.padded_batches,
+    )
     if options.warm_up:
         write_warm_up_requests(folder, functions, task, options)
 

@@ -13,6 +13,8 @@ from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import TEXT_SIGNATURE
 
 BATCHING_FILE = "batching_params.pbtxt"
+# For servers that pad the rows of several requests to one length
+PADDED_BATCHING_FILE = "padded_batching_params.pbtxt"
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 # Rows of the largest request that a server splits
@@ -46,14 +48,17 @@ def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
     return all(out.shape[1:].is_fully_defined() for out in outputs)
 
 
-def write_batching_parameters(folder: Path, max_batch_size: int, *, splits: bool) -> None:
-    """Writes the file for the server's `--batching_parameters_file`.
+def write_batching_parameters(
+    folder: Path, max_batch_size: int, *, splits: bool, padded: bool = False
+) -> None:
+    """Writes the files for the server's `--batching_parameters_file`.
 
     Args:
         folder: The folder of the SavedModel.
         max_batch_size: The largest batch that the server forms of waiting requests.
         splits: Whether the server splits requests of more rows, up to `LARGEST_REQUEST`; otherwise
             it rejects them.
+        padded: Whether to write the file for padded batches, too.
     """
     if splits:
         largest = max(LARGEST_REQUEST, max_batch_size)
@@ -67,15 +72,16 @@ def write_batching_parameters(folder: Path, max_batch_size: int, *, splits: bool
         sizes = f"max_batch_size {{ value: {max_batch_size} }}\n" + "".join(
             f"allowed_batch_sizes: {size}\n" for size in batch_sizes(max_batch_size)
         )
-    (folder / BATCHING_FILE).write_text(
-        f"{sizes}"
-        # While all threads are busy, requests gather by themselves; to wait for more with an idle
-        # thread only delays the answer to a client that is alone.
-        "batch_timeout_micros { value: 0 }\n"
-        "max_enqueued_batches { value: 1000 }\n"
-        # Requests of ids can share a batch; those of text need no padding.
-        "pad_variable_length_inputs: true\n"
-    )
+    for name, pads in ((BATCHING_FILE, False), (PADDED_BATCHING_FILE, True))[: 1 + padded]:
+        (folder / name).write_text(
+            f"{sizes}"
+            # While all threads are busy, requests gather by themselves; to wait for more with an
+            # idle thread only delays the answer to a client that is alone.
+            "batch_timeout_micros { value: 0 }\n"
+            "max_enqueued_batches { value: 1000 }\n"
+            # A server that pads ends if one batch has requests of different ranks.
+            f"pad_variable_length_inputs: {str(pads).lower()}\n"
+        )
 
 
 def write_warm_up_requests(

@@ -5,10 +5,15 @@
 length)`, in which padding is recognized by its id. Every function validates its inputs, is traced
 with its input signature, and returns a dict of tensors.
 
-A server that batches requests of different lengths pads the rows of a request, with the first
-element of its tensor, to the length of the longest request. Strings `(batch,)` are not padded. For
-the other inputs, either padding is distinguishable from data, or a signature takes the number of
-elements of each row, or rows that may be padded are rejected.
+A server joins the requests of several clients to one batch, and an error in the graph fails all of
+them. Therefore what is wrong with a single row of ids, or with its count, marks that row alone: its
+`error` is the reason, its strings are empty, its integers -1 and its other numbers -1e6. Only what
+is wrong with a whole request, such as inputs that differ in their number of rows, is an error.
+
+A server that is told to pad the rows of a batch does so with the first element of the tensor of
+each request. Strings `(batch,)` are not padded, and behind the first column of ids `[CLS]` counts
+as padding. In words and choices padding cannot be told from data without the number of elements of
+each row, which an export for such servers (`padded_batches`) always takes.
 """
 
 from __future__ import annotations
@@ -24,6 +29,11 @@ TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
+
+# The name of the output with the error of each row, empty if there is none
+ERROR = "error"
+# Stands for the numbers of a row with an error: finite, since JSON has no NaN
+NO_VALUE = -1e6
 
 # Number of parts of a batch that may be in memory at a time
 _PARALLEL_PARTS = 32
@@ -46,11 +56,13 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
       `(batch, classes)`. A regression returns `score` only.
-    - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, and `logits`.
+    - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, `logits`, and
+      `error`, string `(batch,)`.
     - `serve_examples`, for the server's `:classify` and `:regress`: `inputs`, string `(batch,)`,
       each a serialized `tf.train.Example` with the bytes feature `text`, and with `pair` also
       `text_pair`. Returns `classes`, string, and `scores`, the probabilities, float32, both
-      `(batch, classes)`; for a regression `outputs`, float32 `(batch,)`.
+      `(batch, classes)`; for a regression `outputs`, float32 `(batch,)`. The scores of an example
+      that does not have one text of each name are -1e6: the server allows no further output.
 
     Args:
         task: A text classifier with a preprocessor, on the TensorFlow backend.
@@ -79,22 +91,23 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = tf.ensure_shape(inputs, [None])
-        parsed = tf.io.parse_example(
-            inputs, dict.fromkeys(names, tf.io.FixedLenFeature([], tf.string))
-        )
-        logits = logits_of([parsed[name] for name in names])
+        # Ragged, since an example without a text would otherwise be an error of the whole batch
+        parsed = tf.io.parse_example(inputs, dict.fromkeys(names, tf.io.RaggedFeature(tf.string)))
+        texts = [parsed[name] for name in names]
+        is_valid = tf.reduce_all([text.row_lengths() == 1 for text in texts], axis=0)
+        logits = logits_of([text.to_tensor("", shape=[None, 1])[:, 0] for text in texts])
         if options.class_names is None:
-            return {"outputs": logits[:, 0]}
+            return {"outputs": tf.where(is_valid, logits[:, 0], NO_VALUE)}
         classes = tf.constant([options.class_names], tf.string)
         return {
             "classes": tf.tile(classes, [tf.size(inputs), 1]),
-            "scores": tf.nn.softmax(logits),
+            "scores": tf.where(is_valid[:, tf.newaxis], tf.nn.softmax(logits), NO_VALUE),
         }
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = features_of_ids(dict(zip(id_names, ids, strict=True)), task)
+        features, error = features_of_ids(dict(zip(id_names, ids, strict=True)), task, options)
         logits = output_in_parts(task, features, options)
-        return {**answers(logits), "logits": logits}
+        return with_errors({**answers(logits), "logits": logits}, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_text, **dict.fromkeys(names, (tf.string, 1))),
@@ -107,7 +120,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
     """Returns the functions of the SavedModel of an embedder.
 
     - `serving_default`: `text`. Returns `embedding`, float32 `(batch, hidden)`.
-    - `serve_ids`: `token_ids`. Returns the same.
+    - `serve_ids`: `token_ids`. Returns the same, and `error`, string `(batch,)`.
 
     Args:
         task: An embedder with a preprocessor, on the TensorFlow backend.
@@ -119,8 +132,8 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
         return {"embedding": output_in_parts(task, task.preprocessor(text), options)}
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = features_of_ids({"token_ids": token_ids}, task)
-        return {"embedding": output_in_parts(task, features, options)}
+        features, error = features_of_ids({"token_ids": token_ids}, task, options)
+        return with_errors({"embedding": output_in_parts(task, features, options)}, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -135,15 +148,15 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
       `num_choices`, int32 `(batch,)`, the number of choices of each row; the rest is padding.
       Returns `choice`, the index of the best choice, int32 `(batch,)`; `score`, its probability,
       float32 `(batch,)`; `probabilities`, float32 `(batch, choices)`, in the order of the choices;
-      and in descending order of probability `ranking`, the indices, int32, `ranked_choices`,
-      string, and `ranked_scores`, float32, all `(batch, choices)`. Padding has probability 0.
-    - `serving_default`: `text` and `choices` only; shorter rows are padded with empty strings.
-      Returns the same. Choices that are empty, or equal to the first choice of their row, have
-      probability 0. Batches of several rows are rejected if one of them may have been padded by
-      the server.
+      in descending order of probability `ranking`, the indices, int32, `ranked_choices`, string,
+      and `ranked_scores`, float32, all `(batch, choices)`; and `error`, string `(batch,)`. Padding
+      has probability 0.
+    - `serving_default`: `text` and `choices` only; a row ends with its last choice that is not
+      empty, and has at least one. Returns the same except `error`. In an export for servers that
+      pad, it is the signature above.
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is
       recognized by its id, and a choice without tokens has probability 0. Returns the same except
-      `ranked_choices`, and `logits`, float32 `(batch, choices)`.
+      `ranked_choices`, and `logits`, float32 `(batch, choices)`, and `error`.
 
     Args:
         task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
@@ -162,50 +175,50 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
             "ranked_scores": ranked_scores,
         }
 
-    def ranked(text: tf.Tensor, choices: tf.Tensor, is_choice: tf.Tensor) -> dict[str, tf.Tensor]:
+    def ranked(text: tf.Tensor, choices: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
+        is_choice = tf.sequence_mask(counts, tf.shape(choices)[1])
         features = task.preprocessor(limited(text, options), limited(choices, options))
         features["padding_mask"] &= is_choice[:, :, tf.newaxis]
         answer = answers(output_in_parts(task, features, options))
         texts = tf.gather(choices, answer["ranking"], batch_dims=1)
         return {**answer, "ranked_choices": texts}
 
-    def checked(text: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the validated inputs, and the indices of the choices."""
+    def checked(text: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         text, choices = tf.ensure_shape(text, [None]), tf.ensure_shape(choices, [None, None])
         same = tf.debugging.assert_equal(
             tf.size(text), tf.shape(choices)[0], "text and choices differ in their rows"
         )
         with tf.control_dependencies([same, *not_empty("choices", choices)]):
-            return tf.identity(text), tf.identity(choices), tf.range(tf.shape(choices)[1])
+            return tf.identity(text), tf.identity(choices)
 
     def serve_counted(
         text: tf.Tensor, choices: tf.Tensor, num_choices: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        text, choices, positions = checked(text, choices)
-        num_choices = checked_counts("num_choices", num_choices, choices, lowest=1)
-        return ranked(text, choices, positions < num_choices[:, tf.newaxis])
+        text, choices = checked(text, choices)
+        counts, error = checked_counts("num_choices", num_choices, choices, lowest=1)
+        return with_errors(ranked(text, choices, counts), error)
 
     def serve_text(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
-        text, choices, positions = checked(text, choices)
-        is_other = choices != choices[:, :1]
-        # A row that ends in its own first choice is handled alike, padded or not.
-        ambiguous = may_hold_filler(choices) & is_other[:, -1]
-        refused = refuse_rows(ambiguous, "choices", COUNTED_CHOICES_SIGNATURE, "num_choices")
-        with tf.control_dependencies([refused]):
-            return ranked(text, choices, (positions == 0) | ((choices != "") & is_other))
+        text, choices = checked(text, choices)
+        return ranked(text, choices, tf.maximum(1, counts_without_padding(choices)))
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = features_of_ids({"token_ids": token_ids, "segment_ids": segment_ids}, task)
+        ids = {"token_ids": token_ids, "segment_ids": segment_ids}
+        features, error = features_of_ids(ids, task, options)
         # A row of one token is not a choice.
         is_choice = tf.reduce_any(features["padding_mask"][:, :, 1:], axis=-1, keepdims=True)
         features["padding_mask"] &= is_choice
+        has_choices = tf.reduce_any(is_choice, axis=[1, 2])
+        no_choice = tf.where(has_choices, "", "token_ids: no choice of the row has tokens")
         logits = output_in_parts(task, features, options)
-        return {**answers(logits), "logits": logits}
+        error = tf.where(error == "", no_choice, error)
+        return with_errors({**answers(logits), "logits": logits}, error)
 
     texts = {"text": (tf.string, 1), "choices": (tf.string, 2)}
+    counted = signature(serve_counted, **texts, num_choices=(tf.int32, 1))
     return {
-        TEXT_SIGNATURE: signature(serve_text, **texts),
-        COUNTED_CHOICES_SIGNATURE: signature(serve_counted, **texts, num_choices=(tf.int32, 1)),
+        TEXT_SIGNATURE: counted if options.padded_batches else signature(serve_text, **texts),
+        COUNTED_CHOICES_SIGNATURE: counted,
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 3), segment_ids=(tf.int32, 3)),
     }
 
@@ -244,17 +257,59 @@ def checked_texts(
 
 def checked_counts(
     name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
-) -> tf.Tensor:
-    """Validates the number of elements of each row of `values`, int32 `(batch,)`."""
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Validates the number of elements of each row of `values`, int32 `(batch,)`.
+
+    Returns:
+        The counts, within the possible range; and the error of each row, string `(batch,)`, empty
+        if its count was within it.
+    """
     counts = tf.ensure_shape(counts, [None])
     rows, width = tf.unstack(tf.shape(values))
-    checks = [
-        tf.debugging.assert_equal(tf.size(counts), rows, f"{name}: expected one for each row"),
-        tf.debugging.assert_greater_equal(counts, lowest, f"{name} must be at least {lowest}"),
-        tf.debugging.assert_less_equal(counts, width, f"{name}: more than the row has elements"),
-    ]
-    with tf.control_dependencies(checks):
-        return tf.identity(counts)
+    same = tf.debugging.assert_equal(tf.size(counts), rows, f"{name}: expected one for each row")
+    with tf.control_dependencies([same]):
+        error = row_errors(
+            (counts < lowest, f"{name} must be at least {lowest}"),
+            (counts > width, f"{name}: more than the row has elements"),
+        )
+    return tf.clip_by_value(counts, tf.minimum(lowest, width), width), error
+
+
+def counts_without_padding(values: tf.Tensor) -> tf.Tensor:
+    """Counts the strings of each row, `(batch, width)`, up to the last that is not empty."""
+    numbers = tf.range(1, tf.shape(values)[1] + 1)
+    # The maximum over no columns is the lowest integer.
+    return tf.maximum(0, tf.reduce_max(tf.where(values == "", 0, numbers), axis=1))
+
+
+def row_errors(*checks: tuple[tf.Tensor, str]) -> tf.Tensor:
+    """Returns the message of the first check that each row fails, string `(batch,)`.
+
+    Args:
+        *checks: Which rows fail, boolean `(batch,)`, and the message.
+
+    Returns:
+        The messages, empty for rows that fail none.
+    """
+    error = tf.fill(tf.shape(checks[0][0]), "")
+    for fails, message in reversed(checks):
+        error = tf.where(fails, message, error)
+    return error
+
+
+def with_errors(outputs: dict[str, tf.Tensor], error: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Adds the errors of the rows to the outputs, and removes the answers of rows that have one.
+
+    Args:
+        outputs: The outputs of a signature, `(batch, …)` each.
+        error: The error of each row, string `(batch,)`, empty if there is none.
+    """
+    marked = {ERROR: error}
+    for name, value in outputs.items():
+        is_valid = tf.reshape(error == "", [-1, *[1] * (len(value.shape) - 1)])
+        nothing: Any = NO_VALUE if value.dtype.is_floating else -1
+        marked[name] = tf.where(is_valid, value, "" if value.dtype == tf.string else nothing)
+    return marked
 
 
 def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
@@ -293,17 +348,6 @@ def _flat_rows(values: tf.Tensor) -> tf.Tensor:
     """Reshapes `(batch, …)` to `(batch, elements)`; there may be no elements."""
     shape = tf.shape(values)
     return tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])])
-
-
-def refuse_rows(ambiguous: tf.Tensor, name: str, signature: str, counts: str) -> tf.Operation:
-    """Returns a check that no row may have been padded by a server."""
-    return tf.debugging.assert_equal(
-        ambiguous,
-        False,
-        f"{name}: a row ends in what it or a row before it begins with, as a server's batching "
-        f"fills shorter requests up; it cannot be told what was sent. Call {signature} with "
-        f"{counts}",
-    )
 
 
 def outputs_in_parts(
@@ -400,7 +444,9 @@ def _by_name(task: Servable, outputs: Any) -> dict[str, Any]:
     return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
 
-def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]:
+def features_of_ids(
+    ids: dict[str, tf.Tensor], task: Servable, options: ExportOptions
+) -> tuple[dict[str, Any], tf.Tensor]:
     """Validates ids, and returns the features with the padding mask that they imply.
 
     Args:
@@ -408,49 +454,68 @@ def features_of_ids(ids: dict[str, tf.Tensor], task: Servable) -> dict[str, Any]
             choice `(batch, choices, length)`.
         task: The task, which determines the ranges of the ids and the maximum length. Segment ids
             are ignored if the encoder has no segments.
+        options: The options of the export.
+
+    Returns:
+        The features, of at most as many columns as the model has positions, those of rows with an
+        error being padding; and the error of each row, string `(batch,)`, empty if there is none.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}
-    shape = [None] * len(task.input["token_ids"].shape)
-    ids = {name: tf.ensure_shape(value, shape) for name, value in ids.items()}
+    rank = len(task.input["token_ids"].shape)
+    ids = {name: tf.ensure_shape(value, [None] * rank) for name, value in ids.items()}
     token_ids = ids["token_ids"]
-    checks = [
-        tf.debugging.assert_less_equal(
-            tf.shape(token_ids)[-1],
-            config.max_sequence_length,
-            f"token_ids are longer than the {config.max_sequence_length} positions of the model",
-        ),
-        *not_empty("token_ids", token_ids),
-    ]
-    for name, value in ids.items():
-        checks.append(
-            tf.debugging.assert_equal(
-                tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
-            )
+    same_shapes = [
+        tf.debugging.assert_equal(
+            tf.shape(value), tf.shape(token_ids), f"{name} and token_ids differ in shape"
         )
-        if limits[name]:
-            message = f"{name} must be at least 0 and below {limits[name]}"
-            checks += [
-                tf.debugging.assert_non_negative(value, message),
-                tf.debugging.assert_less(value, limits[name], message),
-            ]
+        for name, value in ids.items()
+        if name != "token_ids"
+    ]
+    with tf.control_dependencies([*same_shapes, *not_empty("token_ids", token_ids)]):
+        ids = {name: tf.identity(value) for name, value in ids.items()}
+    token_ids = ids["token_ids"]
+
+    def any_of_row(values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any(values, axis=list(range(1, rank)))
+
     # A server pads with the first element, so that [CLS] after the first column is padding too.
     is_first = tf.range(tf.shape(token_ids)[-1]) == 0
     is_padding = (token_ids == tokenizer.pad_token_id) | (token_ids == tokenizer.cls_token_id)
-    ends_in_token = tf.reduce_any(_flat_rows(~is_padding)[:, -1:], axis=1)
+    is_token = is_first | ~is_padding
+    checks = [
+        (
+            any_of_row((value < 0) | (value >= limits[name])),
+            f"{name} must be at least 0 and below {limits[name]}",
+        )
+        for name, value in ids.items()
+        if limits[name]
+    ]
+    length = config.max_sequence_length
     checks.append(
-        tf.debugging.assert_equal(
-            may_hold_filler(token_ids) & ends_in_token,
-            False,
-            "token_ids: a row ends in the id that it or a row before it begins with, as a server's "
-            "batching fills shorter requests up; rows must begin with the id of [CLS], "
-            f"{tokenizer.cls_token_id}",
+        (
+            any_of_row(is_token[..., length:]),
+            f"token_ids are longer than the {length} positions of the model",
         )
     )
-    with tf.control_dependencies(checks):
-        ids = {name: tf.identity(value) for name, value in ids.items()}
+    if options.padded_batches:
+        ends_in_token = tf.reduce_any(_flat_rows(~is_padding)[:, -1:], axis=1)
+        checks.append(
+            (
+                may_hold_filler(token_ids) & ends_in_token,
+                "token_ids: the row ends in the id that it or a row before it begins with, as a "
+                "server pads shorter requests; rows must begin with the id of [CLS], "
+                f"{tokenizer.cls_token_id}",
+            )
+        )
+    error = row_errors(*checks)
+    is_valid = tf.reshape(error == "", [-1, *[1] * (rank - 1)])
+    token_ids = tf.where(is_valid, token_ids, tokenizer.pad_token_id)
+    segment_ids = ids.get("segment_ids")
     return {
-        "token_ids": ids["token_ids"],
-        "segment_ids": ids.get("segment_ids"),
-        "padding_mask": is_first | ~is_padding,
-    }
+        "token_ids": token_ids[..., :length],
+        "segment_ids": None
+        if segment_ids is None
+        else tf.where(is_valid, segment_ids, 0)[..., :length],
+        "padding_mask": (is_token & (is_valid | is_first))[..., :length],
+    }, error

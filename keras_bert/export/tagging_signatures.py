@@ -15,11 +15,11 @@ from keras_bert.export.signatures import (
     TEXT_SIGNATURE,
     checked_counts,
     checked_texts,
+    counts_without_padding,
     features_of_ids,
-    may_hold_filler,
     output_in_parts,
-    refuse_rows,
     signature,
+    with_errors,
 )
 
 WORDS_SIGNATURE = "serve_words"
@@ -41,11 +41,11 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       `label`, `score`, `start` and `end` of its words, without padding.
     - `serve_counted_words`: `words`, string `(batch, words)`, and `num_words`, int32 `(batch,)`,
       the number of words of each row; the rest is padding. For text that is already split.
-      Returns `labels` and `scores`, of the shape of `words`.
-    - `serve_words`: `words` only; shorter rows are padded with empty strings. Returns the same.
-      Batches of several rows are rejected if one of them may have been padded by the server.
+      Returns `labels` and `scores`, of the shape of `words`, and `error`, string `(batch,)`.
+    - `serve_words`: `words` only; a row ends with its last word that is not empty. Returns the
+      same except `error`. An export for servers that pad does not have it.
     - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is recognized by its id. Returns
-      `labels`, `scores` and `logits` of every token.
+      `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
 
     Args:
         task: A token classifier with a preprocessor, on the TensorFlow backend.
@@ -79,43 +79,49 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         )
         return {"tags": tf.strings.join(["[", tags, "]"])}
 
-    def tags_of(words: tf.Tensor, lengths: tf.Tensor) -> dict[str, tf.Tensor]:
+    def tags_of(words: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
+        lengths = tf.cast(counts, tf.int64)
         tags = _tags(task, tf.RaggedTensor.from_tensor(words, lengths=lengths), options)
         shape = tf.shape(words, tf.int64)
         return {name: values.to_tensor(shape=shape) for name, values in tags.items()}
 
     def serve_counted_words(words: tf.Tensor, num_words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
-        num_words = checked_counts("num_words", num_words, words)
-        return tags_of(words, tf.cast(num_words, tf.int64))
+        counts, error = checked_counts("num_words", num_words, words)
+        return with_errors(tags_of(words, counts), error)
 
     def serve_words(words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
-        ends_in_word = tf.reduce_any(words[:, -1:] != "", axis=1)
-        refused = refuse_rows(
-            may_hold_filler(words) & ends_in_word, "words", COUNTED_WORDS_SIGNATURE, "num_words"
-        )
-        with tf.control_dependencies([refused]):
-            # A row ends with its last word that is not empty.
-            numbers = tf.range(1, tf.shape(words, tf.int64)[1] + 1)
-        lengths = tf.reduce_max(tf.where(words == "", tf.zeros([], tf.int64), numbers), axis=1)
-        # The maximum over no columns is the lowest integer.
-        return tags_of(words, tf.maximum(lengths, 0))
+        return tags_of(words, counts_without_padding(words))
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        features, error = features_of_ids({"token_ids": token_ids}, task, options)
         # Not in parts, so that padding too has outputs
-        logits = task(features_of_ids({"token_ids": token_ids}, task), training=False)
-        return {**_answers(logits, options.class_names), "logits": logits}
+        logits = task(features, training=False)
+        outputs = {**_answers(logits, options.class_names), "logits": logits}
+        missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
+        return with_errors(
+            {name: _padded(value, missing) for name, value in outputs.items()}, error
+        )
 
-    return {
+    signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
         TAGS_SIGNATURE: signature(serve_tags, text=(tf.string, 1)),
         COUNTED_WORDS_SIGNATURE: signature(
             serve_counted_words, words=(tf.string, 2), num_words=(tf.int32, 1)
         ),
-        WORDS_SIGNATURE: signature(serve_words, words=(tf.string, 2)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2)),
     }
+    if not options.padded_batches:
+        signatures[WORDS_SIGNATURE] = signature(serve_words, words=(tf.string, 2))
+    return signatures
+
+
+def _padded(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """Appends columns of empty strings or zeros to values `(batch, length, …)`."""
+    shape = tf.shape(values)
+    missing = tf.concat([shape[:1], [columns], shape[2:]], axis=0)
+    return tf.concat([values, tf.fill(missing, tf.zeros([], values.dtype))], axis=1)
 
 
 def _tags(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TensorFlow Serving's batching session does with requests: see `batching_session.cc`."""
 
+import concurrent.futures
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -43,11 +44,10 @@ def run_together(
     total = sum(sizes)
     rows = min((size for size in allowed_batch_sizes if size >= total), default=total)
     batch = {}
+    padded = padded_requests(requests)
     for name in requests[0]:
-        tensors = [request[name] for request in requests]
-        shape = np.max([x.shape[1:] for x in tensors], axis=0).astype(int)
-        filled = [_filled(x, shape) for x in tensors]
-        batch[name] = np.concatenate([*filled, *[filled[0][:1]] * (rows - total)])
+        tensors = [request[name] for request in padded]
+        batch[name] = np.concatenate([*tensors, *[tensors[0][:1]] * (rows - total)])
     outputs = run_alone(signature, batch)
     ends = np.cumsum(sizes)
     for name, value in outputs.items():
@@ -55,6 +55,77 @@ def run_together(
     return [
         {name: value[end - size : end] for name, value in outputs.items()}
         for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+def run_scheduled(
+    signature: Signature, requests: Sequence[Tensors], *, pads: bool
+) -> list[Tensors | Exception]:
+    """The answers to requests that clients send at a time, joined by the server's scheduler.
+
+    The scheduler is a part of TensorFlow (`tf.nondifferentiable_batch_function`). It does not pad,
+    which the server does before it.
+
+    Args:
+        signature: Of a SavedModel.
+        requests: Arrays of the inputs by their names.
+        pads: The server's `pad_variable_length_inputs`.
+
+    Returns:
+        For each request its answer, or the error that its client gets.
+    """
+    import tensorflow as tf
+
+    names, outputs, batches = list(requests[0]), [], []
+
+    def answer(*inputs: Any) -> list[Any]:
+        answers = signature(**dict(zip(names, inputs, strict=True)))
+        outputs[:] = list(answers)
+        batches.append(tf.shape(inputs[0])[0])
+        return list(answers.values())
+
+    total = sum(len(request[names[0]]) for request in requests)
+    scheduled = tf.nondifferentiable_batch_function(
+        # A batch that is full starts at once.
+        num_batch_threads=1, max_batch_size=total, batch_timeout_micros=60_000_000
+    )(answer)  # fmt: skip
+    specs = [
+        tf.TensorSpec([None] * requests[0][name].ndim, tf.as_dtype(requests[0][name].dtype))
+        for name in names
+    ]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def join(*inputs: Any) -> list[Any]:
+        # Schedulers of the same name are one.
+        with tf.name_scope(f"scheduler_{next(_SCHEDULERS)}"):
+            return scheduled(*inputs)
+
+    join.get_concrete_function()
+    assert len(batches) == 1, "traced once, for all requests"
+
+    def send(request: Tensors) -> Tensors | Exception:
+        try:
+            found = join(*(tf.constant(request[name]) for name in names))
+        except tf.errors.OpError as error:
+            return error
+        return dict(zip(outputs, (value.numpy() for value in found), strict=True))
+
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as clients:
+        return list(clients.map(send, padded_requests(requests) if pads else requests))
+
+
+_SCHEDULERS = itertools.count()
+
+
+def padded_requests(requests: Sequence[Tensors]) -> list[Tensors]:
+    """Requests of one shape but for the rows, as with `pad_variable_length_inputs`."""
+    shapes = {
+        name: np.max([request[name].shape[1:] for request in requests], axis=0).astype(int)
+        for name in requests[0]
+    }
+    return [
+        {name: _filled(value, shapes[name]) for name, value in request.items()}
+        for request in requests
     ]
 
 

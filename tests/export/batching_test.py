@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every signature of every task answers a request the same, whatever batch it is put in."""
 
+import dataclasses
 import itertools
 import json
 
@@ -15,6 +16,7 @@ from tests.export.batching_session import (  # noqa: E402
     check_same,
     run_alone,
     run_in_parts,
+    run_scheduled,
     run_together,
     tags_of,
 )
@@ -36,6 +38,77 @@ def test_every_signature_in_batches_of_unequal_lengths(served):
                 check_same(answer, alone[index], whole_rows=name != "serve_ids")
 
 
+# For the last element of an input's first row, numbers that are an error, and the error
+WRONG = {
+    "token_ids": ((-1, 10**6), "token_ids must be at least 0 and below"),
+    "segment_ids": ((-1, 2), "segment_ids must be at least 0 and below 2"),
+    "num_words": ((-1, 99), "num_words"),
+    "num_choices": ((0, 99), "num_choices"),
+}
+
+# What such a row has for answers, by the kind of their dtype
+NOTHING = {"f": -1e6, "i": -1, "O": b""}
+
+
+@pytest.mark.parametrize("pads", [False, True])
+def test_a_bad_row_fails_no_other(served, pads):
+    """Neither those of its own request, nor those that the server's scheduler puts beside it."""
+    for name, (first, second, *_) in served.requests.items():
+        signature = served.signatures[name]
+        neighbor = second if pads else first
+        for key in first.keys() & WRONG.keys():
+            numbers, message = WRONG[key]
+            bad = [{**first, key: first[key].copy()} for _ in numbers]
+            for request, number in zip(bad, numbers, strict=True):
+                request[key][(0,) + (-1,) * (request[key].ndim - 1)] = number
+            *marked, answered = run_scheduled(signature, [*bad, neighbor], pads=pads)
+            check_same(answered, run_alone(signature, neighbor), whole_rows=False)
+            expected = run_alone(signature, first)
+            for answer in marked:
+                assert answer["error"][0].decode().startswith(message)
+                for output in answer.keys() - {"error"}:
+                    assert np.all(answer[output][0] == NOTHING[answer[output].dtype.kind])
+                check_same(
+                    {output: values[1:] for output, values in answer.items()},
+                    {output: values[1:] for output, values in expected.items()},
+                    whole_rows=False,
+                )
+
+
+def test_ids_longer_than_the_model_are_an_error_of_their_row(served):
+    request = served.requests["serve_ids"][0]
+    length = served.task.config.max_sequence_length
+    missing = length + 3 - request["token_ids"].shape[-1]
+    widths = [*[(0, 0)] * (request["token_ids"].ndim - 1), (0, missing)]
+    wide = {key: np.pad(value, widths) for key, value in request.items()}
+    alone = run_alone(served.signatures["serve_ids"], request)
+    # Padding is not too long.
+    check_same(run_alone(served.signatures["serve_ids"], wide), alone, whole_rows=False)
+    wide["token_ids"][(0,) * (wide["token_ids"].ndim - 1) + (-1,)] = 7
+    received = run_alone(served.signatures["serve_ids"], wide)
+    error = received["error"][0].decode()
+    assert error == f"token_ids are longer than the {length} positions of the model"
+    received, alone = (
+        {key: value[1:] for key, value in both.items()} for both in (received, alone)
+    )
+    check_same(received, alone, whole_rows=False)
+
+
+def test_an_example_without_its_text_is_an_error_of_its_row(served):
+    if "serve_examples" not in served.requests:
+        pytest.skip("no examples")
+    request = served.requests["serve_examples"][0]
+    alone = run_alone(served.signatures["serve_examples"], request)
+    wrong = {"inputs": request["inputs"].copy()}
+    wrong["inputs"][1] = b""
+    received = run_alone(served.signatures["serve_examples"], wrong)
+    scores = received.pop("scores" if "scores" in received else "outputs")
+    expected = alone.pop("scores" if "scores" in alone else "outputs")
+    assert (scores[1] == -1e6).all()
+    np.testing.assert_allclose(scores[[0, 2]], expected[[0, 2]], atol=2e-5)
+    check_same(received, alone)
+
+
 def test_large_requests_in_parts(served):
     """Where the batching file lets the server split requests, the parts fit together."""
     if not served.splits:
@@ -47,24 +120,82 @@ def test_large_requests_in_parts(served):
         check_same(run_in_parts(served.signatures[name], repeated, 4, neighbours), alone)
 
 
-def test_words_that_may_be_filler_are_refused(served_tagger):
-    function = served_tagger.signatures["serve_words"]
-    first, second = ({"words": strings([row])} for row in (["the", "cat"], ["a", "b", "c", "d"]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="serve_counted_words with num_words"):
-        run_together(function, [first, second])
-    several = {"words": strings([["the", "cat"], ["sat", "on"]])}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a row ends in what it"):
-        run_together(function, [several, second])
-    # One row by itself is nobody's filler.
-    assert run_alone(function, {"words": strings([["a", "b", "a"]])})["labels"].all()
+def test_a_server_that_does_not_pad_fails_unequal_requests_and_no_others(served_tagger):
+    """By name, as with `pad_variable_length_inputs: false`; requests of one width are answered."""
+    signature = served_tagger.signatures["serve_words"]
+    short, long = ({"words": strings([row])} for row in (["a", "b"], ["a", "b", "c"]))
+    for answer in run_scheduled(signature, [short, long], pads=False):
+        assert isinstance(answer, tf.errors.InvalidArgumentError)
+    for answer in run_scheduled(signature, [short, short], pads=False):
+        check_same(answer, run_alone(signature, short))
 
 
-def test_word_counts_are_checked(served_tagger):
-    function = served_tagger.signatures["serve_counted_words"]
-    for counts, message in (([3], "more than the row"), ([-1], "at least 0"), ([1, 1], "each row")):
-        request = {"words": strings([["a", "b"]]), "num_words": np.array(counts, "int32")}
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            run_alone(function, request)
+def for_padded_batches(served):
+    """The signatures of the same task in an export with `padded_batches`."""
+    options = dataclasses.replace(served.options, padded_batches=True)
+    functions = served.task.serving_signatures(options)
+    return dataclasses.replace(served, options=options, functions=functions)
+
+
+def test_for_padded_batches_words_and_choices_need_their_number(served_tagger, served_chooser):
+    tagger, chooser = map(for_padded_batches, (served_tagger, served_chooser))
+    assert served_tagger.functions.keys() - tagger.functions.keys() == {"serve_words"}
+    default, counted = (
+        chooser.functions[name] for name in ("serving_default", "serve_counted_choices")
+    )
+    assert [spec.name for spec in default.input_signature] == ["text", "choices", "num_choices"]
+    assert default is counted
+
+
+@pytest.mark.parametrize("pads", [False, True])
+def test_equal_choices_are_choices(served_chooser, pads):
+    def scores(name, requests):
+        answers = run_scheduled(served_chooser.signatures[name], requests, pads=pads)
+        return [answer["probabilities"] for answer in answers]
+
+    equal, other = (
+        {"text": strings(["a"]), "choices": strings([choices])}
+        for choices in (["b", "b"], ["cat", "b"])
+    )
+    for requests in ([equal], [equal, other], [equal, equal, other]):
+        for row in scores("serving_default", requests)[: len(requests[:-1]) or 1]:
+            np.testing.assert_allclose(row, [[0.5, 0.5]], atol=1e-5)
+    counts = {"num_choices": np.array([2], "int32")}
+    longer = {"text": strings(["a"]), "choices": strings([["cat", "b", "mat"]])}
+    counted = [equal | counts, (longer if pads else other) | counts]
+    row = scores("serve_counted_choices", counted)[0]
+    np.testing.assert_allclose(row, [[0.5, 0.5, 0.0] if pads else [0.5, 0.5]], atol=1e-5)
+    # [CLS] b [SEP], twice, and beside a request of longer rows
+    ids = {"token_ids": np.array([[[2, 9, 3]] * 2], "int32")}
+    ids["segment_ids"] = np.zeros_like(ids["token_ids"])
+    wide = {name: np.repeat(value, 2, axis=2)[:, [0, 1, 1]] for name, value in ids.items()}
+    row = scores("serve_ids", [ids, wide] if pads else [ids, ids])[0]
+    np.testing.assert_allclose(row, [[0.5, 0.5, 0.0] if pads else [0.5, 0.5]], atol=1e-5)
+
+
+def test_a_row_without_choices_is_an_error_of_that_row(served_chooser):
+    function = served_chooser.signatures["serve_ids"]
+    ids = {"token_ids": np.array([[[2, 9, 3]] * 2, [[2, 2, 2], [0, 0, 0]]], "int32")}
+    received = run_alone(function, ids | {"segment_ids": np.zeros_like(ids["token_ids"])})
+    assert [x.decode() for x in received["error"]] == [
+        "", "token_ids: no choice of the row has tokens"
+    ]  # fmt: skip
+    assert received["choice"].tolist() == [0, -1]
+
+
+def test_equal_words_are_words(served_tagger):
+    rows = [["b", "b", "b"], ["cat", "b", "b"]]
+    requests = [{"words": strings([row])} for row in rows]
+    received = run_scheduled(served_tagger.signatures["serve_words"], requests, pads=False)
+    for answer, tags in zip(received, served_tagger.task.tag(rows), strict=True):
+        assert [x.decode() for x in answer["labels"][0]] == [tag["label"] for tag in tags]
+        np.testing.assert_allclose(answer["scores"][0], [t["score"] for t in tags], atol=1e-4)
+
+
+def test_counts_that_differ_in_number_from_the_rows_are_refused(served_tagger):
+    request = {"words": strings([["a", "b"]]), "num_words": np.array([1, 1], "int32")}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="num_words: expected one for each"):
+        run_alone(served_tagger.signatures["serve_counted_words"], request)
 
 
 def test_counted_words_get_the_tags_of_the_task(served_tagger):
@@ -88,16 +219,6 @@ def test_tags_as_json_are_those_of_the_task(served_tagger):
         ]
 
 
-def test_choices_that_may_be_filler_are_refused(served_chooser):
-    function = served_chooser.signatures["serving_default"]
-    several = {"text": strings(["a", "b"]), "choices": strings([["cat", "mat"], ["b", "the"]])}
-    longer = {"text": strings(["a"]), "choices": strings([["cat", "mat", "the"]])}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="serve_counted_choices with num_cho"):
-        run_together(function, [several, longer])
-    # Of one width they are answered.
-    check_same(run_together(function, [several, several])[1], run_alone(function, several))
-
-
 def test_counted_choices_get_the_scores_of_the_task(served_chooser):
     for request in served_chooser.requests["serve_counted_choices"]:
         received = run_alone(served_chooser.signatures["serve_counted_choices"], request)
@@ -119,8 +240,19 @@ def test_empty_rows_are_refused_by_name(served_chooser, served_tagger):
         run_alone(served_tagger.signatures["serve_ids"], {"token_ids": np.zeros([1, 0], "int32")})
 
 
-def test_ids_without_a_first_token_are_refused_where_they_may_be_filler(served_tagger):
-    function = served_tagger.signatures["serve_ids"]
-    first, second = ({"token_ids": np.array([row], "int32")} for row in ([7, 8], [2, 9, 9, 3]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must begin with .* \[CLS\], 2"):
-        run_together(function, [first, second])
+def test_ids_without_a_first_token_are_an_error_where_they_may_be_padding(served_tagger):
+    first, second, third = (
+        {"token_ids": np.array(rows, "int32")}
+        for rows in ([[7, 8], [2, 3]], [[2, 9, 9, 3]], [[7, 8, 9, 3]])
+    )
+    signature = for_padded_batches(served_tagger).signatures["serve_ids"]
+    received = run_scheduled(signature, [first, second, third], pads=True)
+    for row in range(2):
+        assert b"rows must begin with the id of [CLS], 2" in received[0]["error"][row]
+    for answer, request in zip(received[1:], (second, third), strict=True):
+        check_same(answer, run_alone(signature, request))
+    # Nothing is padded without padding.
+    signature = served_tagger.signatures["serve_ids"]
+    row = {"token_ids": np.array([[7, 8, 9, 7]], "int32")}
+    for answer in run_scheduled(signature, [row, second], pads=False):
+        assert not answer["error"].any()

@@ -78,6 +78,11 @@ def test_onnx_names_the_axes_of_choices_and_positions(classifier, tmp_path):
         assert axes(session.get_outputs()) == outputs
 
 
+def test_no_other_format_is_padded_by_a_server(classifier, tmp_path):
+    with pytest.raises(ValueError, match="padded_batches is True; it is for format='tf_saved_mod"):
+        classifier.export(tmp_path / "model.onnx", "onnx", padded_batches=True)
+
+
 # Seen once after tests that had used JAX: this test forks, and JAX warns
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_openvino(classifier, tmp_path):

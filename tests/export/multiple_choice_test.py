@@ -35,10 +35,9 @@ def signature(folder):
     return tf.saved_model.load(str(folder)).signatures["serving_default"]
 
 
-@pytest.mark.parametrize("filler", ["", "first"])
-def test_the_answers_are_those_of_the_task(served, filler):
+def test_the_answers_are_those_of_the_task(served):
     task, folder = served
-    padded = [own + ([filler and own[0]] * (3 - len(own))) for _, own in ROWS]
+    padded = [own + [""] * (3 - len(own)) for _, own in ROWS]
     outputs = signature(folder)(
         text=tf.constant([text for text, _ in ROWS]), choices=tf.constant(padded)
     )

@@ -150,7 +150,7 @@ def _embedder() -> Served:
         "serve_ids": [ids(f, "token_ids") for f in features],
     }
     functions = task.serving_signatures(OPTIONS)
-    return Served(task, OPTIONS, functions, requests, splits=True, bare=tuple(requests))
+    return Served(task, OPTIONS, functions, requests, splits=True, bare=("serving_default",))
 
 
 def _tagger() -> Served:
@@ -170,10 +170,10 @@ def _tagger() -> Served:
         "serving_default": _texts("text"),
         "serve_tags": _texts("text"),
         "serve_counted_words": words,
-        # Of one width, for nothing else can be told apart
+        # Of one width, for a server that does not pad
         "serve_words": [
             {"words": strings(rows)}
-            for rows in ([["the", "cat", ""], ["a", "mat", "?"]], [["b", "7", "cat"]])
+            for rows in ([["the", "cat", ""], ["a", "mat", "a"]], [["b", "b", "b"]])
         ],
         "serve_ids": [ids(classifier.preprocessor(texts), "token_ids") for texts in TEXTS],
     }
@@ -218,10 +218,14 @@ def _chooser() -> Served:
         "serve_counted_choices": [
             {"text": strings(text), **own} for text, own in zip(texts, choices, strict=True)
         ],
-        # Of one row each, for what fills the second up cannot be told
+        # Of one width, for a server that does not pad
         "serving_default": [
-            {"text": strings(text[:1]), "choices": own["choices"][:1]}
-            for text, own in zip(texts, choices, strict=True)
+            {"text": strings(text), "choices": strings(own)}
+            for text, own in (
+                (["the cat sat", "a"], [["on the mat", "cat", ""], ["able", "", "mat"]]),
+                (["unbelievable"], [["b", "cat", "on"]]),
+                ([""], [["", "", ""]]),
+            )
         ],
         "serve_ids": [ids(preprocessor(*row), "token_ids", "segment_ids") for row in rows],
     }

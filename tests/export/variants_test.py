@@ -20,7 +20,8 @@ def size_of_weights(folder):
 
 def test_pairs_and_a_regression(tmp_path):
     regression = make_classifier(num_classes=1)
-    regression.export(tmp_path / "1", pair=True)
+    regression.export(tmp_path / "1", pair=True, padded_batches=True)
+    assert (tmp_path / "1" / "padded_batching_params.pbtxt").is_file()
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
 
     answers = signatures["serving_default"](text=tf.constant(FIRST), text_pair=tf.constant(SECOND))
@@ -33,7 +34,7 @@ def test_pairs_and_a_regression(tmp_path):
     answers = signatures["serve_ids"](
         token_ids=features["token_ids"], segment_ids=features["segment_ids"]
     )
-    assert answers.keys() == {"score", "logits"}
+    assert answers.keys() == {"score", "logits", "error"}
     np.testing.assert_allclose(answers["score"], expected, atol=1e-5)
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="differ in number"):

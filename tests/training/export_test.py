@@ -88,6 +88,8 @@ def test_what_is_asked_for(config, tmp_path):
         export(dataclasses.replace(folder, dtype="bfloat16"))
     with pytest.raises(ValueError, match="--class_names=a,b is given, but the format is hugging_f"):
         export(dataclasses.replace(folder, class_names=("a", "b")))
+    with pytest.raises(ValueError, match="--padded_batches=True is given, but the format is onnx"):
+        export(dataclasses.replace(config, output="x.onnx", padded_batches=True))
     with pytest.raises(ValueError, match="--license=mit is given, but the format is onnx"):
         export(dataclasses.replace(config, output="x.onnx", license="mit"))
     with pytest.raises(ValueError, match=r"--dtype is 'int4', expected one of float32, bfloat16"):
