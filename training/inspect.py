@@ -177,7 +177,7 @@ class Report:
             ),
             run_report.table("letters by script, %", self.scripts),
             *(
-                run_report.table(f"baselines on {name}", scores)
+                run_report.table(f"baselines on {name}", run_report.with_spaces(scores))
                 for name, scores in self.baselines.items()
             ),
             "\n".join(self.advice),
@@ -210,7 +210,7 @@ class Report:
             ),
             page.section("Letters by script, in percent", _by_part(self.scripts)),
             *(
-                page.section(f"Baselines on {name}", _by_part(scores))
+                page.section(f"Baselines on {name}", _by_part(run_report.with_spaces(scores)))
                 for name, scores in self.baselines.items()
             ),
             *([page.section("Advice", *map(page.text, self.advice))] if self.advice else []),

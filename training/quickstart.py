@@ -140,8 +140,8 @@ def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
 
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")
-    rows = {**baselines.of_text(data.train, data.test, data.metrics), "fine-tuned MiniLM": ours}
-    print("\n" + run_report.table("on the test set", rows))
+    rows = run_report.with_spaces(baselines.of_text(data.train, data.test, data.metrics))
+    print("\n" + run_report.table("on the test set", {**rows, "fine-tuned MiniLM": ours}))
 
 
 def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:

@@ -7,6 +7,7 @@ Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, name what belongs on a 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,9 +98,9 @@ def model_card(
     )
     blocks = [
         f"---\n{data.to_yaml()}\n---",
-        f"# {title}",
+        f"# {_escaped(title)}",
         f"A {family} encoder with {parameters / 1e6:.1f} million parameters that {use}."
-        + (f" Its labels are {', '.join(class_names)}." if class_names else ""),
+        + (f" Its labels are {', '.join(map(_escaped, class_names))}." if class_names else ""),
         _scores(results),
         _training(config, results),
         _cost(results.get("cost", {})),
@@ -145,8 +146,9 @@ def _scores(results: Mapping[str, Any]) -> str:
         f"scores on {kept['by']}; on {kept['by']} they are therefore slightly too high."
     ]
     for part, scores in kept["scores"].items():
-        rows = {"this model": scores, **results.get("baselines", {}).get(part, {})}
-        lines.append(_table(part, rows))
+        baselines = results.get("baselines", {}).get(part, {})
+        named = {name.replace("_", " "): row for name, row in baselines.items()}
+        lines.append(_table(part, {"this model": scores, **named}))
     if results.get("by_class"):
         lines.append(_table(f"{kept['by']}, by class", results["by_class"]))
     return "\n\n".join(lines)
@@ -154,10 +156,11 @@ def _scores(results: Mapping[str, Any]) -> str:
 
 def _table(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    lines = [f"| {' | '.join([title, *columns])} |", "|---" * (len(columns) + 1) + "|"]
+    header = [_escaped(title), *columns]
+    lines = [f"| {' | '.join(header)} |", "|---" * (len(columns) + 1) + "|"]
     for name, row in rows.items():
         cells = [_cell(row.get(column)) for column in columns]
-        lines.append(f"| {' | '.join([_escaped(name.replace('_', ' ')), *cells])} |")
+        lines.append(f"| {' | '.join([_escaped(name), *cells])} |")
     return "\n".join(lines)
 
 
@@ -168,7 +171,9 @@ def _cell(value: float | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Escapes what Markdown would not show as it is; underscores inside a word are shown."""
+    text = re.sub(r"([\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
+    return " ".join(text.split())
 
 
 def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:

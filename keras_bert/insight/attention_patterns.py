@@ -297,8 +297,10 @@ class AttentionPatterns:
                 axes.imshow(scores[layer][head], cmap="Blues", vmin=0, vmax=1)
                 axes.set_title(f"layer {layer}, head {head}", fontsize=7)
                 is_last, is_left = row == len(picked) - 1, column == 0
-                axes.set_xticks(range(len(tokens)), tokens if is_last else [], rotation=90)
-                axes.set_yticks(range(len(tokens)), tokens if is_left else [])
+                axes.set_xticks(
+                    range(len(tokens)), tokens if is_last else [], rotation=90, parse_math=False
+                )
+                axes.set_yticks(range(len(tokens)), tokens if is_left else [], parse_math=False)
                 axes.tick_params(labelsize=6)
         return figure
 

@@ -172,7 +172,7 @@ class Attribution:
         scores = [word["score"] for word in words]
         colors = ["#2a7d4f" if score >= 0 else "#d1570c" for score in scores]
         axes.barh(range(len(words)), scores, color=colors)
-        axes.set_yticks(range(len(words)), [word["word"] for word in words])
+        axes.set_yticks(range(len(words)), [word["word"] for word in words], parse_math=False)
         axes.axvline(0, color="#777777", linewidth=1)
         axes.set_xlabel(f"share of {self.target}")
         return axes

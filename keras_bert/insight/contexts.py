@@ -64,7 +64,7 @@ class Neighbours:
         """
         axes = axes_or_new(axes, 5, 0.25 * len(self.tokens) + 1)
         axes.barh(range(len(self.tokens)), self.similarities[::-1], color="#0b5394")
-        axes.set_yticks(range(len(self.tokens)), self.tokens[::-1])
+        axes.set_yticks(range(len(self.tokens)), self.tokens[::-1], parse_math=False)
         axes.set_xlabel(f"cosine with {self.token}")
         return axes
 

@@ -113,8 +113,17 @@ class LayerPredictions:
         for layer, token in np.ndindex(layers, tokens):
             color = "white" if scores[layer, token] > 0.6 else "black"
             word = self.predictions[layer][token][0]
-            axes.text(token, layer, word, ha="center", va="center", fontsize=7, color=color)
-        axes.set_xticks(range(tokens), self.tokens, rotation=90)
+            axes.text(
+                token,
+                layer,
+                word,
+                ha="center",
+                va="center",
+                fontsize=7,
+                color=color,
+                parse_math=False,
+            )
+        axes.set_xticks(range(tokens), self.tokens, rotation=90, parse_math=False)
         axes.set_yticks(range(layers), ["embeddings", *map(str, range(1, layers))])
         axes.set_ylabel("layer")
         return axes

@@ -317,7 +317,9 @@ def _draw(
         color = _COLORS[number % len(_COLORS)]
         axes.errorbar(values, heights, xerr=errors, fmt="o", color=color, capsize=3, label=name)
     axes.set_yticks(
-        range(len(first)), [f"{measure.group} ({measure.count})" for measure in first[::-1]]
+        range(len(first)),
+        [f"{measure.group} ({measure.count})" for measure in first[::-1]],
+        parse_math=False,
     )
     axes.set_ylim(-0.7, len(first) - 0.3)
     if first[0].metric.endswith("%"):

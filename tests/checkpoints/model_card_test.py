@@ -21,7 +21,7 @@ RESULTS = {
     "backend": "jax",
     "kept": {"epoch": 2, "epochs": 3, "by": "dev", "scores": {"dev": {"accuracy": 91.25}}},
     "baselines": {"dev": {"majority": {"accuracy": 50.0}, "bag_of_words": {"accuracy": 80.0}}},
-    "by_class": {"good|fine": {"f1": 90.0, "rows": 12}},
+    "by_class": {"good|fine": {"f1": 90.0, "rows": 12}, "_a_b*_": {"f1": 80.0, "rows": 9}},
     "cost": {
         "hours": 0.5,
         "training_flops": 2e15,
@@ -68,6 +68,7 @@ def test_a_folder_with_a_card_is_read_by_both_libraries(classifier, tmp_path):
     assert "Its labels are bad, good." in card.text
     assert "| bag of words | 80.00 |" in card.text
     assert "| good\\|fine | 90.00 | 12 |" in card.text
+    assert "| \\_a_b\\*\\_ | 80.00 | 9 |" in card.text
     assert "| train file | reviews.csv |" in card.text
     assert "somebody" not in card.text
     assert "0.125 kWh (estimated), 0.05 kg of CO2 (DEU)" in card.text

@@ -63,7 +63,7 @@ def report(
     ]
     for name, scores in kept["scores"].items():
         baselines = results["baselines"].get(name, {})
-        blocks.append(table(name, {"this model": scores, **baselines}))
+        blocks.append(table(name, {"this model": scores, **with_spaces(baselines)}))
     points = _points_over_baselines(results)
     if points is not None and points <= 0:
         blocks.append(
@@ -74,11 +74,8 @@ def report(
         blocks.append(_of_seeds(results["summary"], len(results["runs"])))
     if results.get("by_class"):
         blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
-        if "f1" in kept["scores"][kept["by"]]:
-            # Of two classes, scikit-learn's is that of the second.
-            blocks.append(
-                f"The f1 of all rows is that of the class {list(results['by_class'])[1]}."
-            )
+    if results.get("class_of_f1"):
+        blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
     times = {**(seconds or {}), **results["seconds"]}
     cost = run_cost.describe(results.get("cost", {}), points)
     blocks.append("\n".join(filter(None, (_times(times), cost))))
@@ -119,14 +116,18 @@ def table(title: str, rows: Scores) -> str:
             integers have no decimals.
     """
     columns = list(dict.fromkeys(name for values in rows.values() for name in values))
-    names = [name.replace("_", " ") for name in rows]
-    width = max(len(title), *map(len, names)) + 2
+    width = max(len(title), *map(len, rows)) + 2
     widths = [max(10, len(column) + 2) for column in columns]
     lines = [title.ljust(width) + "".join(map(str.rjust, columns, widths))]
-    for name, values in zip(names, rows.values(), strict=True):
+    for name, values in rows.items():
         cells = [_cell(values.get(column)) for column in columns]
         lines.append(name.ljust(width) + "".join(map(str.rjust, cells, widths)))
     return "\n".join(lines)
+
+
+def with_spaces(rows: Scores) -> Scores:
+    """Returns rows with spaces instead of the underscores in their names, which are keywords."""
+    return {name.replace("_", " "): values for name, values in rows.items()}
 
 
 def _cell(value: float | None) -> str:

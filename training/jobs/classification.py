@@ -209,6 +209,8 @@ class TextClassification(Job):
             results["by_class"] = classifier_scores.by_class(
                 predictions, dev.labels, dev.class_names
             )
+            if "f1" in self.data.metrics:  # of two classes, scikit-learn's is that of the second
+                results["class_of_f1"] = dev.class_names[1]
         if test is not None:
             write_answers(classifier, test, folder / "answers.tsv")
             if test.labels is not None:

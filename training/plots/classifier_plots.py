@@ -55,8 +55,9 @@ def confusion_figure(
     axes = figure.add_subplot()
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     ticks = range(len(class_names))
-    axes.set_xticks(ticks, class_names, rotation=45, ha="right", fontsize=8)
-    axes.set_yticks(ticks, class_names, fontsize=8)
+    # A name with dollar signs is no formula.
+    axes.set_xticks(ticks, class_names, rotation=45, ha="right", fontsize=8, parse_math=False)
+    axes.set_yticks(ticks, class_names, fontsize=8, parse_math=False)
     axes.set_xlabel("prediction", fontsize=9)
     axes.set_ylabel("label", fontsize=9)
     if len(class_names) <= _MAX_CLASSES_WITH_COUNTS:

@@ -46,7 +46,7 @@ _ANSWER_WORDS = 4
 def show(found: Mapping[str, Baselines]) -> None:
     """Prints the baselines of each development set."""
     for dev_name, rows in found.items():
-        print(run_report.table(f"{dev_name}, baselines", rows), flush=True)
+        print(run_report.table(f"{dev_name}, baselines", run_report.with_spaces(rows)), flush=True)
 
 
 def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str]) -> Baselines:

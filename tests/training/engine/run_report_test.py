@@ -58,8 +58,10 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
 
 
 def test_the_class_of_the_f1_is_named(results):
-    assert "that of the class" not in report(results)
     results["kept"]["scores"]["dev"]["f1"] = 82.0
+    results["by_class"] = {"PER": {"f1": 82.0, "support": 40}}  # a tagger's entities
+    assert "that of the class" not in report(results)
+    results["class_of_f1"] = "pos"
     assert "\n\nThe f1 of all rows is that of the class pos.\n" in report(results)
 
 
@@ -90,7 +92,7 @@ def test_what_is_missing_in_a_table_is_blank():
     assert table("dev", {"a": {"f1": 1.0}, "b_c": {"mse": 2.0, "rows": 3}}).splitlines() == [
         "dev          f1       mse      rows",
         "a          1.00                    ",
-        "b c                  2.00         3",
+        "b_c                  2.00         3",
     ]
 
 
