@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_bert import named_sizes
+from keras_bert import checks, named_sizes
 
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
@@ -302,28 +302,8 @@ class BertConfig:
         return tuple(named_sizes.SIZES)
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_positive_int(value: Any) -> bool:
-    return _is_int(value) and value > 0
-
-
-def _is_rate(value: Any) -> bool:
-    return _is_number(value) and 0 <= value < 1
-
-
-def _is_positive_number(value: Any) -> bool:
-    return _is_number(value) and 0 < value < float("inf")
-
-
 def _is_positive_ints(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and bool(value) and all(map(_is_positive_int, value))
+    return isinstance(value, (tuple, list)) and bool(value) and all(map(_POSITIVE_INT[0], value))
 
 
 def _is_one_of(*choices: str) -> Callable[[Any], bool]:
@@ -338,11 +318,16 @@ def _or_none(rule: _Rule) -> _Rule:
     return (lambda value: value is None or is_allowed(value)), f"None or {allowed}"
 
 
-_POSITIVE_INT: _Rule = (_is_positive_int, "an integer above 0")
-_RATE: _Rule = (_is_rate, "a number in [0, 1)")
-_POSITIVE_NUMBER: _Rule = (_is_positive_number, "a finite number above 0")
+def _plain(allowed: checks.Numbers) -> _Rule:
+    """Returns the rule for numbers of Python, which JSON takes, and not those of NumPy."""
+    return (lambda value: isinstance(value, (int, float)) and allowed.allows(value)), str(allowed)
+
+
+_POSITIVE_INT = _plain(checks.POSITIVE_INT)
+_NON_NEGATIVE_INT = _plain(checks.NON_NEGATIVE_INT)
+_RATE = _plain(checks.PROPER_FRACTION)
+_POSITIVE = _plain(checks.POSITIVE)
 _ACTIVATION: _Rule = (_is_one_of(*ACTIVATIONS), f"one of {', '.join(ACTIVATIONS)}")
-_NOT_NEGATIVE_INT: _Rule = (lambda value: _is_int(value) and value >= 0, "an integer of at least 0")
 _BOOL: _Rule = (lambda value: isinstance(value, bool), "True or False")
 
 _RULES: dict[str, _Rule] = {
@@ -355,8 +340,8 @@ _RULES: dict[str, _Rule] = {
     "layer_sharing": (_is_one_of(*LAYER_SHARING), f"one of {', '.join(LAYER_SHARING)}"),
     "num_layer_groups": _POSITIVE_INT,
     "max_sequence_length": _POSITIVE_INT,
-    "num_segments": _NOT_NEGATIVE_INT,
-    "position_offset": _NOT_NEGATIVE_INT,
+    "num_segments": _NON_NEGATIVE_INT,
+    "position_offset": _NON_NEGATIVE_INT,
     "activation": _ACTIVATION,
     "masked_lm_activation": _or_none(_ACTIVATION),
     "pooler": _BOOL,
@@ -366,9 +351,9 @@ _RULES: dict[str, _Rule] = {
     "attention_dropout": _RATE,
     "classifier_dropout": _or_none(_RATE),
     "answer_dropout": _RATE,
-    "layer_norm_epsilon": _POSITIVE_NUMBER,
-    "initializer_range": _POSITIVE_NUMBER,
-    "pad_token_id": _NOT_NEGATIVE_INT,
+    "layer_norm_epsilon": _POSITIVE,
+    "initializer_range": _POSITIVE,
+    "pad_token_id": _NON_NEGATIVE_INT,
     "tokenizer": (_is_one_of(*TOKENIZERS), f"one of {', '.join(TOKENIZERS)}"),
     "causal": _BOOL,
     "output_hidden_states": _BOOL,

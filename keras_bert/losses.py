@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
@@ -58,6 +59,7 @@ class InBatchNegatives(keras.losses.Loss):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
+        checks.POSITIVE.check(scale=scale)
         self.scale = scale
         self.symmetric = symmetric
 
@@ -141,8 +143,7 @@ class SoftTargetDivergence(keras.losses.Loss):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if temperature <= 0:
-            raise ValueError(f"temperature is {temperature}; it must be above 0.")
+        checks.POSITIVE.check(temperature=temperature)
         self.temperature = temperature
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:

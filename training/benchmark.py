@@ -30,10 +30,11 @@ from .benchmarks.subject import Subject
 from .benchmarks.workload import Workload
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
+from .engine.options import NonNegativeFloat, PositiveInt, ProgramConfig, ProperFraction
 
 
 @dataclasses.dataclass(frozen=True)
-class BenchmarkConfig:
+class BenchmarkConfig(ProgramConfig):
     """What to measure, on which workload, and how often.
 
     Args:
@@ -69,20 +70,21 @@ class BenchmarkConfig:
     )
     model: str = "bert_base_uncased"
     precision: str = "float32"
-    batch_size: int = 8
-    sequence_length: int = 128
-    padding: float = 0.0
-    steps: int = 4
-    rounds: int = 7
-    clip_norm: float = 1.0
+    batch_size: PositiveInt = 8
+    sequence_length: PositiveInt = 128
+    padding: ProperFraction = 0.0
+    steps: PositiveInt = 4
+    rounds: PositiveInt = 7
+    clip_norm: NonNegativeFloat = 1.0
     texts: str = ""
     vocabulary: str = ""
-    clients: int = 1
+    clients: PositiveInt = 1
     batching: str = ""
     device: str = "auto"
     json: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.device not in ("cpu", "auto"):
             raise ValueError(f"--device is {self.device!r}, expected cpu or auto")
 

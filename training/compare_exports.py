@@ -34,7 +34,7 @@ from keras_bert import atomic
 
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least
+from .engine.options import NonNegativeInt, PositiveFloat, PositiveInt
 from .export import megabytes
 from .readers.labelled_text import TextColumns
 from .scores import classifier_scores, squad_scores
@@ -80,9 +80,9 @@ class CompareExportsConfig(TextColumns):
 
     model: tuple[str, ...] = ()
     data_file: str = ""
-    data_rows: int = 0
+    data_rows: NonNegativeInt = 0
     calibration_file: str = ""
-    calibration_rows: int = 300
+    calibration_rows: PositiveInt = 300
     exports: tuple[str, ...] = (
         "tf_saved_model:bfloat16",
         "tf_saved_model:float32",
@@ -93,15 +93,13 @@ class CompareExportsConfig(TextColumns):
         "openvino:int8",
     )
     batches: tuple[str, ...] = ("1", "16", "8x128")
-    rounds: int = 6
-    seconds: float = 0.5
-    threads: int = 1
+    rounds: PositiveInt = 6
+    seconds: PositiveFloat = 0.5
+    threads: PositiveInt = 1
     output_dir: str = "runs/exports"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 0, "data_rows")
-        check_at_least(self, 1, "calibration_rows", "rounds", "threads")
         for name in self.exports:
             format, _, dtype = name.partition(":")
             if dtype not in _PRECISIONS.get(format, ()):

@@ -24,7 +24,7 @@ from keras_bert.vocabularies.files import read_json
 from .costs import run_cost
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import ENCODER_SIZES, check_at_least
+from .engine.options import ENCODER_SIZES, PositiveInt, ProgramConfig
 
 # Floating-point operations of the pre-training, and the mean score on GLUE's development sets
 # without WNLI: Clark et al., 2020, https://arxiv.org/abs/2003.10555, tables 1 and 2
@@ -43,7 +43,7 @@ _OWN_HEADS = ("own score", "own hours", "own kWh")
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareModelsConfig:
+class CompareModelsConfig(ProgramConfig):
     """The encoders, and the runs that are shown beside them.
 
     Args:
@@ -62,10 +62,10 @@ class CompareModelsConfig:
         "minilm_l6_h384_uncased",
     )
     runs: tuple[str, ...] = ()
-    sequence_length: int = 128
+    sequence_length: PositiveInt = 128
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "sequence_length")
+        super().__post_init__()
         for name, _ in self.run_folders():
             if name not in self.models:
                 raise ValueError(

@@ -29,6 +29,7 @@ from absl import logging
 
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
+from .engine.options import NonNegativeInt, ProgramConfig
 from .engine.pretrained import preset_or_minilm
 from .jobs.classification import FinetuneConfig, build_classifier, score_classifier
 from .readers.glue import find_task, read_split
@@ -45,7 +46,7 @@ _SAMPLE_SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class DefaultsSweepConfig:
+class DefaultsSweepConfig(ProgramConfig):
     """The grid: every combination of tasks, rows, learning rates, epochs and seeds.
 
     Args:
@@ -68,7 +69,7 @@ class DefaultsSweepConfig:
     learning_rates: tuple[str, ...] = ("5e-5", "1e-4", "1.5e-4", "3e-4")
     epochs: tuple[str, ...] = ("3", "6", "10")
     seeds: tuple[str, ...] = ("1",)
-    dev_rows: int = 872
+    dev_rows: NonNegativeInt = 872
     preset: str = ""
     precision: str = "auto"
     results_file: str = "runs/defaults_sweep.jsonl"

@@ -90,9 +90,8 @@ class EvaluateConfig(TextColumns, WordColumns):
     report_dir: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, kind=KINDS)
-        TextColumns.__post_init__(self)
-        WordColumns.__post_init__(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from absl import flags
 
 from .engine import child_programs, program, run_report
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least, check_one_of
+from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labelled_text import read_labelled_text
 
 _FORMATS = ("tf_saved_model", "onnx", "openvino", "litert", "hugging_face")
@@ -35,7 +35,7 @@ _DTYPES = ("float32", "bfloat16", "int8")
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(ProgramConfig):
     """The model, and what is written.
 
     Args:
@@ -78,19 +78,18 @@ class ExportConfig:
     pair: bool = False
     takes_text: bool = False
     class_names: tuple[str, ...] = ()
-    sequence_length: int = 0
-    max_text_bytes: int = 0
+    sequence_length: NonNegativeInt = 0
+    max_text_bytes: NonNegativeInt = 0
     padded_batches: bool = False
     calibration_file: str = ""
     text: str = "text"
     text_pair: str = ""
-    calibration_rows: int = 300
+    calibration_rows: PositiveInt = 300
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, export_format=("auto", *_FORMATS), dtype=_DTYPES)
-        check_at_least(self, 0, "sequence_length", "max_text_bytes")
-        check_at_least(self, 1, "calibration_rows")
 
 
 _SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".tflite": "litert"}

@@ -34,7 +34,7 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least, check_one_of
+from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .plots import page
 from .readers.choice_files import read_choices
 from .readers.labelled_text import TextColumns
@@ -77,22 +77,19 @@ class InsightConfig(TextColumns, WordColumns):
     data_file: str = ""
     report_dir: str = ""
     compare_with: str = ""
-    examples: int = 8
-    max_words: int = 40
+    examples: PositiveInt = 8
+    max_words: PositiveInt = 40
     method: str = _METHODS[0]
-    rows: int = 1000
+    rows: NonNegativeInt = 1000
     crows_pairs: str = ""
     winobias_pro: str = ""
     winobias_anti: str = ""
     stereoset: str = ""
-    batch_size: int = 64
+    batch_size: PositiveInt = 64
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, method=_METHODS)
-        check_at_least(self, 1, "examples", "max_words", "batch_size")
-        check_at_least(self, 0, "rows")
-        TextColumns.__post_init__(self)
-        WordColumns.__post_init__(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,14 +17,16 @@ import dataclasses
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from absl import flags
 
+from keras_bert import checks
+
 from .engine import child_programs, pretrained, program, run_report
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least, check_one_of
+from .engine.options import check_one_of
 from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
@@ -70,15 +72,13 @@ class InspectConfig(TextColumns, WordColumns):
     dev_file: str = ""
     kind: str = "auto"
     preset: str = ""
-    sequence_length: int = 128
+    sequence_length: Annotated[int, checks.Numbers(at_least=8, integer=True)] = 128
     baselines: bool = True
     report_dir: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, kind=KINDS)
-        check_at_least(self, 8, "sequence_length")
-        TextColumns.__post_init__(self)
-        WordColumns.__post_init__(self)
 
 
 def main(arguments: list[str]) -> None:

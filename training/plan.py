@@ -34,7 +34,17 @@ from .costs import energy, run_cost
 from .costs.hardware import ACCELERATORS, ASSUMED_SHARE
 from .engine import child_programs, program, run_report
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least, check_one_of
+from .engine.options import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+    ProgramConfig,
+    ProperFraction,
+    check_one_of,
+)
 
 _THIS = "this"
 _MASKED_LM, _CLASSIFICATION = "masked_lm", "classification"
@@ -52,7 +62,7 @@ _BUSY = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanConfig:
+class PlanConfig(ProgramConfig):
     """The run to estimate, and the hardware.
 
     Args:
@@ -82,34 +92,27 @@ class PlanConfig:
     """
 
     model: str = "bert_base_uncased"
-    vocabulary_size: int = 0
-    dropout: float | None = None
+    vocabulary_size: NonNegativeInt = 0
+    dropout: ProperFraction | None = None
     objective: str = _MASKED_LM
-    tokens: float = 1e9
-    sequence_length: int = 128
-    padding: float | None = None
-    batch_size: int = 32
-    masked: float = 0.15
+    tokens: PositiveFloat = 1e9
+    sequence_length: PositiveInt = 128
+    padding: NonNegativeFloat | None = None
+    batch_size: PositiveInt = 32
+    masked: PositiveFraction = 0.15
     next_sentence: bool = False
     precision: str = "auto"
     hardware: str = _THIS
-    devices: int = 1
-    share_of_peak: float = 0.0
+    devices: PositiveInt = 1
+    share_of_peak: Fraction = 0.0
     measure_energy: bool = True
     country: str = "USA"
-    price_per_hour: float = 0.0
+    price_per_hour: NonNegativeFloat = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, hardware=(_THIS, *ACCELERATORS))
         check_one_of(self, objective=(_MASKED_LM, _CLASSIFICATION))
-        check_at_least(self, 1, "tokens", "sequence_length", "batch_size", "devices")
-        check_at_least(self, 0, "vocabulary_size", "dropout", "padding")
-        check_at_least(self, 0, "share_of_peak", "price_per_hour")
-        if self.share_of_peak > 1 or not 0 < self.masked < 1:
-            raise ValueError(
-                f"--share_of_peak is {self.share_of_peak} and --masked is {self.masked}, expected "
-                "shares of 1"
-            )
         if self.next_sentence and self.objective != _MASKED_LM:
             raise ValueError("--next_sentence is set, expected --objective=masked_lm with it")
         if self.hardware == _THIS and self.devices > 1:

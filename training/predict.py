@@ -36,7 +36,7 @@ from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least, check_one_of
+from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers.choice_files import read_choices
 from .readers.labelled_text import HEADERS
 from .readers.text_rows import (
@@ -77,7 +77,7 @@ class Predictor:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig:
+class PredictConfig(ProgramConfig):
     """The model, the input and the output.
 
     Args:
@@ -111,10 +111,10 @@ class PredictConfig:
     word_column: int = 0
     separator: str = "auto"
     comments: bool = False
-    batch_size: int = 64
+    batch_size: PositiveInt = 64
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "batch_size")
+        super().__post_init__()
         check_one_of(self, format=_FORMATS, header=tuple(HEADERS), quoting=get_args(Quoting))
 
 

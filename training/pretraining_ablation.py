@@ -23,6 +23,7 @@ from keras_bert import atomic
 
 from .engine import child_programs, output_folder, program
 from .engine.config_flags import define_flags, read_flags
+from .engine.options import PositiveInt
 from .pretraining.ablations import (
     AblationOptions,
     cell,
@@ -41,7 +42,7 @@ class AblationConfig(AblationOptions):
         bilstm_units: Units of each direction of the BiLSTM.
     """
 
-    bilstm_units: int = 128
+    bilstm_units: PositiveInt = 128
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,6 +25,7 @@ from pathlib import Path
 from absl import logging
 
 from .engine import config_flags, output_folder, program
+from .engine.options import PositiveInt, ProgramConfig, Seed
 from .engine.pretrained import minilm_folder
 from .jobs.classification import (
     FinetuneConfig,
@@ -47,7 +48,7 @@ print(answer["label"].numpy()[0].decode(), float(answer["score"].numpy()[0]))
 
 
 @dataclasses.dataclass(frozen=True)
-class QuickstartConfig:
+class QuickstartConfig(ProgramConfig):
     """The settings of the quickstart.
 
     Args:
@@ -59,9 +60,9 @@ class QuickstartConfig:
         output_dir: Folder for the model, the plot and the export.
     """
 
-    max_per_package: int = 200
-    epochs: int = 6
-    seed: int = 1
+    max_per_package: PositiveInt = 200
+    epochs: PositiveInt = 6
+    seed: Seed = 1
     from_scratch: bool = False
     output_dir: str = "runs/quickstart"
 

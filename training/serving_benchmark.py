@@ -27,19 +27,19 @@ from typing import Any
 
 from absl import flags
 
-from keras_bert import atomic
+from keras_bert import atomic, checks
 from keras_bert.data.text_files import read_lines
 
 from .benchmarks.serving_load import Endpoint, Load, Result, format_row, measure
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import check_at_least
+from .engine.options import NonNegativeFloat, PositiveFloat, PositiveInt, ProgramConfig, Seed
 from .readers.docstrings import standard_library_sentences
 from .readers.text_rows import row_error
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingBenchmarkConfig:
+class ServingBenchmarkConfig(ProgramConfig):
     """The server, the requests and the load.
 
     Args:
@@ -68,22 +68,21 @@ class ServingBenchmarkConfig:
     version: str = ""
     signature: str = "serving_default"
     input: str = ""
-    max_rows: int = 2000
+    max_rows: PositiveInt = 2000
     expected: str = ""
-    tolerance: float = 1e-3
+    tolerance: NonNegativeFloat = 1e-3
     clients: tuple[str, ...] = ("1", "4", "16")
     rates: tuple[str, ...] = ()
-    rows: int = 1
-    seconds: float = 10.0
-    max_requests: int = 100_000
-    timeout: float = 30.0
-    seed: int = 0
+    rows: PositiveInt = 1
+    seconds: PositiveFloat = 10.0
+    max_requests: PositiveInt = 100_000
+    timeout: PositiveFloat = 30.0
+    seed: Seed = 0
     json: str = ""
     plot: str = ""
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "max_rows", "rows", "max_requests")
-        check_at_least(self, 0, "tolerance", "seconds", "timeout")
+        super().__post_init__()
         if not self.model:
             raise ValueError("--model is empty, expected the name of the model on the server")
         if self.expected and not self.input:
@@ -105,7 +104,7 @@ def _positive(name: str, values: Sequence[str], number: Callable[[str], Any]) ->
         numbers = [number(value) for value in values]
     except ValueError:
         numbers = [0]
-    if any(value <= 0 for value in numbers):
+    if not all(map(checks.POSITIVE.allows, numbers)):
         raise ValueError(f"--{name} is {','.join(values)!r}, expected positive numbers")
     return numbers
 

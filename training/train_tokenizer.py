@@ -20,6 +20,7 @@ from absl import logging
 
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
+from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .pretraining.config import files_of
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
@@ -30,7 +31,7 @@ KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenizerConfig:
+class TokenizerConfig(ProgramConfig):
     """The corpus, and the kind and size of the vocabulary.
 
     Args:
@@ -48,13 +49,13 @@ class TokenizerConfig:
     input_files: tuple[str, ...] = ()
     output_dir: str = ""
     kind: str = "wordpiece"
-    vocabulary_size: int = 30522
+    vocabulary_size: PositiveInt = 30522
     lowercase: bool | None = None
-    max_sentences: int = 5_000_000
+    max_sentences: PositiveInt = 5_000_000
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"--kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        super().__post_init__()
+        check_one_of(self, kind=KINDS)
 
     def paths(self) -> list[Path]:
         """Returns the files to read, in the order of `input_files`, those of a folder by name.

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, Protocol, Required, TypedDict, TypeVar, Unpac
 
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -142,8 +143,7 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
     >>> bucket_lengths(128, coarse=True)
     (16, 32, 64, 128)
     """
-    if sequence_length < 1:
-        raise ValueError(f"sequence_length is {sequence_length}; it must be at least 1.")
+    checks.POSITIVE_INT.check(sequence_length=sequence_length)
     lengths: list[int] = []
     length = 16 if coarse else 8
     while length < sequence_length:
@@ -195,8 +195,7 @@ def length_bucketed_batches(
     Raises:
         ValueError: If `window_batches` is below 1.
     """
-    if window_batches < 1:
-        raise ValueError(f"window_batches is {window_batches}; it must be at least 1.")
+    checks.POSITIVE_INT.check(window_batches=window_batches)
     num_rows = int(rows.cardinality())
     batcher = _batcher(batch_size, tuple(buckets), pad_last_batch, pad_token_id)
     if shuffle_seed is None and 0 < num_rows <= batch_size * window_batches:

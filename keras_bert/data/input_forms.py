@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
 
 if TYPE_CHECKING:
@@ -274,7 +275,39 @@ def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, 
                 f"A generator yields text, {str(batch)[:80]!r}; expected batches of features from "
                 f"a generator, or text as {TEXT_FORMS}."
             )
+        if isinstance(batch, tuple) and len(batch) == 3:
+            check_weights(batch[2])
         yield batch
+
+
+def checked_weights(sample_weight: Any) -> np.ndarray[Any, Any]:
+    """Converts sample weights to a float32 array.
+
+    Raises:
+        ValueError: If a weight is not a finite number of at least 0; the message names its row.
+    """
+    weights = np.atleast_1d(np.asarray(sample_weight, "float32"))
+    wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"The sample weight in row {wrong[0][0]} is {weights[tuple(wrong[0])]}; it must be "
+            f"{checks.NON_NEGATIVE}."
+        )
+    return weights
+
+
+def check_weights(sample_weight: Any) -> None:
+    """Checks the sample weights of features, nested like their labels, as `checked_weights` does.
+
+    Tensors are not checked, since this would wait for the device.
+    """
+    if isinstance(sample_weight, Mapping):
+        sample_weight = list(sample_weight.values())
+    if isinstance(sample_weight, (list, tuple)) and isinstance(sample_weight[0], np.ndarray):
+        for weights in sample_weight:
+            check_weights(weights)
+    elif isinstance(sample_weight, (np.ndarray, list, tuple)) or hasattr(sample_weight, "iloc"):
+        checked_weights(sample_weight)
 
 
 def refuse_other_rows(x: Any, forms: str) -> None:

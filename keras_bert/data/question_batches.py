@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.data.batching import BatchOptions, row_batches, without_autograph
 from keras_bert.data.squad import QuestionExample
 from keras_bert.data.text_batches import (
@@ -116,11 +117,11 @@ class QuestionAnswererPreprocessor:
         doc_stride: int = 128,
         max_query_length: int = 64,
     ) -> None:
-        if doc_stride < 1 or max_query_length < 1:
-            raise ValueError(
-                f"doc_stride is {doc_stride} and max_query_length {max_query_length}; both must "
-                "be at least 1."
-            )
+        checks.POSITIVE_INT.check(
+            sequence_length=sequence_length,
+            doc_stride=doc_stride,
+            max_query_length=max_query_length,
+        )
         # The special tokens, and a token of the passage
         shortest = max_query_length + num_special_tokens(tokenizer, 2) + 1
         if sequence_length < shortest:

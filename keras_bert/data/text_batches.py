@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.data.batching import (
     BatchOptions,
     RowPreprocessor,
@@ -66,10 +67,7 @@ class TextClassifierPreprocessor:
     def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
         # The special tokens of a pair, and one token of each text
         shortest = num_special_tokens(tokenizer, 2) + 2
-        if sequence_length < shortest:
-            raise ValueError(
-                f"sequence_length is {sequence_length}; it must be at least {shortest}."
-            )
+        checks.Numbers(at_least=shortest, integer=True).check(sequence_length=sequence_length)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
@@ -348,6 +346,37 @@ def in_one_tuple(batches: tf.data.Dataset, options: BatchOptions) -> tf.data.Dat
     if options.get("pad_last_batch"):
         return batches.map(_weigh_filler_rows)
     return batches.map(lambda features, rest: (features, *rest))
+
+
+@without_autograph
+def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Checks the sample weights of a dataset of `(x, y, weights)`; others are returned unchanged.
+
+    Args:
+        dataset: A dataset of single rows or batches of text or features.
+
+    Returns:
+        A dataset of the same elements. Iterating over it raises `tf.errors.InvalidArgumentError` at
+        a weight that is not a finite number of at least 0; the message gives its element's index.
+    """
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:
+        return dataset
+
+    expected = f"; each must be {checks.NON_NEGATIVE}"
+
+    def check(index: tf.Tensor, element: Any) -> Any:
+        checked = []
+        for weights in tf.nest.flatten(element[2], expand_composites=True):
+            numbers = tf.cast(weights, tf.float32)
+            is_weight = tf.math.is_finite(numbers) & (numbers >= 0)
+            message = ["The sample weights of element", index, "are", weights, expected]
+            with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_weight), message)]):
+                checked.append(tf.identity(weights))
+        weights = tf.nest.pack_sequence_as(element[2], checked, expand_composites=True)
+        return (*element[:2], weights)
+
+    return dataset.enumerate().map(check)
 
 
 @without_autograph

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, Unpack
 import numpy as np
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.data.batching import BatchOptions, row_batches, without_autograph
 from keras_bert.data.text_batches import cut_rows, num_special_tokens, pack_texts, padded
 from keras_bert.text.from_config import tokenizer_from_config
@@ -86,14 +87,9 @@ class TokenClassifierPreprocessor:
         sequence_length: int = 512,
         overlap: int | None = None,
     ) -> None:
+        checks.Numbers(at_least=4, integer=True).check(sequence_length=sequence_length)
         room = sequence_length - num_special_tokens(tokenizer)
-        if room < 2:
-            raise ValueError(f"sequence_length is {sequence_length}; it must be at least 4.")
-        if overlap is not None and not 1 <= overlap < room:
-            raise ValueError(
-                f"overlap is {overlap}; with a sequence_length of {sequence_length} it must be "
-                f"at least 1 and below {room}."
-            )
+        checks.Numbers(at_least=1, below=room, integer=True).check_given(overlap=overlap)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
         self.overlap = max(1, room // 4) if overlap is None else overlap

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 
+from keras_bert import checks
 from keras_bert.atomic import make_folder
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
@@ -116,6 +117,8 @@ def export_task(
         ExportError: If the graph has an operation that the oldest supported server lacks, a
             package is missing, or the child process that exports fails.
     """
+    checks.POSITIVE_INT.check(max_batch_size=max_batch_size, part_tokens=part_tokens)
+    checks.POSITIVE_INT.check_given(sequence_length=sequence_length, max_text_bytes=max_text_bytes)
     _check_choice("format", format, tuple(SUFFIXES))
     _check_choice("dtype", dtype, DTYPES[format])
     paths = _paths(filepath, format)
@@ -140,15 +143,11 @@ def export_task(
         pair=pair,
         text=text,
         calibration=rows,
-        max_batch_size=_at_least_one("max_batch_size", max_batch_size),
+        max_batch_size=max_batch_size,
         warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
-        sequence_length=_at_least_one(
-            "sequence_length", sequence_length or task.config.max_sequence_length
-        ),
-        max_text_bytes=None
-        if max_text_bytes is None
-        else _at_least_one("max_text_bytes", max_text_bytes),
-        part_tokens=_at_least_one("part_tokens", part_tokens),
+        sequence_length=sequence_length or task.config.max_sequence_length,
+        max_text_bytes=max_text_bytes,
+        part_tokens=part_tokens,
         padded_batches=padded_batches,
     )
     with new_destination(paths, overwrite=overwrite) as folder:
@@ -178,8 +177,7 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
     names = task.class_names if class_names is None else class_names
     if names is None:
         return tuple(str(index) for index in range(num_classes))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"class_names must be a list of strings; received {names!r}.")
+    checks.check_names("class_names", names)
     if len(names) != num_classes:
         raise ValueError(f"class_names has {len(names)} names; the task has {num_classes} classes.")
     return tuple(names)
@@ -188,12 +186,6 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise ValueError(f"{name} is {value}; it must be at least 1.")
-    return value
 
 
 def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.models.backbone import Backbone
 
 POOLINGS = ("mean", "first")
@@ -79,6 +80,7 @@ def annotated_words(
 
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
+    checks.POSITIVE_INT.check_given(max_sentences=max_sentences)
     sentences = _read(files)[:max_sentences]
     tokenizer = preprocessor.tokenizer
     pieces = iter(

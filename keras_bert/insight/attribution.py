@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import of_few_lengths, require_fit, shortened
 from keras_bert.ops.annotations import Tensor
@@ -254,8 +255,7 @@ def attributions(
     for name, value, choices in (("method", method, METHODS), ("baseline", baseline, BASELINES)):
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; it must be at least 1.")
+    checks.POSITIVE_INT.check(steps=steps)
     for kind, read in _READERS.items():
         if isinstance(task, kind):
             row = read(task, x, target)

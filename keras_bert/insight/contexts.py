@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, shortened, text_states
 from keras_bert.models.backbone import Backbone
@@ -98,8 +99,7 @@ def neighbours(
             f"{token!r} is not a token of the vocabulary; as a text it becomes "
             f"{[vocabulary[part] for part in parts]}."
         )
-    if not 1 <= top_k < len(vocabulary):
-        raise ValueError(f"top_k is {top_k}; expected 1 to {len(vocabulary) - 1}.")
+    checks.Numbers(at_least=1, at_most=len(vocabulary) - 1, integer=True).check(top_k=top_k)
     table = keras.ops.convert_to_numpy(backbone.token_embedding_table)[: len(vocabulary)]
     units = _unit(table.astype("float64"))
     own = tokenizer.token_to_id(token)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.insight.drawing import draw_heads
 from keras_bert.models.backbone import Backbone
@@ -72,8 +73,7 @@ class HeadImportance:
         Raises:
             ValueError: If `share` is out of range.
         """
-        if not 0 <= share < 1:
-            raise ValueError(f"share is {share}; it must be at least 0 and below 1.")
+        checks.PROPER_FRACTION.check(share=share)
         owners = np.array(self.attention_owners)
         means = {int(owner): self.scores[owners == owner].mean(0) for owner in sorted(set(owners))}
         present = {owner: int((~np.isnan(mean)).sum()) for owner, mean in means.items()}

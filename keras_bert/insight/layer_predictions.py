@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, require_masked_lm, shortened, text_states
 from keras_bert.tasks.class_labels import softmax
@@ -164,8 +165,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
         raise ValueError(f"text is {shortened(text)}; expected a string.")
     backbone, preprocessor = encoder_of(masked_lm)
     vocabulary = preprocessor.tokenizer.vocabulary
-    if not 1 <= top_k <= len(vocabulary):
-        raise ValueError(f"top_k is {top_k}; expected 1 to {len(vocabulary)}.")
+    checks.Numbers(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)
     transform, bias = masked_lm.heads["masked_lm"]
     (row,) = text_states(backbone, preprocessor, [(text,)], special_tokens_in_text=True)
     found: list[Any] = []

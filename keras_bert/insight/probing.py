@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words, paths_of
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.probe_models import (
@@ -303,14 +304,9 @@ def probe(
     unknown = [name for name in tasks if name not in TASKS]
     if isinstance(tasks, str) or unknown or not tasks:
         raise ValueError(f"tasks is {tasks!r}; expected a list of {', '.join(TASKS)}.")
-    for name, value, highest in (
-        ("seeds", seeds, 10),
-        ("epochs", epochs, None),
-        ("rank", rank, None),
-    ):
-        if value < 1 or (highest is not None and value > highest):
-            allowed = "at least 1" if highest is None else f"1 to {highest}"
-            raise ValueError(f"{name} is {value}; expected {allowed}.")
+    checks.Numbers(at_least=1, at_most=10, integer=True).check(seeds=seeds)
+    checks.POSITIVE_INT.check(epochs=epochs, rank=rank)
+    checks.POSITIVE.check(learning_rate=learning_rate)
     files = {"train_files": paths_of(train_files), "test_files": paths_of(test_files)}
     common = {os.path.realpath(path) for path in files["train_files"]} & {
         os.path.realpath(path) for path in files["test_files"]

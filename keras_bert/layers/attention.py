@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import check_same_shape
 from keras_bert.ops import SeedGenerator, attention, attention_with_scores, bias_add
@@ -73,6 +74,10 @@ class SelfAttention(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checks.POSITIVE_INT.check(num_heads=num_heads)
+        checks.POSITIVE_INT.check_given(head_dim=head_dim)
+        checks.PROPER_FRACTION.check(dropout=dropout)
+        checks.POSITIVE.check(initializer_range=initializer_range)
         self.num_heads = num_heads
         self.dropout = dropout
         self.initializer_range = initializer_range

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.ops import SeedGenerator, dropout, layer_norm, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
@@ -48,6 +49,8 @@ class TokenEmbedding(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checks.POSITIVE_INT.check(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        checks.POSITIVE.check(initializer_range=initializer_range)
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.initializer_range = initializer_range
@@ -141,6 +144,12 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         # Without autocast: the sum and its LayerNorm precede the first matrix product, so there is
         # nothing to gain from rounding their inputs.
         super().__init__(**{**kwargs, "autocast": False})
+        checks.POSITIVE_INT.check(max_sequence_length=max_sequence_length)
+        checks.NON_NEGATIVE_INT.check(num_segments=num_segments, position_offset=position_offset)
+        checks.POSITIVE.check(
+            layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range
+        )
+        checks.PROPER_FRACTION.check(dropout=dropout)
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
         self.position_offset = position_offset

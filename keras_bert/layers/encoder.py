@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.dense import Dense
@@ -75,6 +76,8 @@ class BiasResidualNorm(keras.layers.Layer):
 
     def __init__(self, epsilon: float = 1e-12, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        checks.POSITIVE.check(epsilon=epsilon)
+        checks.PROPER_FRACTION.check(dropout=dropout)
         self.epsilon = epsilon
         self.dropout = dropout
         self.seed_generator = SeedGenerator()
@@ -169,6 +172,12 @@ class TransformerBlock(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checks.POSITIVE_INT.check(num_heads=num_heads, intermediate_dim=intermediate_dim)
+        checks.POSITIVE_INT.check_given(head_dim=head_dim)
+        checks.PROPER_FRACTION.check(dropout=dropout, attention_dropout=attention_dropout)
+        checks.POSITIVE.check(
+            layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range
+        )
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.activation = activation

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers.dense import Dense
 from keras_bert.ops import SeedGenerator, activation_function, dropout, layer_norm, tokens_at
@@ -53,6 +54,8 @@ class Pooler(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checks.PROPER_FRACTION.check(dropout=dropout)
+        checks.POSITIVE.check(initializer_range=initializer_range)
         self.activation = activation
         self.dropout = dropout
         self.seed_generator = SeedGenerator()
@@ -168,8 +171,9 @@ class ClassificationHead(keras.layers.Layer):
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; it must be at least 0 and below 1.")
+        checks.POSITIVE_INT.check(num_classes=num_classes)
+        checks.PROPER_FRACTION.check(dropout=dropout)
+        checks.POSITIVE.check(initializer_range=initializer_range)
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.num_classes = num_classes
         self.dropout = dropout
@@ -271,6 +275,10 @@ class MaskedLMTransform(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        checks.POSITIVE_INT.check_given(dim=dim)
+        checks.POSITIVE.check(
+            layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range
+        )
         self.activation = activation
         self.dim = dim
         self.layer_norm_epsilon = layer_norm_epsilon
@@ -328,6 +336,7 @@ class ReplacedTokenHead(keras.layers.Layer):
 
     def __init__(self, activation: str, initializer_range: float = 0.02, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        checks.POSITIVE.check(initializer_range=initializer_range)
         self.activation = activation
         self.initializer_range = initializer_range
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
 
 BILSTM_OPTIONS = ("bilstm_units", "bilstm_layers")
@@ -50,8 +51,7 @@ def bidirectional_lstm(
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "+ BiLSTM", and section 5.3.
     """
-    if units < 1 or num_layers < 1:
-        raise ValueError(f"units is {units} and num_layers {num_layers}; both must be at least 1.")
+    checks.POSITIVE_INT.check(units=units, num_layers=num_layers)
     return [
         keras.layers.Bidirectional(
             keras.layers.LSTM(

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import keras
 
-from keras_bert import checkpoints
+from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     CountedPositions,
@@ -227,8 +227,8 @@ class Backbone(TokenModel):
         Reference:
             [LoRA](https://arxiv.org/abs/2106.09685), section 4.
         """
-        if rank < 1:
-            raise ValueError(f"rank is {rank}; it must be at least 1.")
+        checks.POSITIVE_INT.check(rank=rank)
+        checks.POSITIVE.check_given(lora_alpha=lora_alpha)
         for layer in self._flatten_layers(include_self=False):
             # Setting `trainable` of a container would change the LoRA variables inside it too.
             for variable in layer._trainable_variables:

@@ -49,8 +49,9 @@ class AdamW(DecoupledDecayOptimizer):
             `keras.optimizers.Optimizer`.
 
     Raises:
-        ValueError: If `num_warmup_steps` is given without `num_train_steps`, or `num_train_steps`
-            with a learning rate that is not a number, or `exclude_from_weight_decay` is a string.
+        ValueError: If a number is not finite or out of its range, `num_warmup_steps` is given
+            without `num_train_steps`, or `num_train_steps` with a learning rate that is not a
+            number, or `exclude_from_weight_decay` is a string.
 
     Example:
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.ops import optimizer_updates
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, widened
@@ -51,21 +53,25 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         num_layers: int | None = None,
         **kwargs: Any,
     ) -> None:
+        if isinstance(learning_rate, numbers.Real):
+            checks.NON_NEGATIVE.check(learning_rate=learning_rate)
+        checks.NON_NEGATIVE.check(epsilon=epsilon, weight_decay=weight_decay)
+        checks.NON_NEGATIVE.check_given(global_clipnorm=global_clipnorm)
+        checks.PROPER_FRACTION.check(beta_1=beta_1, beta_2=beta_2)
+        checks.POSITIVE_FRACTION.check_given(layer_decay=layer_decay)
+        checks.POSITIVE_INT.check_given(num_layers=num_layers)
+        # Keras accepts NaN for its own
+        checks.FINITE.check(**{name: x for name, x in kwargs.items() if isinstance(x, float)})
         super().__init__(
             self._scheduled(learning_rate, num_train_steps, num_warmup_steps),
             weight_decay=weight_decay,
             global_clipnorm=global_clipnorm,
             **kwargs,
         )
+        checks.check_names("exclude_from_weight_decay", exclude_from_weight_decay)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        if isinstance(exclude_from_weight_decay, str):
-            raise ValueError(
-                "exclude_from_weight_decay must be a tuple or list of names, such as ('bias',). "
-                "Received: "
-                f"{exclude_from_weight_decay!r}"
-            )
         self.not_decayed = tuple(exclude_from_weight_decay)
         self.layer_decay = layer_decay
         self.num_layers = num_layers
@@ -81,7 +87,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
                     f"Received: num_warmup_steps={warmup}, num_train_steps=None"
                 )
             return learning_rate
-        if not isinstance(learning_rate, (int, float)):
+        if not isinstance(learning_rate, numbers.Real):
             raise ValueError(
                 "With num_train_steps, learning_rate must be a number, the peak of the schedule. "
                 f"Received: learning_rate={learning_rate}, num_train_steps={num_train_steps}"

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
 
 # A number, a schedule, or a function of no arguments
@@ -41,12 +42,13 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         num_warmup_steps: int = 0,
     ) -> None:
         super().__init__()
-        if num_train_steps < 1:
-            raise ValueError(f"num_train_steps must be at least 1. Received: {num_train_steps}")
-        if not 0 <= num_warmup_steps <= num_train_steps:
+        checks.NON_NEGATIVE.check(peak_learning_rate=peak_learning_rate)
+        checks.POSITIVE_INT.check(num_train_steps=num_train_steps)
+        checks.NON_NEGATIVE_INT.check(num_warmup_steps=num_warmup_steps)
+        if num_warmup_steps > num_train_steps:
             raise ValueError(
-                "num_warmup_steps must be from 0 to num_train_steps. Received: "
-                f"num_warmup_steps={num_warmup_steps}, num_train_steps={num_train_steps}"
+                f"num_warmup_steps is {num_warmup_steps}; it must be at most num_train_steps, "
+                f"which is {num_train_steps}."
             )
         self.peak_learning_rate = peak_learning_rate
         self.num_train_steps = num_train_steps
@@ -82,8 +84,8 @@ class LinearWarmupDecay(_WarmupDecay):
             changes no weight, as in Hugging Face's `get_linear_schedule_with_warmup`.
 
     Raises:
-        ValueError: If `num_train_steps` is below 1, or `num_warmup_steps` not in
-            `[0, num_train_steps]`.
+        ValueError: If the peak is negative or not finite, `num_train_steps` is below 1, or
+            `num_warmup_steps` not in `[0, num_train_steps]`.
 
     Example:
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_bert import checks
+
 if TYPE_CHECKING:
     from keras_bert.data.question_batches import QuestionRows
 
@@ -190,6 +192,7 @@ def find_answer_spans(
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
     """
+    checks.POSITIVE_INT.check(n_best=n_best, max_answer_length=max_answer_length)
     parts = [
         _pairs(
             rows, slice(first, first + CHUNK), start_logits, end_logits, n_best, max_answer_length

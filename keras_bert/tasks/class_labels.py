@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from keras_bert import checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,15 +68,16 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
         ValueError: If neither is given, the number is below 1 or not that of `class_names`, or a
             name occurs twice.
     """
+    if class_names is not None:
+        checks.check_names("class_names", class_names)
     if num_classes is None:
         if class_names is None:
             raise ValueError("Pass `num_classes` or `class_names`.")
         num_classes = len(class_names)
-    if num_classes < 1:
-        raise ValueError(f"num_classes is {num_classes}; it must be at least 1.")
+    checks.POSITIVE_INT.check(num_classes=num_classes)
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
-    names = tuple(class_names or ())
+    names = () if class_names is None else tuple(class_names)
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"class_names has {name!r} more than once: {', '.join(names)}.")
@@ -187,10 +189,7 @@ def checked_class_weight(
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
             raise ValueError(f"class_weight has a weight of {key!r}; expected {expected}.")
-        if not (isinstance(weight, numbers.Real) and 0 <= float(weight) < math.inf):
-            raise ValueError(
-                f"class_weight has the weight {weight!r} of {key!r}; expected a number from 0."
-            )
+        checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
     return by_id
 
@@ -251,22 +250,6 @@ def _refuse_missing(labels: Any) -> None:
     for row, label in enumerate(np.asarray(labels, dtype=object)):
         if label is None or (isinstance(label, float) and np.isnan(label)):
             raise ValueError(f"The label in row {row} is missing: {label}.")
-
-
-def checked_weights(sample_weight: Any) -> np.ndarray[Any, Any]:
-    """Converts sample weights to a float32 array.
-
-    Raises:
-        ValueError: If a weight is not a finite number; the message names its row.
-    """
-    weights = np.atleast_1d(np.asarray(sample_weight, "float32"))
-    wrong = np.argwhere(~np.isfinite(weights))
-    if len(wrong):
-        raise ValueError(
-            f"The sample weight in row {wrong[0][0]} is {weights[tuple(wrong[0])]}; expected a "
-            "finite number."
-        )
-    return weights
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.data.input_forms import is_dataset, is_text, text_columns
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
@@ -130,6 +131,10 @@ class Distiller(CustomObjective, Task):
         weights = tuple(
             default if weight is None else weight
             for weight, default in zip(given, usual, strict=True)
+        )
+        checks.POSITIVE.check(temperature=temperature)
+        checks.NON_NEGATIVE.check(
+            divergence_weight=weights[0], label_weight=weights[1], cosine_weight=weights[2]
         )
         if divergence_tokens not in DIVERGENCE_TOKENS:
             raise ValueError(

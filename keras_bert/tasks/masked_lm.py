@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.input_forms import any_characters, single_texts
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
@@ -207,8 +208,7 @@ class MaskedLM(MaskedTokenTask):
         """
         tokenizer = self.preprocessor.tokenizer
         vocabulary_size = len(tokenizer.vocabulary)
-        if not 1 <= top_k <= vocabulary_size:
-            raise ValueError(f"top_k is {top_k}; expected 1 to {vocabulary_size}.")
+        checks.Numbers(at_least=1, at_most=vocabulary_size, integer=True).check(top_k=top_k)
         allowed = np.arange(vocabulary_size) if targets is None else self._target_ids(targets)
         texts = single_texts(text)
         if not texts:

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.data.input_forms import (
     CHOICE_FORMS,
+    checked_weights,
     choice_columns,
     choice_labels,
     is_choices,
@@ -22,7 +23,7 @@ from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
-from keras_bert.tasks.class_labels import LabelRules, checked_weights, softmax
+from keras_bert.tasks.class_labels import LabelRules, softmax
 from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, TextRows
 from keras_bert.tasks.task import Task, second_axis
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.data.input_forms import (
     QUESTION_FORMS,
     as_given,
@@ -175,8 +176,8 @@ class QuestionAnswerer(Task):
         name: str = "question_answerer",
         **kwargs: Any,
     ) -> None:
-        if max_answer_length < 1:
-            raise ValueError(f"max_answer_length is {max_answer_length}; it must be at least 1.")
+        checks.POSITIVE_INT.check(max_answer_length=max_answer_length)
+        checks.FINITE.check_given(null_threshold=null_threshold)
 
         # === Layers ===
         head = ClassificationHead(

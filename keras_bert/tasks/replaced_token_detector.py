@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert import checkpoints
+from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.input_forms import single_texts
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
@@ -116,6 +116,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         name: str = "replaced_token_detector",
         **kwargs: Any,
     ) -> None:
+        checks.NON_NEGATIVE.check(discriminator_weight=discriminator_weight)
         config = backbone.config
         if config.causal:
             raise ValueError(
@@ -366,8 +367,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     Reference:
         [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.2 and appendix A.
     """
-    if not 0 < size <= 1:
-        raise ConfigError(f"generator_size is {size}; it must be above 0 and at most 1.")
+    checks.POSITIVE_FRACTION.check(generator_size=size)
     hidden_dim = round(config.hidden_dim * size)
     num_heads = max(1, round(config.num_heads * size))
     if hidden_dim < 1 or hidden_dim % num_heads:

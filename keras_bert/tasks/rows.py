@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.input_forms import (
     TEXT_FORMS,
+    checked_weights,
     dataset_has_labels,
     is_dataset,
     is_text,
@@ -25,7 +27,7 @@ from keras_bert.data.input_forms import (
     split_index,
     text_columns,
 )
-from keras_bert.tasks.class_labels import LabelRules, checked_weights, class_weights_of
+from keras_bert.tasks.class_labels import LabelRules, class_weights_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -70,8 +72,9 @@ class Batching:
     allow_unlabelled: bool = False
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"batch_size is {self.batch_size}; it must be at least 1.")
+        checks.POSITIVE_INT.check_given(
+            batch_size=self.batch_size, length_window=self.length_window
+        )
 
     def options(self) -> BatchOptions:
         """Returns the `BatchOptions` of `keras_bert.data`."""
@@ -282,7 +285,10 @@ class TextDataset(Rows):
             return cls(x)
         return cls(
             text_batches.with_checked_labels(
-                x, rules.num_ids, rules.class_weight, allow_unlabelled=rules.lowest == -1
+                text_batches.with_checked_weights(x),
+                rules.num_ids,
+                rules.class_weight,
+                allow_unlabelled=rules.lowest == -1,
             )
         )
 

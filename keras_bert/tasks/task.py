@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import keras
 import numpy as np
 
-from keras_bert import checkpoints
+from keras_bert import checkpoints, checks
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
 from keras_bert.data.input_forms import (
+    check_weights,
     checked_generator,
     dataset_has_labels,
     has_columns,
@@ -191,7 +192,7 @@ class Task(ObjectiveModel):
             shuffle: Whether to shuffle rows in memory in each epoch.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes.
-            sample_weight: See `keras.Model.fit`.
+            sample_weight: See `keras.Model.fit`; each is at least 0.
             length_window: Number of batches of text whose rows are sorted by length together. 1
                 does not sort rows: there is more padding, but each batch is a random sample.
                 Defaults to 64, or to a sixteenth of an epoch if that is less: with only a few
@@ -207,8 +208,8 @@ class Task(ObjectiveModel):
         Raises:
             ValueError: If a row, a label or an argument is invalid; the message names the row.
         """
-        if length_window is not None and length_window < 1:
-            raise ValueError(f"length_window is {length_window}; it must be at least 1.")
+        checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
+        checks.PROPER_FRACTION.check(validation_split=validation_split)
         if class_weight is not None and self.weighs_classes:
             rules = self._label_rules(self._batching(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
@@ -288,7 +289,7 @@ class Task(ObjectiveModel):
             y: Labels, one for each row of `x`.
             batch_size: Number of rows in a batch. Defaults to 32.
             verbose: See `keras.Model.evaluate`.
-            sample_weight: See `keras.Model.evaluate`.
+            sample_weight: See `keras.Model.evaluate`; each is at least 0.
             **kwargs: Other arguments of `keras.Model.evaluate`.
 
         Returns:
@@ -314,7 +315,7 @@ class Task(ObjectiveModel):
         Args:
             x: Text in any form that `fit` takes.
             y: Labels, one for each row of `x`.
-            sample_weight: See `keras.Model.evaluate`.
+            sample_weight: See `keras.Model.evaluate`; each is at least 0.
             batch_size: Number of rows in a batch. Defaults to 32.
 
         Returns:
@@ -554,9 +555,14 @@ class Task(ObjectiveModel):
         """Checks features, labels and weights, and converts them to arguments of Keras' methods."""
         self._check_ids(x)
         self._check_targets(x, y, sample_weight, batching)
+        check_weights(sample_weight)
         if y is not None and batching.class_weight:
             weights = as_array(sample_weight)
             sample_weight = class_weights_of(as_array(y), batching.class_weight, weights)
+        if is_dataset(x):
+            from keras_bert.data import text_batches
+
+            return text_batches.with_checked_weights(x), y, sample_weight
         return checked_generator(x), y, sample_weight
 
     def _check_ids(self, x: Any) -> None:

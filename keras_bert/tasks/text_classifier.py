@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.input_forms import as_given, listed
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
@@ -187,9 +188,9 @@ class TextClassifier(Task):
         # [{"label": "positive", "score": 0.9}, {"label": "negative", "score": 0.1}]
         ```
         """
-        if top_k is not None and (top_k < 1 or self.is_regression):
-            expected = "None for a regression" if self.is_regression else "at least 1, or None"
-            raise ValueError(f"top_k is {top_k}; expected {expected}.")
+        checks.POSITIVE_INT.check_given(top_k=top_k)
+        if top_k is not None and self.is_regression:
+            raise ValueError(f"top_k is {top_k}; it must be None for a regression.")
         x = listed(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         if self.is_regression:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.data.input_forms import as_lists, flat_labels, listed, word_depth
+from keras_bert.data.input_forms import as_lists, checked_weights, flat_labels, listed, word_depth
 from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
@@ -20,7 +20,6 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_num_classes,
-    checked_weights,
     class_weights_of,
     softmax,
 )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.text.byte_pair import split_byte_words
 from keras_bert.text.normalization import MAX_WORD_LENGTH, drop_invalid, split_words
 from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
@@ -248,6 +249,7 @@ def train_sentence_piece_model(
     if lowercase is None:
         lowercase = chosen_lowercase(corpus, progress)
         keep_accents = keep_accents or not lowercase
+    checks.POSITIVE_FRACTION.check(character_coverage=character_coverage)
     model = io.BytesIO()
     clean = SentenceCleaner(lowercase, keep_accents, collapse=True)
     sentencepiece.set_random_generator_seed(seed)

@@ -80,7 +80,7 @@ def test_long_pairs_fill_the_row(tokenizer):
     assert separators == tokenizer.pair_separators + 1
     shortest = 4 + tokenizer.pair_separators
     TextClassifierPreprocessor(tokenizer, shortest)
-    with pytest.raises(ValueError, match=f"must be at least {shortest}"):
+    with pytest.raises(ValueError, match=f"must be an integer of at least {shortest}"):
         TextClassifierPreprocessor(tokenizer, shortest - 1)
 
 

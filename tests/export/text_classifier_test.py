@@ -26,7 +26,7 @@ def classifier():
         ({"format": "onnx"}, r"for format='onnx' it ends in \.onnx"),
         ({"dtype": "float16"}, "dtype is 'float16'; it must be one of float32, bfloat16"),
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
-        ({"class_names": "no"}, "must be a list of strings; received 'no'"),
+        ({"class_names": "no"}, "class_names is 'no'; it must be a list or tuple of names"),
         ({"max_batch_size": 0}, "max_batch_size is 0"),
         ({"part_tokens": 0}, "part_tokens is 0"),
     ],

@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_is_refused(model):
     backbone, preprocessor = model
     with pytest.raises(ValueError, match=r"'banks' is not a token.*\['bank', '##s'\]"):
         insight.neighbours(backbone, "banks", preprocessor=preprocessor)
-    with pytest.raises(ValueError, match="top_k is 0; expected 1 to 17"):
+    with pytest.raises(ValueError, match=r"top_k is 0; it must be an integer in \[1, 17\]"):
         insight.neighbours(backbone, "bank", 0, preprocessor=preprocessor)
     for texts, message in (
         ("the bank", "expected at least two texts"),

@@ -88,7 +88,7 @@ def test_results_are_plain_values_and_pages(masked_lm_and_reference):
 def test_what_has_no_head_is_refused(masked_lm_and_reference, small_task):
     with pytest.raises(ValueError, match="Received a TextClassifier; expected a MaskedLM"):
         insight.layers(small_task, TEXT)
-    with pytest.raises(ValueError, match="top_k is 13; expected 1 to 12"):
+    with pytest.raises(ValueError, match=r"top_k is 13; it must be an integer in \[1, 12\]"):
         insight.layers(masked_lm_and_reference[0], TEXT, top_k=13)
     with pytest.raises(ValueError, match="expected a string"):
         insight.layers(masked_lm_and_reference[0], [TEXT])

@@ -257,8 +257,8 @@ def test_what_cannot_be_probed_is_refused(model, files, tmp_path):
     for changes, message in (
         ({"tasks": ["xpos"]}, r"tasks is \['xpos'\]; expected a list of upos, relation"),
         ({"tasks": "upos"}, "expected a list of upos"),
-        ({"seeds": 11}, "seeds is 11; expected 1 to 10"),
-        ({"epochs": 0}, "epochs is 0; expected at least 1"),
+        ({"seeds": 11}, r"seeds is 11; it must be an integer in \[1, 10\]"),
+        ({"epochs": 0}, "epochs is 0; it must be an integer above 0"),
         ({"pooling": "last"}, "pooling is 'last'; expected one of mean, first"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -71,7 +71,7 @@ def test_sequences_agree_with_numpy():
 
 @pytest.mark.parametrize("arguments", [(0, 2), (3, 0), (-1, 1)])
 def test_numbers_below_one_are_refused(arguments):
-    with pytest.raises(ValueError, match="both must be at least 1"):
+    with pytest.raises(ValueError, match="it must be an integer above 0"):
         bidirectional_lstm(*arguments)
 
 

@@ -206,7 +206,7 @@ def test_contradictory_schedules_are_refused(arguments, message):
 
 
 def test_a_single_name_is_not_taken_for_its_letters():
-    with pytest.raises(ValueError, match="must be a tuple or list of names"):
+    with pytest.raises(ValueError, match="must be a list or tuple of names"):
         AdamW(exclude_from_weight_decay="bias")
 
 

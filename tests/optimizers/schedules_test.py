@@ -73,9 +73,15 @@ def test_a_schedule_comes_back_from_its_config(schedule):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_train_steps": 0}, "num_train_steps must be at least 1. Received: 0"),
-        ({"num_train_steps": 5, "num_warmup_steps": 6}, "num_warmup_steps=6, num_train_steps=5"),
-        ({"num_train_steps": 5, "num_warmup_steps": -1}, "num_warmup_steps=-1"),
+        ({"num_train_steps": 0}, "num_train_steps is 0; it must be an integer above 0"),
+        (
+            {"num_train_steps": 5, "num_warmup_steps": 6},
+            "num_warmup_steps is 6; it must be at most num",
+        ),
+        (
+            {"num_train_steps": 5, "num_warmup_steps": -1},
+            "num_warmup_steps is -1; it must be an integer of",
+        ),
     ],
 )
 def test_impossible_numbers_of_steps_are_refused(arguments, message):

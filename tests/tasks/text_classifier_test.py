@@ -217,7 +217,7 @@ def test_sample_weights_count(classifier):
             lambda c: c.predict(tf.data.Dataset.from_tensor_slices((["a"], ["b"]))),
             "pair of texts or a text and its label",
         ),
-        (lambda c: c.classify("good", top_k=0), "top_k is 0; expected at least 1, or None"),
+        (lambda c: c.classify("good", top_k=0), "top_k is 0; it must be an integer above 0"),
         (
             lambda _: make_classifier(class_names=None, num_classes=1).classify("good", top_k=2),
             "top_k is 2; expected None for a regression",

@@ -134,7 +134,7 @@ def test_class_weights_are_not_for_the_rows_that_are_held_out():
         ).history
         measured = [history["val_loss"][0], history["val_accuracy"][0]]
         np.testing.assert_allclose(measured, expected, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"validation_split is 1\.5, and there are 8 rows"):
+    with pytest.raises(ValueError, match=r"validation_split is 1\.5; it must be a number in"):
         classifier.fit(ids, labels, class_weight={1: 9.0}, validation_split=1.5, verbose=0)
 
 

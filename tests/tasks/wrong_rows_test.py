@@ -120,16 +120,45 @@ def test_labels_in_more_columns_than_one(tasks):
         tasks["TextClassifier"].fit(["a", "b"], np.eye(2))
 
 
-def test_weights_that_are_no_numbers(tasks):
-    nan = float("nan")
-    for name, x, y, weight in (
-        ("TextClassifier", ["a", "b"], [0, 1], [1, nan]),
-        ("TokenClassifier", [["a"], ["b"]], [[0], [1]], [[1], [nan]]),
-        ("MultipleChoice", [("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1], [1, nan]),
+IDS = np.array([[2, 5, 3], [2, 6, 3]])
+SLOTS = {"token_ids": IDS, "mask_positions": np.ones((2, 1), "int32")}
+SLOT_IDS = {"masked_lm_logits": np.array([[5], [6]]), "next_sentence_logits": np.array([0, 1])}
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1.0])
+def test_weights_are_finite_and_not_negative(tasks, weight):
+    weights = np.array([1.0, weight])
+    of_outputs = {"masked_lm_logits": weights[:, np.newaxis], "next_sentence_logits": np.ones(2)}
+    for name, x, y, given in (
+        ("TextClassifier", ["a", "b"], [0, 1], weights.tolist()),
+        ("TextClassifier", IDS, np.array([0, 1]), weights),
+        ("TokenClassifier", [["a"], ["b"]], [[0], [1]], [[1], [weight]]),
+        ("MultipleChoice", [("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1], weights),
+        ("TextEmbedder", [("a", "b"), ("c", "d")], None, weights),
+        ("Pretrainer", SLOTS, SLOT_IDS, of_outputs),
     ):
         tasks[name].compile("sgd")
-        with pytest.raises(ValueError, match="sample weight in row 1 is nan; expected a finite"):
-            tasks[name].fit(x, y, sample_weight=weight)
+        for method in (tasks[name].fit, tasks[name].evaluate):
+            with pytest.raises(
+                ValueError, match=f"sample weight in row 1 is {weight}; it must be a finite number"
+            ):
+                method(x, y, sample_weight=given, verbose=0)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1.0])
+def test_weights_of_datasets_and_generators(tasks, weight):
+    classifier, rows = tasks["TextClassifier"], (["a", "b"], [0, 1], [1.0, weight])
+    classifier.compile("sgd")
+    texts = tf.data.Dataset.from_tensor_slices(rows)
+    features = tf.data.Dataset.from_tensors((IDS, *rows[1:]))
+    for dataset in (texts, texts.batch(2), features):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"weights of element.*must be a finite number"
+        ):
+            classifier.fit(dataset, verbose=0)
+    batches = ((IDS, np.array([0, 1]), np.array(rows[2])) for _ in range(1))
+    with pytest.raises(ValueError, match="sample weight in row 1 is"):
+        classifier.fit(batches, verbose=0)
 
 
 def test_validation_data_without_labels(tasks):
@@ -174,7 +203,7 @@ def test_labels_are_needed(tasks, method):
         getattr(task, method)(["a", "b"], verbose=0)
     with pytest.raises(ValueError, match="There are no texts to train on, or to evaluate"):
         getattr(task, method)([], [], verbose=0)
-    with pytest.raises(ValueError, match="batch_size is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="batch_size is 0; it must be an integer above 0"):
         getattr(task, method)(["a"], [1], batch_size=0, verbose=0)
 
 
@@ -235,7 +264,7 @@ def test_no_rows_are_no_training_data(tasks):
 @pytest.mark.parametrize("share", [0.3, 1.0, 1.5, -0.5])
 def test_a_validation_split_leaves_rows_on_both_sides(tasks, share):
     tasks["TextClassifier"].compile("sgd")
-    with pytest.raises(ValueError, match=f"validation_split is {share}, and there are 1 rows"):
+    with pytest.raises(ValueError, match=f"validation_split is {share}[,;]"):
         tasks["TextClassifier"].fit(["a"], [0], validation_split=share, verbose=0)
     tasks["TokenClassifier"].compile("sgd")
     with pytest.raises(ValueError, match="validation_split is"):

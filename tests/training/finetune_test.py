@@ -219,7 +219,10 @@ def test_bad_input_is_found_before_training(changes, message):
         ({"format": "xml"}, "format is 'xml', expected one of auto, csv, jsonl, tsv"),
         ({"bilstm_layers": 3}, "bilstm_layers is 3, but there is no new BiLSTM: .*--bilstm_units"),
         ({"bilstm_layers": 1, "bilstm_units": 0}, "bilstm_layers is 1, but there is no new BiLS"),
-        ({"bilstm_layers": 0, "bilstm_units": 8}, "bilstm_layers is 0, expected at least 1"),
+        (
+            {"bilstm_layers": 0, "bilstm_units": 8},
+            "bilstm_layers is 0; it must be an integer",
+        ),
     ],
 )
 def test_bad_values_are_refused(changes, message):

@@ -68,5 +68,5 @@ def test_what_is_asked_for(tmp_path):
         inspect(InspectConfig())
     with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist, expected a data file"):
         inspect(InspectConfig(data_file="none.csv"))
-    with pytest.raises(ValueError, match="--sequence_length is 2, expected at least 8"):
+    with pytest.raises(ValueError, match="--sequence_length is 2; it must be an integer of"):
         InspectConfig(sequence_length=2)

@@ -425,7 +425,7 @@ def test_phases():
         ({"phases": ("long",)}, "--phases has 'long', expected length:share"),
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
         ({"packing": True}, "packing does not support the labels of pairs"),
-        ({"keep_checkpoints": 1}, "keep_checkpoints is 1, expected at least 2"),
+        ({"keep_checkpoints": 1}, "keep_checkpoints is 1; it must be an integer of at least 2"),
         ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
         ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),

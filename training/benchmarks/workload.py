@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert.config import BertConfig
 
-from ..engine.options import check_at_least
+from ..engine.options import NonNegativeFloat, PositiveInt, ProgramConfig, ProperFraction
 from ..engine.pretrained import minilm_folder
 from ..readers.docstrings import standard_library_sentences
 
@@ -25,7 +25,7 @@ _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
-class Workload:
+class Workload(ProgramConfig):
     """A workload on batches of random ids, or on requests of text.
 
     Args:
@@ -51,22 +51,20 @@ class Workload:
     what: str
     model: str
     precision: str
-    batch_size: int
-    sequence_length: int
-    padding: float
-    steps: int
-    clip_norm: float
+    batch_size: PositiveInt
+    sequence_length: PositiveInt
+    padding: ProperFraction
+    steps: PositiveInt
+    clip_norm: NonNegativeFloat
     texts: str = ""
     vocabulary: str = ""
-    clients: int = 1
+    clients: PositiveInt = 1
     batching: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.what not in WORK:
             raise ValueError(f"--what is {self.what!r}, expected one of {', '.join(WORK)}")
-        if not 0 <= self.padding < 1:
-            raise ValueError(f"--padding is {self.padding}, expected a number in [0, 1)")
-        check_at_least(self, 1, "clients")
         of_serving = (self.texts, self.vocabulary, self.clients > 1, self.batching)
         if self.what != "serve" and any(of_serving):
             raise ValueError(

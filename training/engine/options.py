@@ -8,7 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+import typing
+from typing import Annotated, Any, TypeAlias
+
+from keras_bert import checks
+from keras_bert.checks import Numbers
+
+# The types of fields that are numbers: each names the numbers that are accepted
+PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]
+NonNegativeInt: TypeAlias = Annotated[int, checks.NON_NEGATIVE_INT]
+Seed: TypeAlias = Annotated[int, checks.SEED]
+PositiveFloat: TypeAlias = Annotated[float, checks.POSITIVE]
+NonNegativeFloat: TypeAlias = Annotated[float, checks.NON_NEGATIVE]
+ProperFraction: TypeAlias = Annotated[float, checks.PROPER_FRACTION]
+Fraction: TypeAlias = Annotated[float, checks.FRACTION]
+PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
 
 # Fields of an encoder's config that a fine-tuning run records
 ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
@@ -45,12 +59,36 @@ def recorded_settings(config: Any) -> dict[str, Any]:
     return settings
 
 
-def check_at_least(config: Any, least: float, *names: str) -> None:
-    """Raises a ValueError if one of the fields is given and less than `least`."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and value < least:
-            raise ValueError(f"--{name} is {value}, expected at least {least}")
+@dataclasses.dataclass(frozen=True)
+class ProgramConfig:
+    """Base class of the configs of programs: dataclasses whose fields are command-line flags.
+
+    Fields that are numbers are checked: a type such as `PositiveInt` names those that are accepted;
+    of `float`, all that are finite. `None` is accepted if the type has it.
+
+    Raises:
+        ValueError: If a number is not accepted; the message names the flag.
+    """
+
+    def __post_init__(self) -> None:
+        for name, numbers in _numbers_of(type(self)).items():
+            numbers.check_given(**{f"--{name}": getattr(self, name)})
+
+
+def _numbers_of(config_class: Any) -> dict[str, Numbers]:
+    """Returns the accepted numbers of each field that is a number."""
+    hints = typing.get_type_hints(config_class, include_extras=True)
+    plain = {float: checks.FINITE, int: checks.INTEGER}
+    accepted = {}
+    for field in dataclasses.fields(config_class):
+        hint = hints[field.name]
+        # Of `PositiveInt | None`, the type is its first argument
+        for kind in (hint, *typing.get_args(hint)):
+            numbers = getattr(kind, "__metadata__", (plain.get(kind),))[0]
+            if numbers is not None:
+                accepted[field.name] = numbers
+                break
+    return accepted
 
 
 def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
@@ -63,7 +101,7 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(ProgramConfig):
     """Options of training that starts from a checkpoint.
 
     Args:
@@ -93,26 +131,20 @@ class RunConfig:
 
     data_dir: str = ""
     preset: str = ""
-    epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 5e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    sequence_length: int = 128
+    epochs: PositiveInt = 3
+    batch_size: PositiveInt = 32
+    learning_rate: NonNegativeFloat = 5e-5
+    warmup: ProperFraction = 0.1
+    weight_decay: NonNegativeFloat = 0.01
+    sequence_length: PositiveInt = 128
     precision: str = "auto"
-    seed: int = 1
+    seed: Seed = 1
     output_dir: str = "runs"
     tensorboard: bool = False
-    checkpoint_seconds: float = 180.0
+    checkpoint_seconds: NonNegativeFloat = 180.0
     measure_energy: bool = True
     country: str = "USA"
-    price_per_hour: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "epochs", "batch_size")
-        check_at_least(self, 0, "learning_rate", "checkpoint_seconds", "price_per_hour")
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"--warmup is {self.warmup}, expected a number in [0, 1)")
+    price_per_hour: NonNegativeFloat = 0.0
 
     def path(self, name: str, content: str) -> str:
         """Returns the path of a file that the config names.
@@ -142,12 +174,11 @@ class EncoderConfig(RunConfig):
     """
 
     pretrained: bool = True
-    accumulation: int = 1
-    layer_decay: float = 1.0
+    accumulation: PositiveInt = 1
+    layer_decay: PositiveFraction = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, "accumulation")
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
@@ -172,14 +203,9 @@ class SeedsConfig(RunConfig):
     train_file: str = ""
     dev_file: str = ""
     test_file: str = ""
-    train_rows: int = added(0)
-    num_seeds: int = 1
-    patience: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "num_seeds")
-        check_at_least(self, 0, "patience", "train_rows")
+    train_rows: NonNegativeInt = added(0)
+    num_seeds: PositiveInt = 1
+    patience: NonNegativeInt = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,8 +220,4 @@ class FineTuningConfig(EncoderConfig, SeedsConfig):
     """
 
     export: bool = True
-    length_window: int | None = optional(recorded=-1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "length_window")
+    length_window: PositiveInt | None = optional(recorded=-1)

@@ -16,7 +16,15 @@ from absl import logging
 from keras_bert import atomic
 
 from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from ..engine.options import (
+    FineTuningConfig,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ProperFraction,
+    check_one_of,
+    optional,
+)
 from ..readers import glue
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labelled_text import LabelledText, TextColumns
@@ -54,21 +62,18 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
     """
 
     task: str = ""
-    train_rows: int = 0
-    dropout: float | None = optional(recorded=-1.0)
-    encoder_dropout: float | None = optional(recorded=-1.0)
-    bilstm_units: int | None = optional(recorded=-1)
-    bilstm_layers: int = DEFAULT_BILSTM_LAYERS
-    epochs: int | None = optional(recorded=-1)
-    learning_rate: float | None = optional(recorded=-1.0)
+    train_rows: NonNegativeInt = 0
+    dropout: ProperFraction | None = optional(recorded=-1.0)
+    encoder_dropout: ProperFraction | None = optional(recorded=-1.0)
+    bilstm_units: NonNegativeInt | None = optional(recorded=-1)
+    bilstm_layers: PositiveInt = DEFAULT_BILSTM_LAYERS
+    epochs: PositiveInt | None = optional(recorded=-1)
+    learning_rate: NonNegativeFloat | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        TextColumns.__post_init__(self)
         check_one_of(self, format=("auto", *sorted(set(FORMATS.values()))))
-        check_at_least(self, 0, "dropout", "encoder_dropout", "bilstm_units")
-        check_at_least(self, 1, "bilstm_layers")
         if self.bilstm_layers != DEFAULT_BILSTM_LAYERS and not self.bilstm_units:
             raise ValueError(
                 f"--bilstm_layers is {self.bilstm_layers}, but there is no new BiLSTM: expected "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ..engine.job import Training
-from ..engine.options import check_at_least
+from ..engine.options import NonNegativeFloat, PositiveInt, ProperFraction, check_one_of
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs
 from .tagging import TaggingJob
 
@@ -54,18 +54,16 @@ class FeatureTaggingConfig(TaggedFilesConfig):
 
     features: str = "concatenated_last_4"
     cache_dir: str = "runs/features"
-    lstm_layers: int = 2
-    lstm_units: int = 768
-    dropout: float = 0.3
-    epochs: int = 10
-    learning_rate: float = 1e-3
+    lstm_layers: PositiveInt = 2
+    lstm_units: PositiveInt = 768
+    dropout: ProperFraction = 0.3
+    epochs: PositiveInt = 10
+    learning_rate: NonNegativeFloat = 1e-3
     output_dir: str = "runs/feature_tagging"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.features not in ROWS:
-            raise ValueError(f"--features is {self.features!r}, expected one of {', '.join(ROWS)}")
-        check_at_least(self, 1, "lstm_layers", "lstm_units")
+        check_one_of(self, features=tuple(ROWS))
 
 
 class FeatureTagging(TaggingJob):

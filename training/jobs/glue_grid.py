@@ -16,6 +16,14 @@ from absl import logging
 from keras_bert import atomic
 
 from ..engine.child_programs import run_once
+from ..engine.options import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFraction,
+    PositiveInt,
+    ProgramConfig,
+    ProperFraction,
+)
 from ..plots.seed_scores import plot_seed_scores
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 from .classification import answers
@@ -25,7 +33,7 @@ _LARGEST_SCORE = 5.0  # of STS-B
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneGlueConfig:
+class FinetuneGlueConfig(ProgramConfig):
     """The tasks, and the grid of hyperparameters.
 
     Args:
@@ -53,18 +61,19 @@ class FinetuneGlueConfig:
     preset: str = ""
     learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
     batch_sizes: tuple[str, ...] = ("32",)
-    num_seeds: int = 1
-    epochs: int = 3
+    num_seeds: PositiveInt = 1
+    epochs: PositiveInt = 3
     epochs_of: tuple[str, ...] = ()
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    layer_decay: float = 1.0
-    sequence_length: int = 128
-    train_rows: int = 0
+    warmup: ProperFraction = 0.1
+    weight_decay: NonNegativeFloat = 0.01
+    layer_decay: PositiveFraction = 1.0
+    sequence_length: PositiveInt = 128
+    train_rows: NonNegativeInt = 0
     precision: str = "auto"
     output_dir: str = "runs/glue"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for entry in self.epochs_of:
             name, _, number = entry.partition("=")
             find_task(name)

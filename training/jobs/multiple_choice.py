@@ -14,7 +14,15 @@ import numpy as np
 from keras_bert import atomic
 
 from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, added, check_at_least, check_one_of, optional
+from ..engine.options import (
+    FineTuningConfig,
+    NonNegativeFloat,
+    PositiveInt,
+    ProperFraction,
+    added,
+    check_one_of,
+    optional,
+)
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.text_rows import Quoting
@@ -49,16 +57,15 @@ class ChoiceConfig(FineTuningConfig):
 
     format: str = "auto"
     quoting: str = added("auto")
-    batch_size: int = 16
-    epochs: int | None = optional(recorded=3)
-    learning_rate: float | None = optional(recorded=2e-5)
-    dropout: float | None = optional(recorded=-1.0)
+    batch_size: PositiveInt = 16
+    epochs: PositiveInt | None = optional(recorded=3)
+    learning_rate: NonNegativeFloat | None = optional(recorded=2e-5)
+    dropout: ProperFraction | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_choice"
 
     def __post_init__(self) -> None:
-        check_one_of(self, format=FORMATS, quoting=get_args(Quoting))
         super().__post_init__()
-        check_at_least(self, 0, "dropout")
+        check_one_of(self, format=FORMATS, quoting=get_args(Quoting))
 
 
 @dataclasses.dataclass(frozen=True)

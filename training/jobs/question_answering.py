@@ -14,7 +14,7 @@ from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
 
 from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, check_at_least, check_one_of, optional
+from ..engine.options import FineTuningConfig, NonNegativeInt, PositiveInt, check_one_of, optional
 from ..readers.data_splits import stratified_sample
 from ..scores import squad_scores
 from ..scores.squad_scores import GoldQuestion
@@ -58,22 +58,20 @@ class SquadConfig(FineTuningConfig):
         output_dir: Folder for models, predictions, scores and plots.
     """
 
-    train_articles: int = 0
-    max_questions: int = 0
+    train_articles: NonNegativeInt = 0
+    max_questions: NonNegativeInt = 0
     unanswerable: str = "auto"
     skip_bad: bool = False
-    sequence_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-    n_best: int = 20
-    max_answer_length: int = 30
-    bilstm_units: int | None = optional(recorded=-1)
+    sequence_length: PositiveInt = 384
+    doc_stride: PositiveInt = 128
+    max_query_length: PositiveInt = 64
+    n_best: PositiveInt = 20
+    max_answer_length: PositiveInt = 30
+    bilstm_units: NonNegativeInt | None = optional(recorded=-1)
     output_dir: str = "runs/finetune_squad"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, "n_best", "max_answer_length")
-        check_at_least(self, 0, "bilstm_units", "max_questions")
         check_one_of(self, unanswerable=("auto", "yes", "no"))
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from absl import logging
 
-from keras_bert import atomic
+from keras_bert import atomic, checks
 
-from ..engine.options import EncoderConfig, check_at_least, check_one_of
+from ..engine.options import EncoderConfig, Fraction, PositiveInt, check_one_of
 from ..engine.output_folder import content_of_folder
 from ..engine.pretrained import preset_or_minilm
 from ..readers.data_splits import counts_table
@@ -59,22 +59,18 @@ class RerankConfig(EncoderConfig):
     queries: str = ""
     judgements: str = ""
     loss: str = "pairwise"
-    candidates: int = 50
-    negatives: int = 4
-    bm25_share: float = 0.5
-    test_every: int = 5
-    epochs: int = 2
-    batch_size: int = 16
-    sequence_length: int = 192
+    candidates: PositiveInt = 50
+    negatives: PositiveInt = 4
+    bm25_share: Fraction = 0.5
+    test_every: Annotated[int, checks.Numbers(at_least=2, integer=True)] = 5
+    epochs: PositiveInt = 2
+    batch_size: PositiveInt = 16
+    sequence_length: PositiveInt = 192
     output_dir: str = "runs/rerank"
 
     def __post_init__(self) -> None:
-        check_one_of(self, loss=LOSSES)
         super().__post_init__()
-        check_at_least(self, 1, "candidates", "negatives")
-        check_at_least(self, 2, "test_every")
-        if not 0 <= self.bm25_share <= 1:
-            raise ValueError(f"--bm25_share is {self.bm25_share}, expected 0 to 1")
+        check_one_of(self, loss=LOSSES)
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:

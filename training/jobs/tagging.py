@@ -15,7 +15,13 @@ from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
 
 from ..engine.job import DevScores, Job, Training
-from ..engine.options import FineTuningConfig, check_at_least, optional
+from ..engine.options import (
+    FineTuningConfig,
+    NonNegativeFloat,
+    PositiveInt,
+    ProperFraction,
+    optional,
+)
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
 from ..scores import entity_scores
 
@@ -38,14 +44,10 @@ class TaggingConfig(FineTuningConfig, TaggedFilesConfig):
             the encoder by default.
     """
 
-    epochs: int | None = optional(recorded=3)
-    learning_rate: float | None = optional(recorded=5e-5)
-    dropout: float | None = optional(recorded=-1.0)
+    epochs: PositiveInt | None = optional(recorded=3)
+    learning_rate: NonNegativeFloat | None = optional(recorded=5e-5)
+    dropout: ProperFraction | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_tagging"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 0, "dropout")
 
 
 class TaggingJob(Job):

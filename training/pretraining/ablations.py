@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..engine import child_programs
-from ..engine.options import check_at_least
+from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt, ProgramConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class AblationOptions:
+class AblationOptions(ProgramConfig):
     """The data and the size of an ablation.
 
     Args:
@@ -33,16 +33,12 @@ class AblationOptions:
     glue_dir: str = "glue"
     squad_dir: str = ""
     output_dir: str = "runs/ablation"
-    num_steps: int = 2500
-    sst2_rows: int = 8000
-    squad_questions: int = 3000
-    num_seeds: int = 3
-    epochs: int = 3
-    learning_rate: float = 5e-4
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "num_steps", "num_seeds", "epochs")
-        check_at_least(self, 0, "sst2_rows", "squad_questions", "learning_rate")
+    num_steps: PositiveInt = 2500
+    sst2_rows: NonNegativeInt = 8000
+    squad_questions: NonNegativeInt = 3000
+    num_seeds: PositiveInt = 3
+    epochs: PositiveInt = 3
+    learning_rate: NonNegativeFloat = 5e-4
 
     def check_folders(self) -> None:
         """Raises a FileNotFoundError if a folder of data does not exist."""

@@ -9,14 +9,27 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.data import InstanceMaker, StaticMasker
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
 from keras_bert.data.pretraining.static_masking import UNITS, default_max_predictions
 
-from ..engine.options import check_at_least, check_one_of, optional
+from ..engine.options import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+    ProgramConfig,
+    ProperFraction,
+    Seed,
+    check_one_of,
+    optional,
+)
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
@@ -24,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingDataConfig:
+class PretrainingDataConfig(ProgramConfig):
     """How pre-training records are created from files of raw text.
 
     Args:
@@ -70,25 +83,21 @@ class PretrainingDataConfig:
     field: str = "text"
     language: str = "en"
     kind: str = "next_sentence"
-    sequence_length: int = 128
-    short_seq_probability: float = 0.1
-    duplicate_factor: int = 10
+    sequence_length: PositiveInt = 128
+    short_seq_probability: Fraction = 0.1
+    duplicate_factor: PositiveInt = 10
     static_masks: bool = False
     whole_words: bool = False
-    max_predictions: int = 0
-    masked_lm_probability: float = 0.15
-    seed: int = 1
-    num_shards: int = 0
-    num_workers: int = 0
+    max_predictions: NonNegativeInt = 0
+    masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] = 0.15
+    seed: Seed = 1
+    num_shards: NonNegativeInt = 0
+    num_workers: NonNegativeInt = 0
     keep_store: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, format=FORMATS, document_ends=DOCUMENT_ENDS)
-        check_at_least(self, 0, "num_shards", "num_workers", "max_predictions")
-        if not 0 < self.masked_lm_probability < 1:
-            raise ValueError(
-                f"--masked_lm_probability is {self.masked_lm_probability}, expected between 0 and 1"
-            )
         if self.whole_words and not self.static_masks:
             raise ValueError(
                 "--whole_words is for --static_masks; masks that are drawn during training cover "
@@ -269,62 +278,57 @@ class PretrainConfig(PretrainingDataConfig):
 
     dev_files: tuple[str, ...] = ()
     data_dir: str = ""
-    vocabulary_size: int = 30522
+    vocabulary_size: PositiveInt = 30522
     output_dir: str = "runs/pretrain"
     records: str = ""
     dev_records: str = ""
     model: str = "bert_base_uncased"
-    num_layers: int | None = optional(recorded=0)
-    hidden_dim: int | None = optional(recorded=0)
-    num_heads: int | None = optional(recorded=0)
-    dropout: float | None = optional(recorded=-1.0)
+    num_layers: PositiveInt | None = optional(recorded=0)
+    hidden_dim: PositiveInt | None = optional(recorded=0)
+    num_heads: PositiveInt | None = optional(recorded=0)
+    dropout: ProperFraction | None = optional(recorded=-1.0)
     causal: bool = False
     init_preset: str = ""
     objective: str = "masked_lm"
-    generator_size: float = 0.25
-    discriminator_weight: float = 50.0
+    generator_size: PositiveFraction = 0.25
+    discriminator_weight: NonNegativeFloat = 50.0
     teacher: str = ""
     teacher_layers: tuple[str, ...] = ()
     copy_layers: bool = True
-    temperature: float = 2.0
+    temperature: PositiveFloat = 2.0
     phases: tuple[str, ...] = ("128:0.9", "512:0.1")
     masking_unit: str = "token"
-    mask_token_rate: float = 0.8
-    random_token_rate: float = 0.1
+    mask_token_rate: Fraction = 0.8
+    random_token_rate: Fraction = 0.1
     random_special_tokens: bool = True
     packing: bool = False
-    batch_size: int = 256
-    accumulation: int = 1
-    num_steps: int = 1_000_000
+    batch_size: PositiveInt = 256
+    accumulation: PositiveInt = 1
+    num_steps: PositiveInt = 1_000_000
     optimizer: str = "adam_weight_decay"
-    learning_rate: float = 1e-4
+    learning_rate: NonNegativeFloat = 1e-4
     schedule: str = ""
-    warmup_steps: int = 10_000
-    weight_decay: float = 0.01
-    beta_2: float = 0.999
-    epsilon: float = 1e-6
-    clip_norm: float = 1.0
+    warmup_steps: NonNegativeInt = 10_000
+    weight_decay: NonNegativeFloat = 0.01
+    beta_2: ProperFraction = 0.999
+    epsilon: NonNegativeFloat = 1e-6
+    clip_norm: NonNegativeFloat = 1.0
     precision: str = "auto"
     jit: str = "auto"
-    steps_per_execution: int = 1
-    interval: int | None = optional(recorded=0)
-    keep_checkpoints: int = 2
-    dev_batches: int = 50
+    steps_per_execution: PositiveInt = 1
+    interval: PositiveInt | None = optional(recorded=0)
+    keep_checkpoints: Annotated[int, checks.Numbers(at_least=2, integer=True)] = 2
+    dev_batches: PositiveInt = 50
     deterministic: bool = False
     tensorboard: bool = False
     measure_energy: bool = True
     country: str = "USA"
-    price_per_hour: float = 0.0
+    price_per_hour: NonNegativeFloat = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, masking_unit=UNITS, optimizer=OPTIMIZERS, jit=JIT)
         check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES)
-        check_at_least(self, 0, "dropout")
-        check_at_least(self, 1, "num_layers", "hidden_dim", "num_heads", "interval")
-        check_at_least(self, 1, "num_steps", "batch_size", "accumulation", "steps_per_execution")
-        check_at_least(self, 1, "dev_batches")
-        check_at_least(self, 2, "keep_checkpoints")
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"--batch_size is {self.batch_size}, expected a multiple of --accumulation, "
@@ -334,7 +338,7 @@ class PretrainConfig(PretrainingDataConfig):
         self.plan()
 
     def _check_agreement(self) -> None:
-        if not 0 <= self.warmup_steps <= self.num_steps:
+        if self.warmup_steps > self.num_steps:
             raise ValueError(
                 f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
                 f"{self.num_steps}"
@@ -461,6 +465,9 @@ class PretrainConfig(PretrainingDataConfig):
 def _parse_phase(text: str) -> tuple[int, float]:
     length, _, share = text.partition(":")
     try:
-        return int(length), float(share)
+        phase = int(length), float(share)
     except ValueError:
         raise ValueError(f"--phases has {text!r}, expected length:share, as in 128:0.9") from None
+    checks.POSITIVE_INT.check(**{f"The length of --phases={text}": phase[0]})
+    checks.POSITIVE_FRACTION.check(**{f"The share of --phases={text}": phase[1]})
+    return phase

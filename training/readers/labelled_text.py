@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ..engine.options import added, check_one_of
+from ..engine.options import ProgramConfig, added, check_one_of
 from .text_rows import (
     Header,
     Quoting,
@@ -107,7 +107,7 @@ class LabelledText:
 
 
 @dataclass(frozen=True)
-class TextColumns:
+class TextColumns(ProgramConfig):
     """How a file of labeled text is read.
 
     Args:
@@ -133,6 +133,7 @@ class TextColumns:
     regression: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, header=tuple(HEADERS), quoting=get_args(Quoting))
 
     def read_text(

@@ -23,12 +23,12 @@ from keras_bert.data.tagging_schemes import (
     misspelled_labels,
 )
 
-from ..engine.options import SeedsConfig, check_one_of
+from ..engine.options import ProgramConfig, SeedsConfig, check_one_of
 from .data_splits import hold_out_tenth, stratified_sample
 
 
 @dataclasses.dataclass(frozen=True)
-class WordColumns:
+class WordColumns(ProgramConfig):
     """How a file of words in columns is read.
 
     Args:
@@ -44,6 +44,7 @@ class WordColumns:
     comments: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_one_of(self, separator=get_args(Separator))
 
     def read_words(self, path: str, labelled: bool = True) -> TaggedText:
@@ -81,9 +82,8 @@ class TaggedFilesConfig(SeedsConfig, WordColumns):
     context: bool = False
 
     def __post_init__(self) -> None:
-        WordColumns.__post_init__(self)
-        check_one_of(self, scheme=("keep", *SCHEMES))
         super().__post_init__()
+        check_one_of(self, scheme=("keep", *SCHEMES))
 
 
 @dataclasses.dataclass(frozen=True)

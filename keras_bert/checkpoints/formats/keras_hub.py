@@ -26,6 +26,7 @@ from keras_bert.checkpoints.tokenizer_files import (
 )
 from keras_bert.checkpoints.weight_names import HUB_ATTENTION
 from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
 
 CONFIG_FILE = "config.json"
@@ -286,8 +287,8 @@ def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
     """Returns those sizes of the head of a task that its file contains."""
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
-            raise CheckpointError(f"{path}: {name} is {size!r}; it must be an integer above 0.")
+        if not POSITIVE_INT.allows(size):
+            raise CheckpointError(f"{path}: {name} is {size!r}; it must be {POSITIVE_INT}.")
     return sizes
 
 

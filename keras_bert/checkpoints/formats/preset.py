@@ -25,6 +25,7 @@ from keras_bert.checkpoints.tokenizer_files import (
     tokens_of,
     write_tokenizer,
 )
+from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
 
 FORMAT = "keras_bert"
@@ -159,9 +160,9 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 
 def _num_tokens(fields: Mapping[str, Any], path: Path) -> int | None:
     number = fields.get("num_tokens")
-    if number is not None and not _is_positive_int(number):
+    if number is not None and not POSITIVE_INT.allows(number):
         raise CheckpointError(
-            f"{path}: num_tokens is {number!r}; it must be null or an integer above 0."
+            f"{path}: num_tokens is {number!r}; it must be null or {POSITIVE_INT}."
         )
     return number
 
@@ -177,25 +178,21 @@ def _task(path: Path) -> dict[str, Any]:
             f"{path}: class_name is {name!r}; this version of keras_bert has {', '.join(TASKS)}."
         )
     for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
-        if setting in fields and not _is_positive_int(fields[setting]):
+        if setting in fields and not POSITIVE_INT.allows(fields[setting]):
             raise CheckpointError(
-                f"{path}: {setting} is {fields[setting]!r}; it must be an integer above 0."
+                f"{path}: {setting} is {fields[setting]!r}; it must be {POSITIVE_INT}."
             )
     options = fields.get("head_options", {})
     if (
         not isinstance(options, dict)
         or set(options) - set(HEAD_OPTIONS)
-        or not all(map(_is_positive_int, options.values()))
+        or not all(map(POSITIVE_INT.allows, options.values()))
     ):
         raise CheckpointError(
             f"{path}: head_options is {options!r}; it must be an object of "
             f"{' and '.join(HEAD_OPTIONS)}, integers above 0."
         )
     return fields
-
-
-def _is_positive_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _is_list_of_strings(value: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 
 PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
@@ -84,16 +85,10 @@ class InstanceMaker:
         if self.kind not in INSTANCE_KINDS:
             raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(INSTANCE_KINDS)}.")
         # Three special tokens of a pair, and one token of each segment
-        if self.sequence_length < 5:
-            raise ValueError(f"sequence_length is {self.sequence_length}, expected at least 5.")
-        if not 0 <= self.short_seq_probability <= 1:
-            raise ValueError(
-                f"short_seq_probability is {self.short_seq_probability}, expected 0 to 1."
-            )
-        if self.duplicate_factor < 1:
-            raise ValueError(f"duplicate_factor is {self.duplicate_factor}, expected at least 1.")
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}, expected at least 0.")
+        checks.Numbers(at_least=5, integer=True).check(sequence_length=self.sequence_length)
+        checks.FRACTION.check(short_seq_probability=self.short_seq_probability)
+        checks.POSITIVE_INT.check(duplicate_factor=self.duplicate_factor)
+        checks.NON_NEGATIVE_INT.check(seed=self.seed)
 
     def __call__(self, documents: Documents, shard: int = 0, num_shards: int = 1) -> list[Instance]:
         """Creates the instances of a shard.

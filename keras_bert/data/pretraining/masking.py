@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.data.batching import without_autograph, without_tuning
 from keras_bert.data.pretraining import mask_selection
 from keras_bert.data.pretraining.static_masking import UNITS
@@ -347,20 +348,16 @@ class MaskedLMMasker:
     def _check_arguments(self) -> None:
         if self.unit not in UNITS:
             raise ValueError(f"unit is {self.unit!r}, expected one of {', '.join(UNITS)}.")
-        if not 0 < self.mask_selection_rate <= 1:
-            raise ValueError(
-                f"mask_selection_rate is {self.mask_selection_rate}, expected above 0 and up to 1."
-            )
+        checks.POSITIVE_FRACTION.check(mask_selection_rate=self.mask_selection_rate)
         rates = (self.mask_token_rate, self.random_token_rate)
-        if min(rates) < 0 or sum(rates) > 1 + 1e-9:
+        checks.FRACTION.check(mask_token_rate=rates[0], random_token_rate=rates[1])
+        if sum(rates) > 1 + 1e-9:
             raise ValueError(
-                f"mask_token_rate and random_token_rate are {rates[0]} and {rates[1]}, expected "
-                "none below 0 and a sum of at most 1."
+                f"mask_token_rate and random_token_rate are {rates[0]} and {rates[1]}; their sum "
+                "must be at most 1."
             )
-        for name in ("max_ngram", "max_predictions"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}, expected at least 1.")
+        checks.POSITIVE_INT.check(max_ngram=self.max_ngram)
+        checks.POSITIVE_INT.check_given(max_predictions=self.max_predictions)
 
 
 def _random_ids(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.pretraining.token_store import Ids
 
 # What masks select: single tokens, whole words, or n-grams of words
@@ -77,6 +78,8 @@ class StaticMasker:
         masked_lm_probability: float = 0.15,
         whole_words: bool = False,
     ) -> None:
+        checks.POSITIVE_INT.check(vocabulary_size=vocabulary_size, max_predictions=max_predictions)
+        checks.Numbers(above=0, below=1).check(masked_lm_probability=masked_lm_probability)
         self.mask_token_id = mask_token_id
         self.vocabulary_size = vocabulary_size
         self.max_predictions = max_predictions

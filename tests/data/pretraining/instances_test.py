@@ -95,7 +95,7 @@ def test_rows_are_shuffled():
     ("options", "message"),
     [
         ({"kind": "paragraphs"}, "kind is 'paragraphs', expected one of next_sentence"),
-        ({"sequence_length": 4}, "sequence_length is 4, expected at least 5"),
+        ({"sequence_length": 4}, "sequence_length is 4; it must be an integer of at least 5"),
         ({"short_seq_probability": 1.5}, "short_seq_probability is 1.5"),
         ({"duplicate_factor": 0}, "duplicate_factor is 0"),
         ({"seed": -1}, "seed is -1"),

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers that an option accepts: one rule for arguments, configs and command-line flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """The finite numbers of a range. NaN, infinities and bools are never among them.
+
+    Args:
+        at_least: The lowest accepted number; `None` for no limit.
+        above: The number that accepted ones are above, likewise.
+        at_most: The highest accepted number, likewise.
+        below: The number that accepted ones are below, likewise.
+        integer: Whether only integers are accepted.
+
+    Example:
+
+    >>> PROPER_FRACTION.allows(0.1), PROPER_FRACTION.allows(1), PROPER_FRACTION.allows(float("nan"))
+    (True, False, False)
+    >>> POSITIVE_INT.check(epochs=0)
+    Traceback (most recent call last):
+    ValueError: epochs is 0; it must be an integer above 0.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    integer: bool = False
+
+    def allows(self, value: object) -> bool:
+        """Returns whether a value is one of the numbers."""
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            return False
+        # `math.isfinite` cannot take integers that are too large for a float
+        is_integer = isinstance(value, numbers.Integral)
+        if not is_integer and (self.integer or not math.isfinite(value)):
+            return False
+        number: Any = value  # mypy has no order between a Real and a float
+        return not (
+            (self.at_least is not None and number < self.at_least)
+            or (self.above is not None and number <= self.above)
+            or (self.at_most is not None and number > self.at_most)
+            or (self.below is not None and number >= self.below)
+        )
+
+    def __str__(self) -> str:
+        low = self.above if self.at_least is None else self.at_least
+        high = self.below if self.at_most is None else self.at_most
+        kind = "an integer" if self.integer else "a number"
+        if low is not None and high is not None:
+            start, end = "(" if self.at_least is None else "[", ")" if self.at_most is None else "]"
+            return f"{kind} in {start}{low}, {high}{end}"
+        kind = kind if self.integer else "a finite number"
+        limits = {
+            " of at least": self.at_least,
+            " above": self.above,
+            " of at most": self.at_most,
+            " below": self.below,
+        }
+        return kind + "".join(f"{words} {n}" for words, n in limits.items() if n is not None)
+
+    def check(self, **options: Any) -> None:
+        """Checks options.
+
+        Args:
+            **options: The value of each option.
+
+        Raises:
+            ValueError: If a value is not accepted; the message names the option.
+        """
+        for name, value in options.items():
+            if not self.allows(value):
+                raise ValueError(f"{name} is {value!r}; it must be {self}.")
+
+    def check_given(self, **options: Any) -> None:
+        """Checks those options that are not `None`, as `check` does."""
+        self.check(**{name: value for name, value in options.items() if value is not None})
+
+
+FINITE = Numbers()
+POSITIVE = Numbers(above=0)
+NON_NEGATIVE = Numbers(at_least=0)
+# Of what 1 would leave nothing of, such as a dropout rate
+PROPER_FRACTION = Numbers(at_least=0, below=1)
+FRACTION = Numbers(at_least=0, at_most=1)
+# Of what must not be nothing, such as the share of the tokens that are masked
+POSITIVE_FRACTION = Numbers(above=0, at_most=1)
+INTEGER = Numbers(integer=True)
+POSITIVE_INT = Numbers(above=0, integer=True)
+NON_NEGATIVE_INT = Numbers(at_least=0, integer=True)
+# That Keras, NumPy and the backends all take
+SEED = Numbers(at_least=0, below=2**32, integer=True)
+
+
+def check_names(option: str, names: Iterable[Any]) -> None:
+    """Checks that the value of an option is some names, and not one, which iterates too.
+
+    Args:
+        option: The name of the option, for the error message.
+        names: The value.
+
+    Raises:
+        ValueError: If it is a string, or has something that is not one.
+    """
+    if isinstance(names, (str, bytes)):
+        raise ValueError(f"{option} is {names!r}; it must be a list or tuple of names.")
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            raise ValueError(f"{option} has {name!r} at index {index}; it must have strings.")

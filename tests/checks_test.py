@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the rule for numbers in options, and that the arguments of the library follow it."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import keras_bert.layers
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    Distiller,
+    ReplacedTokenDetector,
+    TextClassifier,
+    checks,
+    losses,
+    optimizers,
+)
+from keras_bert.checks import Numbers
+from keras_bert.data import InstanceMaker, MaskedLMMasker, StaticMasker
+
+pytestmark = pytest.mark.on_tensorflow
+
+NAN, INFINITE = float("nan"), float("inf")
+CONFIG = BertConfig(vocabulary_size=12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+# What the constructors require besides the number that is wrong
+REQUIRED = {
+    "activation": "gelu_erf",
+    "cls_token_id": 0,
+    "head_dim": 4,
+    "hidden_dim": 8,
+    "intermediate_dim": 8,
+    "mask_token_id": 4,
+    "max_predictions": 2,
+    "max_sequence_length": 8,
+    "num_classes": 2,
+    "num_heads": 2,
+    "num_segments": 2,
+    "num_train_steps": 10,
+    "peak_learning_rate": 0.1,
+    "sep_token_id": 1,
+    "unselectable_token_ids": (0,),
+    "vocabulary_size": 12,
+}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name", "allowed", "refused"),
+    [
+        (checks.FINITE, "a finite number", (-1, 0.5, np.float32(2)), (NAN, INFINITE, True, "1")),
+        (checks.POSITIVE, "a finite number above 0", (1e-9, 3), (0, -1, NAN, INFINITE, None)),
+        (checks.NON_NEGATIVE, "a finite number of at least 0", (0, 1.5), (-1e-9, NAN, -INFINITE)),
+        (checks.PROPER_FRACTION, "a number in [0, 1)", (0, 0.99), (1, -0.1, NAN, False)),
+        (checks.POSITIVE_FRACTION, "a number in (0, 1]", (1, 0.01), (0, 1.01, NAN)),
+        (checks.POSITIVE_INT, "an integer above 0", (1, np.int64(3), 10**400), (0, 1.0, True, NAN)),
+        (checks.NON_NEGATIVE_INT, "an integer of at least 0", (0, 2**40), (-1, 0.0)),
+        (Numbers(at_most=3), "a finite number of at most 3", (3, -9.5), (3.5, -INFINITE)),
+        (Numbers(below=3, integer=True), "an integer below 3", (2, -9), (3, 2.5)),
+    ],
+)
+def test_a_range_accepts_its_numbers_and_names_them(numbers, name, allowed, refused):
+    assert str(numbers) == name
+    assert [value for value in allowed if not numbers.allows(value)] == []
+    assert [value for value in refused if numbers.allows(value)] == []
+
+
+def test_an_error_names_the_option_and_the_value():
+    with pytest.raises(ValueError, match=r"^b is nan; it must be a finite number\.$"):
+        checks.FINITE.check(a=1, b=NAN)
+    checks.FINITE.check_given(a=None)
+
+
+def floats_of(owner):
+    """The arguments of a class or function that are floats."""
+    parameters = inspect.signature(owner).parameters.values()
+    return [p.name for p in parameters if str(p.annotation).startswith("float")]
+
+
+OWNERS = [
+    owner
+    for module in (keras_bert.layers, losses, optimizers)
+    for owner in vars(module).values()
+    if inspect.isclass(owner) and owner.__module__.startswith("keras_bert.")
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (owner, name)
+        for owner in [*OWNERS, InstanceMaker, MaskedLMMasker, StaticMasker]
+        for name in floats_of(owner)
+    ],
+)
+@pytest.mark.parametrize("value", [NAN, INFINITE, -1.0])
+def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value):
+    required = {
+        parameter.name: REQUIRED[parameter.name]
+        for parameter in inspect.signature(owner).parameters.values()
+        if parameter.default is parameter.empty and parameter.name in REQUIRED
+    }
+    with pytest.raises(ValueError, match=rf"^{name} is {value}; it must be a"):
+        owner(**{**required, name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rate": NAN}, "learning_rate is nan"),
+        ({"learning_rate": NAN, "num_train_steps": 9}, "learning_rate is nan"),
+        ({"beta_2": 2}, r"beta_2 is 2; it must be a number in \[0, 1\)"),
+        ({"layer_decay": 1.5}, r"layer_decay is 1\.5; it must be a number in \(0, 1\]"),
+        ({"num_layers": 0}, "num_layers is 0"),
+        ({"use_ema": True, "ema_momentum": NAN}, "ema_momentum is nan; it must be a finite"),
+        ({"loss_scale_factor": INFINITE}, "loss_scale_factor is inf"),
+    ],
+)
+@pytest.mark.parametrize("optimizer", [optimizers.AdamW, optimizers.LAMB])
+def test_an_optimizer_refuses_what_it_cannot_train_with(optimizer, options, message):
+    with pytest.raises(ValueError, match=message):
+        optimizer(**options)
+
+
+def classifier(**options):
+    return TextClassifier(Backbone(CONFIG), **{"num_classes": 2} | options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: classifier(num_classes=True), "num_classes is True; it must be an integer above"),
+        (lambda: classifier(class_names="ab"), "class_names is 'ab'; it must be a list or tuple"),
+        (lambda: classifier(class_names=["a", 1]), "class_names has 1 at index 1"),
+        (lambda: classifier(dropout=NAN), "dropout is nan"),
+        (lambda: Distiller(classifier(), classifier(), temperature=NAN), "temperature is nan"),
+        (lambda: Distiller(classifier(), classifier(), label_weight=-1), "label_weight is -1"),
+        (
+            lambda: ReplacedTokenDetector(Backbone(CONFIG), discriminator_weight=NAN),
+            "discriminator_weight is nan",
+        ),
+        (lambda: ReplacedTokenDetector(Backbone(CONFIG), generator_size=NAN), "generator_size is"),
+        (lambda: Backbone(CONFIG).enable_lora(2, lora_alpha=NAN), "lora_alpha is nan"),
+        (lambda: classifier().fit(np.ones((2, 3)), np.ones(2), epochs=0.5), r"epochs is 0\.5"),
+        (
+            lambda: classifier().fit(np.ones((2, 3)), np.ones(2), validation_split=NAN),
+            "validation_split is nan",
+        ),
+    ],
+)
+def test_a_task_refuses_numbers_and_names_that_are_none(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the checks of the numbers of programs: those that a flag accepts, and no NaN anywhere."""
+
+import ast
+import dataclasses
+import importlib
+from typing import get_type_hints
+
+import pytest
+from absl import flags
+
+from tests.source_imports import source_files
+from training.engine.config_flags import configuration, define_program_flags
+from training.engine.options import PositiveInt, ProgramConfig
+from training.jobs.classification import FinetuneConfig
+from training.pretraining.config import PretrainConfig
+
+pytestmark = pytest.mark.backend_independent
+
+
+@dataclasses.dataclass(frozen=True)
+class Example(ProgramConfig):
+    rate: float = 0.5
+    count: PositiveInt | None = None
+    column: int = -1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rate": float("nan")}, "--rate is nan; it must be a finite number"),
+        ({"rate": float("inf")}, "--rate is inf; it must be a finite number"),
+        ({"count": 0}, "--count is 0; it must be an integer above 0"),
+        ({"column": 1.5}, r"--column is 1\.5; it must be an integer"),
+    ],
+)
+def test_the_type_of_a_field_names_its_numbers(changes, message):
+    assert Example(count=3, column=-2).count == 3
+    with pytest.raises(ValueError, match=message):
+        Example(**changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "flag", "expected"),
+    [
+        (FinetuneConfig, "--weight_decay=-5", "a finite number of at least 0"),
+        (FinetuneConfig, "--layer_decay=-1", r"a number in \(0, 1\]"),
+        (FinetuneConfig, "--learning_rate=nan", "a finite number of at least 0"),
+        (FinetuneConfig, "--dropout=1", r"a number in \[0, 1\)"),
+        (FinetuneConfig, "--seed=-1", r"an integer in \[0, 4294967296\)"),
+        (PretrainConfig, "--beta_2=2", r"a number in \[0, 1\)"),
+        (PretrainConfig, "--clip_norm=inf", "a finite number of at least 0"),
+        (PretrainConfig, "--phases=128:1.5,512:-0.5", r"a number in \(0, 1\]"),
+        (PretrainConfig, "--phases=128:nan", r"a number in \(0, 1\]"),
+        (PretrainConfig, "--phases=-128:1", "an integer above 0"),
+    ],
+)
+def test_flags_that_would_train_nonsense_are_refused(config, flag, expected):
+    values = flags.FlagValues()
+    define_program_flags(config(), values)
+    values(["program", flag])
+    with pytest.raises(
+        ValueError, match=f"{flag.partition('=')[0]}.* is .*; it must be {expected}"
+    ):
+        configuration(config, values)
+
+
+CONFIGS = [
+    (module, node.name)
+    for module, path in source_files().items()
+    if module.startswith("training")
+    for node in ast.parse(path.read_text()).body
+    if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
+]
+
+
+@pytest.mark.parametrize(("module", "name"), CONFIGS)
+def test_every_config_of_a_program_checks_its_numbers(module, name):
+    config_class = getattr(importlib.import_module(module), name)
+    assert issubclass(config_class, ProgramConfig)
+    fields, hints = dataclasses.fields(config_class), get_type_hints(config_class)
+    for field in fields:
+        if hints[field.name] in (float, float | None):
+            with pytest.raises(ValueError, match=f"--{field.name} is nan; it must be "):
+                config_class(**{field.name: float("nan")})
