@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert import checks
 from keras_bert.atomic import atomic_path, check_folder_of
 from keras_bert.data.batching import (
     length_bucketed_batches,
@@ -370,7 +371,7 @@ class RecordParser:
     Args:
         paths: Paths of the files; the first record of the first file determines the features.
         sequence_length: Maximum length of a row.
-        vocabulary_size: Number of ids; `None` does not check ids.
+        vocabulary_size: Number of ids; `None` accepts all that an int32 can be.
     """
 
     def __init__(
@@ -472,17 +473,28 @@ class RecordParser:
                 "input_mask",
                 "expected one where input_ids end in padding, 0",
             )
+        else:
+            # A row is what its mask has ones for. Behind a hole, positions would be those of others
+            mask = parsed["input_mask"]
+            numbers = tf.ragged.range(mask.row_lengths())
+            is_one = tf.cast(numbers < lengths[:, tf.newaxis], tf.int64)
+            good_rows = (lengths > 0) & tf.reduce_all(mask == is_one, axis=1)
+            _check(good_rows, record_names, "input_mask", "expected ones, then zeros at padding")
         fits = lengths <= self._sequence_length
         _check(fits, record_names, "input_ids", f"expected at most {self._sequence_length} tokens")
         limits = [("segment_ids", 2), ("next_sentence_labels", 2)]
-        if self._vocabulary_size is not None:
-            limits += [(name, self._vocabulary_size) for name in ("input_ids", "masked_lm_ids")]
+        num_ids = self._vocabulary_size or tf.int32.max
+        limits += [(name, num_ids) for name in ("input_ids", "masked_lm_ids")]
         for name, limit in limits:
             if name in parsed:
                 is_good = (parsed[name] >= 0) & (parsed[name] < limit)
                 good_rows = tf.reduce_all(is_good, axis=1)
                 _check(good_rows, record_names, name, f"expected values in [0, {limit})")
         if self._slots:
+            weights = parsed["masked_lm_weights"]
+            good_rows = tf.reduce_all(tf.math.is_finite(weights) & (weights >= 0), axis=1)
+            expected = f"each must be {checks.NON_NEGATIVE}"
+            _check(good_rows, record_names, "masked_lm_weights", expected)
             positions = parsed["masked_lm_positions"].to_tensor(shape=(None, self._slots))
             is_good = tf.reduce_all((positions >= 0) & (positions < lengths[:, None]), axis=1)
             _check(is_good, record_names, "masked_lm_positions", "expected positions in the row")

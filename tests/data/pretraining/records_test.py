@@ -252,20 +252,46 @@ def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, c
     assert f"{path}, record 1" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input_mask": [1, 0, 1, 1]}, "Feature input_mask: expected ones, then zeros at padding"),
+        ({"input_mask": [0, 0, 0, 0]}, "Feature input_mask: expected ones, then zeros at padding"),
+        ({"input_mask": [1, 2, 0, 0]}, "Feature input_mask: expected ones, then zeros at padding"),
+        (
+            {"input_ids": [2**32 + 5] * 4},
+            r"Feature input_ids: expected values in \[0, 2147483647\)",
+        ),
+        (
+            {"masked_lm_ids": [2**32]},
+            r"Feature masked_lm_ids: expected values in \[0, 2147483647\)",
+        ),
+        (
+            {"masked_lm_positions": [3]},
+            "Feature masked_lm_positions: expected positions in the row",
+        ),
+        *(
+            ({"masked_lm_weights": [weight]}, "masked_lm_weights: each must be a finite number of")
+            for weight in (float("nan"), float("inf"), -1.0)
+        ),
+    ],
+)
+def test_masks_weights_and_ids_that_would_be_read_as_others(tmp_path, change, message):
+    good = {"input_ids": [5] * 4, "segment_ids": [0] * 4, "input_mask": [1, 1, 1, 0]}
+    good |= {"masked_lm_positions": [2], "masked_lm_ids": [5], "masked_lm_weights": [1.0]}
+    ints = {**good, **change}
+    weights = ints.pop("masked_lm_weights")
+    write_records(tmp_path / "a.tfrecord", [example(ints, masked_lm_weights=weights)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        batches(tmp_path / "a.tfrecord")
+
+
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotFoundError, match=r"/none/a\.tfrecord cannot .*/none does not exist"):
         write_records(tmp_path / "none" / "a.tfrecord", [])
     with pytest.raises(NotADirectoryError, match=r"file/a\.tfrecord cannot .* is not a folder"):
         write_records(tmp_path / "file" / "a.tfrecord", [])
-
-
-def test_a_prediction_outside_its_row_is_an_error(tmp_path):
-    features = {"input_ids": [5] * 4, "segment_ids": [0] * 4, "input_mask": [1, 1, 1, 0]}
-    features |= {"masked_lm_positions": [3], "masked_lm_ids": [5], "next_sentence_labels": [0]}
-    write_records(tmp_path / "a.tfrecord", [example(features, masked_lm_weights=[1.0])])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="masked_lm_positions: expected posit"):
-        batches(tmp_path / "a.tfrecord")
 
 
 def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
