@@ -384,7 +384,7 @@ def _as_answered(
 
 def _tagging(config: EvaluateConfig, model: Any) -> Evaluation:
     from keras_bert.data.conll import read_conll
-    from keras_bert.data.tagging_schemes import are_span_labels, detect_scheme
+    from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, detect_scheme
 
     gold = config.read_words(config.data_file)
     if config.answers:
@@ -402,6 +402,8 @@ def _tagging(config: EvaluateConfig, model: Any) -> Evaluation:
         tags = model.tag(gold.words, batch_size=64)
         labels = [[tag["label"] for tag in sentence] for sentence in tags]
         scheme = _scheme_of(model.class_names) or detect_scheme(labels)
+    if scheme is None and all(label == OUTSIDE for sentence in labels for label in sentence):
+        scheme = "IOB2"
     if scheme is not None:
         # In another scheme, labels of the same entities would count as errors in the word accuracy.
         gold = in_scheme(gold, scheme)

@@ -5,6 +5,9 @@ On your own files, with words and labels in columns:
 
     python -m training.finetune_tagging --train_file=train.conll --dev_file=dev.conll
 
+Labels of spans may be in IOB1, IOB2 or BIOES, in brackets as in CoNLL-2012 (`(PER*`, `*`, `*)`), or
+bare types beside `O` as in Few-NERD. `--skip_bad` skips and counts sentences with a malformed line.
+
 With a recipe, any value of which a flag can change:
 
     python -m training.finetune_tagging --recipe=minilm_wnut17 --data_dir=ner --epochs=1

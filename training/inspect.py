@@ -34,7 +34,7 @@ from .readers.choice_files import read_choices
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labelled_text import TextColumns
-from .readers.tagged_words import WordColumns
+from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.text_rows import KINDS, kind_of
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any) -> Any:
     if kind == "text":
         return config.read_text(path, None if train is None else train.class_names)
     if kind == "tagging":
-        return config.read_words(path)
+        return with_span_labels(config.read_words(path))
     if kind == "choice":
         return read_choices(Path(path), config.format, config.quoting)
     from keras_bert.data.squad import read_squad

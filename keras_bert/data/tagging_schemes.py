@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tagging schemes, by which the labels of words encode spans: IOB1, IOB2 and BIOES."""
+"""Tagging schemes, by which the labels of words encode spans: IOB1, IOB2 and BIOES.
+
+Two other notations are converted to them: brackets, `(PER*`, `*`, `*)`, as in CoNLL-2005 and
+CoNLL-2012 (OntoNotes); and IO, bare types, `PER`, as in Few-NERD.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,18 @@ from typing import Literal, NamedTuple
 
 Scheme = Literal["IOB1", "IOB2", "BIOES"]
 SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
+Notation = Literal["brackets", "IO"]
 
 OUTSIDE = "O"
 # The letters of BILOU, BMES and BMEWO that correspond to I, E and S of BIOES.
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
-# Labels that look like misspelled span labels, such as `B-`, `b-PER` and `B_PER`.
-_LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_].*", re.DOTALL | re.IGNORECASE)
+# Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B_PER` and `PER-B`.
+_LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_].*|.+[-_](?-i:[BI])", re.DOTALL | re.IGNORECASE)
+# `*` is a word inside or outside of a span, `(PER*` begins a span, `*)` ends it, `(PER*)` is both;
+# the asterisk of brackets may be missing.
+_BRACKETS = re.compile(r"(?:\((?P<type>[^()*\s]+))?\*?(?P<end>\))?")
+_OPENING_BRACKET = re.compile(r"\([^()*\s]")
 _NO_TYPE = "_"
 
 
@@ -49,7 +58,7 @@ def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
     """Finds invalid labels, such as `B-`, `X-PER` or `b-PER`, among labels that encode spans.
 
     Labels are taken to encode spans if `O` occurs among them, and at least half of the other
-    occurrences begin like `B-PER`, regardless of case.
+    occurrences begin like `B-PER`, or end like `PER-B`, regardless of case.
 
     Args:
         labels: The labels of all words.
@@ -102,6 +111,71 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
             wrong["IOB2"] += label.letter == "I" and not follows_its_type
             before = label
     return "IOB1" if wrong["IOB1"] < wrong["IOB2"] else "IOB2"
+
+
+def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
+    """Returns in which notation other than a tagging scheme labels encode spans.
+
+    Args:
+        sequences: The labels of each sentence.
+
+    Returns:
+        `"brackets"` if words are labeled `*` or in brackets; `"IO"` if `O` is the most frequent
+        label, and no other label looks like that of a tagging scheme; otherwise `None`.
+
+    Example:
+
+    >>> detect_notation([["(PER*", "*)", "*"]])
+    'brackets'
+    >>> detect_notation([["person-actor", "O", "O"]])
+    'IO'
+    """
+    counts = Counter(label for sequence in sequences for label in sequence)
+    if any(map(_OPENING_BRACKET.match, counts)) and {"*", "*)"} & counts.keys():
+        return "brackets"
+    others = counts.keys() - {OUTSIDE}
+    if not others or counts[OUTSIDE] < max(counts[label] for label in others):
+        return None
+    return None if misspelled_labels(counts) or any(map(_SPAN_LABEL.fullmatch, others)) else "IO"
+
+
+def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
+    """Converts the labels of a sentence to IOB2.
+
+    Args:
+        labels: One label for each word.
+        notation: Their notation. In IO, adjacent words of the same type are one span.
+
+    Returns:
+        A list of one label for each word.
+
+    Raises:
+        ValueError: If brackets are nested or not balanced; the message has the label.
+
+    Example:
+
+    >>> from_notation(["(PER*", "*)", "*", "(LOC)"], "brackets")
+    ['B-PER', 'I-PER', 'O', 'B-LOC']
+    >>> from_notation(["person-actor", "person-actor", "O"], "IO")
+    ['B-person-actor', 'I-person-actor', 'O']
+    """
+    if notation == "IO":
+        inside = [label if label == OUTSIDE else f"I-{label}" for label in labels]
+        return convert_labels(inside, "IOB2")
+    converted, open_type = [], ""
+    for label in labels:
+        found = _BRACKETS.fullmatch(label)
+        if not label or found is None or (found["type"] and open_type):
+            raise ValueError(f"The label {label!r} has nested brackets or no span of one type.")
+        span_type = found["type"] or open_type
+        if found["end"] and not span_type:
+            raise ValueError(f"The label {label!r} ends a span that does not begin.")
+        letter = "B" if found["type"] else "I"
+        converted.append(f"{letter}-{span_type}" if span_type else OUTSIDE)
+        open_type = "" if found["end"] else span_type
+    if open_type:
+        raise ValueError(f"The span ({open_type}* does not end in its sentence.")
+    return converted
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:

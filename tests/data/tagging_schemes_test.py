@@ -11,9 +11,11 @@ from keras_bert.data.tagging_schemes import (  # noqa: E402
     SCHEMES,
     are_span_labels,
     convert_labels,
+    detect_notation,
     detect_scheme,
     deviations,
     entities,
+    from_notation,
     misspelled_labels,
 )
 
@@ -51,6 +53,7 @@ def test_other_letters_are_those_of_bioes(labels):
         ("O B-PER I-PER X-PER b-LOC B- B-", {"X-PER": 1, "b-LOC": 1, "B-": 2}),
         ("O b-per O i-per", {"b-per": 1, "i-per": 1}),
         ("O B_PER I_PER", {"B_PER": 1, "I_PER": 1}),
+        ("O PER-B PER-I", {"PER-B": 1, "PER-I": 1}),
         ("O B-PER I-PER B I", {}),
         ("O O", {}),
         ("NN VB O B-X", {}),  # Parts of speech
@@ -59,6 +62,42 @@ def test_other_letters_are_those_of_bioes(labels):
 )
 def test_labels_that_are_meant_to_spell_spans(labels, misspelled):
     assert misspelled_labels(labels.split()) == misspelled
+
+
+@pytest.mark.parametrize(
+    ("labels", "notation", "converted"),
+    [
+        ("(PER* *) (PER) * (LOC* * *) (PER*)", "brackets", SPELLED["IOB2"]),
+        ("PER PER O O LOC LOC LOC PER", "IO", "B-PER I-PER O O B-LOC I-LOC I-LOC B-PER"),
+        ("person-actor O O art-film", "IO", "B-person-actor O O B-art-film"),
+    ],
+)
+def test_other_notations_are_converted(labels, notation, converted):
+    assert detect_notation([labels.split(), ["O"] * 3]) == notation
+    assert from_notation(labels.split(), notation) == converted.split()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [*SPELLED.values(), "O O", "NN VB O NN", "( ) * NN", "O O PER-B PER-I", "O b-per O i-per"],
+)
+def test_labels_of_no_other_notation(labels):
+    assert detect_notation([labels.split()]) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("(A* (B* *) *)", r"'\(B\*' has nested brackets"),
+        ("(A(B* *))", r"'\(A\(B\*' has nested brackets"),
+        ("* *)", r"'\*\)' ends a span that does not begin"),
+        ("(A* *", r"The span \(A\* does not end in its sentence"),
+        ("(A* O", "'O' has nested brackets or no span"),
+    ],
+)
+def test_brackets_that_are_no_spans_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        from_notation(labels.split(), "brackets")
 
 
 def test_types_may_have_hyphens_or_be_missing():

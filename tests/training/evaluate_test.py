@@ -169,6 +169,11 @@ def test_tagging(tmp_path):
     found = evaluate(config)
     assert found["precision"] == 100.0
     assert found["recall"] == 50.0
+    for same in ("Ann (PER)\nin *\nParis (LOC)\n", "Ann PER\nin O\nParis LOC\n"):
+        (tmp_path / "dev.conll").write_text(same)
+        assert evaluate(config) == found
+    (tmp_path / "answers.conll").write_text("Ann O\nin O\nParis O\n")
+    assert evaluate(config)["f1"] == 0.0
     (tmp_path / "answers.conll").write_text("Ann B-PER\n")
     with pytest.raises(ValueError, match="have different words"):
         evaluate(config)

@@ -138,6 +138,53 @@ def test_labels_of_no_scheme_and_of_two_are_told(tmp_path, caplog):
 
 
 @pytest.mark.backend_independent
+def test_labels_in_brackets_or_of_bare_types_are_those_of_spans(tmp_path, caplog):
+    train, dev = tmp_path / "train.conll", tmp_path / "dev.conll"
+    config = TaggingConfig(train_file=str(train), dev_file=str(dev))
+    train.write_text("Ann (PER*\nLee *)\nsang *\n\nRome (LOC)\n")
+    dev.write_text("here *\n")
+    data = read_data(config)
+    assert data.train.labels == [["B-PER", "I-PER", "O"], ["B-LOC"]]
+    assert data.dev.labels == [["O"]]
+    assert counts_of(data.train) == {"sentences": 2, "words": 4, "LOC": 1, "PER": 1}
+    assert read_data(dataclasses.replace(config, scheme="keep")).dev.labels == [["*"]]
+    train.write_text("Ann person\nLee person\nsang O\nin O\nRome place\n")
+    dev.write_text("Rome place\n")  # The training labels decide.
+    with caplog.at_level("WARNING", logger="absl"):
+        data = read_data(config)
+    assert data.train.labels == [["B-person", "I-person", "O", "O", "B-place"]]
+    assert data.dev.labels == [["B-place"]]
+    assert "train.conll: labels have no B- and I-: adjacent words of the same label" in caplog.text
+    train.write_text("Ann (A*\nLee (B*\nsang *)\nhere *)\n")
+    with pytest.raises(ValueError, match=r"in the sentence 'Ann Lee sang here': .* nested.*=keep"):
+        read_data(config)
+
+
+@pytest.mark.backend_independent
+def test_sentences_with_a_malformed_line_are_skipped_if_asked(tmp_path, caplog):
+    path = tmp_path / "a.conll"
+    path.write_text("Ann B-PER\nsang\n\nLee B-PER\n\nRome B-LOC\nis big O\n")
+    config = TaggingConfig(train_file=str(path), dev_file=str(path))
+    with pytest.raises(ValueError, match="line 2: received 1 column"):
+        read_data(config)
+    with caplog.at_level("WARNING", logger="absl"):
+        data = read_data(dataclasses.replace(config, skip_bad=True))
+    assert data.train.words == data.dev.words == [["Lee"]]
+    assert "skipped a sentence" in caplog.text
+    assert "line 2: received 1 column" in caplog.text
+    assert "line 7: received 3 columns" in caplog.text
+
+
+@pytest.mark.backend_independent
+def test_labels_that_look_alike_are_warned_of(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("Ann B-PER\nLee B-PER\u200b\nsang O\n")
+    message = r"'B-PER' \(1 words\) and 'B-PER\\u200b' \(1 words\) are read as different"
+    with pytest.warns(UserWarning, match=message):
+        read_data(TaggingConfig(train_file=str(path), dev_file=str(path)))
+
+
+@pytest.mark.backend_independent
 def test_a_tenth_is_held_out(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("\n".join(f"w{index} {'O' if index % 2 else 'B-A'}\n" for index in range(20)))

@@ -342,7 +342,7 @@ def _check_known(path: Path, rows: list[Row], ids: dict[str, int]) -> None:
 
 def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
     """Warns of classes that are probably missing values, scores, or several labels of a row."""
-    warn_of_spellings(path, counts, stacklevel=5)
+    warn_of_spellings(path, counts, "rows", stacklevel=5)
     for name in counts:
         if name.casefold() in _NO_VALUES:
             warnings.warn(
@@ -374,12 +374,15 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
         )
 
 
-def warn_of_spellings(path: Path | str, counts: Mapping[str, int], stacklevel: int = 2) -> None:
+def warn_of_spellings(
+    path: Path | str, counts: Mapping[str, int], unit: str = "words", stacklevel: int = 2
+) -> None:
     """Warns of labels that are probably spellings of the same class.
 
     Args:
         path: The file.
         counts: The number of rows or words of each label.
+        unit: What is counted.
         stacklevel: As for `warnings.warn`.
     """
     alike: dict[object, list[str]] = {}
@@ -387,7 +390,7 @@ def warn_of_spellings(path: Path | str, counts: Mapping[str, int], stacklevel: i
         alike.setdefault(_spelling(name), []).append(name)
     for names in alike.values():
         if len(names) > 1:
-            found = " and ".join(f"{excerpt(name)} ({counts[name]} rows)" for name in names)
+            found = " and ".join(f"{excerpt(name)} ({counts[name]} {unit})" for name in names)
             warnings.warn(
                 f"{path}: {found} are read as different classes, expected one spelling for a class",
                 stacklevel=stacklevel,

@@ -14,17 +14,22 @@ from keras_bert.data.conll import MissingLabelsError, Separator, TaggedText, rea
 from keras_bert.data.tagging_schemes import (
     OUTSIDE,
     SCHEMES,
+    Notation,
     Scheme,
     are_span_labels,
     convert_labels,
+    detect_notation,
     detect_scheme,
     deviations,
     entities,
+    from_notation,
     misspelled_labels,
 )
 
-from ..engine.options import ProgramConfig, SeedsConfig, check_one_of
+from ..engine.options import ProgramConfig, SeedsConfig, added, check_one_of
 from .data_splits import hold_out_tenth, stratified_sample
+from .labelled_text import warn_of_spellings
+from .text_rows import excerpt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +52,7 @@ class WordColumns(ProgramConfig):
         super().__post_init__()
         check_one_of(self, separator=get_args(Separator))
 
-    def read_words(self, path: str, labelled: bool = True) -> TaggedText:
+    def read_words(self, path: str, labelled: bool = True, *, skip_bad: bool = False) -> TaggedText:
         """Reads the words of a file, with or without their labels."""
         return read_conll(
             path,
@@ -55,6 +60,7 @@ class WordColumns(ProgramConfig):
             label_column=self.label_column if labelled else None,
             separator=self.separator,
             comments=self.comments,
+            skip_bad=skip_bad,
         )
 
 
@@ -71,15 +77,19 @@ class TaggedFilesConfig(SeedsConfig, WordColumns):
             for none.
         train_rows: Number of training sentences to use, a random stratified sample; 0 for all.
         scheme: Tagging scheme that labels of spans are converted to for training: IOB1, IOB2 or
-            BIOES; keep does not convert them.
+            BIOES. Spans in brackets, (PER* … *), or as bare types beside O are converted, too; keep
+            converts none.
         context: Whether to fill a sentence's window with the sentences around it in the document;
             the files must mark documents.
         sequence_length: Maximum length of a window in tokens; longer sentences are split into
             several windows.
+        skip_bad: Whether to skip and count sentences with a malformed line, instead of raising an
+            error.
     """
 
     scheme: str = "IOB2"
     context: bool = False
+    skip_bad: bool = added(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,14 +143,16 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
     if not config.train_file:
         raise ValueError("--train_file is empty, expected a file of words and labels in columns")
     train = _read(config, config.train_file)
+    notation = detect_notation(train.labels or ())
+    train = _in_scheme(train, config, notation)
     if config.dev_file:
-        dev = _read(config, config.dev_file)
+        dev = _in_scheme(_read(config, config.dev_file), config, notation)
     else:
         train, dev = hold_out(train)
     test = None
     if config.test_file:
         try:
-            test = _read(config, config.test_file)
+            test = _in_scheme(_read(config, config.test_file), config, notation)
         except MissingLabelsError:
             test = _read(config, config.test_file, labelled=False)
     if 0 < config.train_rows < len(train):
@@ -223,21 +235,42 @@ def _sentences(text: TaggedText, units: list[list[int]]) -> TaggedText:
 
 
 def _read(config: TaggedFilesConfig, name: str, labelled: bool = True) -> TaggedText:
-    text = config.read_words(config.path(name, "a file of words in columns"), labelled)
-    return text if config.scheme == "keep" else in_scheme(text, config.scheme)
+    path = config.path(name, "a file of words in columns")
+    text = config.read_words(path, labelled, skip_bad=config.skip_bad)
+    for message in text.skipped:
+        logging.warning("skipped a sentence: %s", message)
+    warn_of_spellings(path, _label_counts(text))
+    return text
 
 
-def in_scheme(text: TaggedText, scheme: Scheme) -> TaggedText:
+def _in_scheme(
+    text: TaggedText, config: TaggedFilesConfig, notation: Notation | None
+) -> TaggedText:
+    return text if config.scheme == "keep" else in_scheme(text, config.scheme, notation)
+
+
+def _label_counts(text: TaggedText) -> Counter[str]:
+    return Counter(label for sentence in text.labels or () for label in sentence)
+
+
+def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None) -> TaggedText:
     """Returns a text with its labels converted to a tagging scheme, if they mark spans.
 
-    Logs a warning if the labels deviate from their own scheme.
+    Logs a warning if the labels deviate from their own scheme, or are bare types beside `O`.
+
+    Args:
+        text: The words and labels.
+        scheme: The tagging scheme.
+        notation: The notation of the labels; inferred from them by default.
 
     Raises:
-        ValueError: If only some labels are labels of spans; the message names the others.
+        ValueError: If only some labels are labels of spans; the message names the others. If
+            brackets are nested or not balanced; the message has the sentence.
     """
-    labels = text.labels
-    if labels is None:
+    if text.labels is None:
         return text
+    text = with_span_labels(text, notation)
+    labels = text.labels or []
     misspelled = misspelled_labels(label for sentence in labels for label in sentence)
     if misspelled:
         raise ValueError(
@@ -249,6 +282,38 @@ def in_scheme(text: TaggedText, scheme: Scheme) -> TaggedText:
         return text
     _warn_of_mixed_schemes(text, own_scheme)
     converted = [convert_labels(sentence, scheme) for sentence in labels]
+    return dataclasses.replace(text, labels=converted)
+
+
+def with_span_labels(text: TaggedText, notation: Notation | None = None) -> TaggedText:
+    """Returns a text with labels in brackets, or of bare types beside `O`, converted to IOB2.
+
+    Args:
+        text: The words and labels.
+        notation: The notation of the training labels; inferred from the text by default.
+
+    Raises:
+        ValueError: If brackets are nested or not balanced; the message has the sentence.
+    """
+    if notation is None or are_span_labels(_label_counts(text)):
+        notation = detect_notation(text.labels or ())
+    if notation is None:
+        return text
+    converted = []
+    for words, labels in zip(text.words, text.labels or (), strict=True):
+        try:
+            converted.append(from_notation(labels, notation))
+        except ValueError as error:
+            raise ValueError(
+                f"{text.path}: in the sentence {excerpt(' '.join(words))}: {error} Labels are read "
+                "as spans in brackets, such as (PER* *); --scheme=keep reads them as they are"
+            ) from error
+    if notation == "IO":
+        logging.warning(
+            "%s: labels have no B- and I-: adjacent words of the same label other than O are read "
+            "as one entity; --scheme=keep reads them as labels of words",
+            text.path,
+        )
     return dataclasses.replace(text, labels=converted)
 
 
@@ -276,7 +341,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
-    counts = Counter(label for sentence in text.labels or () for label in sentence)
+    counts = _label_counts(text)
     unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
     if unknown:
         logging.warning(
