@@ -32,7 +32,7 @@ ROOMS = {
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
-        "text", "data", "losses", "metrics", "optimizers",
+        "text", "data", "losses", "metrics", "optimizers", "vocabularies",
     },
     "insight": {"checks", "config", "ops", "layers", "models", "data", "tasks"},
 }  # fmt: skip

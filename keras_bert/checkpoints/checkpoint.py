@@ -16,9 +16,9 @@ from keras_bert.checkpoints import layouts, weights
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource, are_equal
-from keras_bert.checkpoints.tokenizer_files import tokens_of
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
+from keras_bert.vocabularies.tokenizer_config import tokens_of
 
 EncoderT = TypeVar("EncoderT", bound=Encoder)
 

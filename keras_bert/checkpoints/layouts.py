@@ -112,15 +112,27 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
         )
     # float32 represents float16 and bfloat16 exactly, and every backend supports it.
     tensor = tensor.astype(np.float32, copy=False)
-    is_finite = np.isfinite(tensor)
+    check_finite(tensor, f"{source.file(name)}: tensor {source.label(name)!r}")
+    return tensor
+
+
+def check_finite(weight: np.ndarray[Any, Any], name: str) -> None:
+    """Checks that all values of a weight are finite.
+
+    Args:
+        weight: An array of floats.
+        name: The file and the name of the weight, for the error message.
+
+    Raises:
+        CheckpointError: If they are not.
+    """
+    is_finite = np.isfinite(weight)
     if not is_finite.all():
         first = tuple(int(index) for index in np.argwhere(~is_finite)[0])
         raise CheckpointError(
-            f"{source.file(name)}: tensor {source.label(name)!r} holds "
-            f"{tensor.size - np.count_nonzero(is_finite)} values that are infinite or NaN, "
-            f"the first one {tensor[first]} at {list(first)}; expected finite weights."
+            f"{name} holds {weight.size - np.count_nonzero(is_finite)} values that are infinite "
+            f"or NaN, the first one {weight[first]} at {list(first)}; expected finite weights."
         )
-    return tensor
 
 
 def disassemble(

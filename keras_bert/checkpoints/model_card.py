@@ -6,14 +6,16 @@ Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, name what belongs on a 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.folders import read_json, replaced_files
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.formats.hugging_face import CONFIG_FILE
+from keras_bert.vocabularies.files import read_text
 
 CARD_FILE = "README.md"
 
@@ -49,7 +51,10 @@ def save_model_card(
     """
     folder = Path(folder)
     if isinstance(results, str | os.PathLike):
-        results = read_json(Path(results))
+        with checkpoint_errors():
+            # A score may be NaN.
+            content: dict[str, Any] = json.loads(read_text(Path(results)))
+        results = content
     family = read_json(folder / CONFIG_FILE)["model_type"]
     title = title or folder.resolve().name
     card = model_card(title, family=family, results=results, **options)

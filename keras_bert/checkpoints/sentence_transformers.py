@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
 from keras_bert.checkpoints.tokenizer_files import SETTINGS_FILE, read_tokenizer
+from keras_bert.vocabularies.files import parse_json, read_text
 
 MODULES_FILE = "modules.json"
 POOLING_FILE = "1_Pooling/config.json"
@@ -101,7 +101,7 @@ def _modules(folder: Path) -> list[str]:
     if not path.exists():
         return [_TRANSFORMER, _POOLING]
     with checkpoint_errors():
-        modules = json.loads(path.read_text("utf-8"))
+        modules = parse_json(read_text(path))
     try:
         names = [str(module["type"]).rpartition(".")[2] for module in modules]
     except (TypeError, KeyError) as error:

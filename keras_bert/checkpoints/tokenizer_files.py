@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,15 @@ from keras_bert.vocabularies.byte_pair_files import (
     load_tokens,
     save_tokens_and_merges,
 )
+from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_pieces
+from keras_bert.vocabularies.tokenizer_config import (
+    BYTE_PAIR,
+    SENTENCE_PIECE,
+    WORDPIECE,
+    model_of,
+    tokens_of,
+)
 from keras_bert.vocabularies.tokenizer_json import (
     TOKENIZER_FILE,
     TokenizerJson,
@@ -45,8 +52,6 @@ ALL_FILES = (
     ADDED_FILE,
 )
 """The names of all tokenizer files; those that are not written belong to another tokenizer."""
-
-WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = "wordpiece", "byte_pair", "sentence_piece"
 
 _WORDPIECE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Classes of the transformers library for tokenizers that are completely defined by a tokenizer.json
@@ -193,10 +198,8 @@ def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, An
     Raises:
         CheckpointError: If the file is missing, or is not a model with ALBERT's special tokens.
     """
-    try:
-        model = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: the file cannot be read: {error.strerror}.") from error
+    with checkpoint_errors():
+        model = read_bytes(path)
     return _sentence_piece(
         model,
         path,
@@ -482,26 +485,3 @@ def write_tokenizer(
     if _SPECIAL_IN_TEXT in tokenizer:
         settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
     write_json(folder / SETTINGS_FILE, settings)
-
-
-def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
-    """Returns the tokens of a tokenizer's config in the order of their ids.
-
-    Raises:
-        ValueError: If its SentencePiece model is malformed.
-    """
-    if tokenizer.get("kind") == SENTENCE_PIECE:
-        return [piece.text for piece in read_pieces(model_of(tokenizer))]
-    return list(tokenizer["vocabulary"])
-
-
-def model_of(tokenizer: Mapping[str, Any]) -> bytes:
-    """Decodes the SentencePiece model of a tokenizer's config.
-
-    Raises:
-        ValueError: If it is not base64.
-    """
-    try:
-        return base64.b64decode(tokenizer["model"], validate=True)
-    except (TypeError, binascii.Error) as error:
-        raise ValueError(f"model of the tokenizer's config is not base64: {error}.") from error

@@ -7,6 +7,7 @@ reordered in the graph without a change of the checkpoint format.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -128,6 +129,25 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         name: shapes.get(name) or shapes.get(re.sub(r"^blocks\.\d+\.", "", name), (hidden,))
         for name in backbone_weight_names(config)
     }
+
+
+def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
+    """Checks that a file can contain the weights of an encoder, before memory is allocated.
+
+    Args:
+        config: The architecture.
+        num_bytes: The size of the file.
+        file: Its path, for the error message.
+
+    Raises:
+        CheckpointError: If it has less than half a byte for each parameter, as of int4.
+    """
+    count = sum(map(math.prod, backbone_weight_shapes(config).values()))
+    if count > 2 * num_bytes:
+        raise CheckpointError(
+            f"{file} has {num_bytes:,} bytes, which cannot contain the {count:,} parameters of the "
+            "architecture: the file is truncated, or the configuration of another model."
+        )
 
 
 def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:

@@ -13,9 +13,9 @@ import keras
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint
-from keras_bert.checkpoints.tokenizer_files import tokens_of
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import bilstm_of_options, bilstm_options
+from keras_bert.vocabularies.tokenizer_config import tokens_of
 
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
@@ -240,10 +240,19 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
         config: The architecture of the encoder.
 
     Raises:
-        ValueError: If rows may be longer than `max_sequence_length`, ids may be out of the
-            vocabulary, or the padding id differs in an encoder whose positions depend on it.
+        ValueError: If the config is malformed, rows may be longer than `max_sequence_length`, ids
+            may be out of the vocabulary, or the padding id differs in an encoder whose positions
+            depend on it.
     """
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
+    missing = [name for name in ("tokenizer", "sequence_length") if name not in values]
+    if missing:
+        raise ValueError(
+            f"The config of the preprocessor lacks {missing[0]}; it has {list(values)}."
+        )
+    for name, value in values.items():
+        if name != "tokenizer" and not (isinstance(value, int) or value is None):
+            raise ValueError(f"{name} of the preprocessor is {value!r}; expected an integer.")
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(
             f"The preprocessor creates rows of up to {values['sequence_length']} tokens; the "

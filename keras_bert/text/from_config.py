@@ -13,6 +13,7 @@ from keras_bert.text.byte_pair import BytePairTokenizer
 from keras_bert.text.sentence_piece import SentencePieceTokenizer
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
 _CLASSES: dict[str, type[Tokenizer]] = {
     tokenizer.kind: tokenizer
@@ -36,20 +37,13 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
         A tokenizer.
 
     Raises:
-        ValueError: If `kind` is not one of the above, or an argument of the class is invalid.
+        ValueError: If `kind` is not one of the above, or an argument of the class is invalid; a
+            path is, since a config names no files.
     """
-    kind = config.get("kind", WordPieceTokenizer.kind)
-    if kind not in _CLASSES:
-        raise ValueError(
-            f"kind of a tokenizer's config is {kind!r}; expected one of {', '.join(_CLASSES)}."
-        )
-    make = _CLASSES[kind].from_config
-    # The file of a vocabulary may change.
-    if not isinstance(config.get("vocabulary", ()), list | tuple):
-        return make(dict(config))
+    kind = check_tokenizer_config(config)
     text = json.dumps({**config, "kind": kind}, sort_keys=True)
     key = hashlib.sha256(text.encode()).digest()
     tokenizer = _IN_USE.get(key)
     if tokenizer is None:
-        tokenizer = _IN_USE[key] = make(dict(config))
+        tokenizer = _IN_USE[key] = _CLASSES[kind].from_config(dict(config))
     return tokenizer

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,8 @@ from keras_bert.text.offsets import Characters, Pieces, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.special_tokens import TypedSegments
 from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.vocabularies.files import read_bytes
+from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, model_of
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 SPACE = "▁"
@@ -152,15 +153,11 @@ class SentencePieceTokenizer(Tokenizer):
         """Creates a tokenizer from the config that `get_config` returned.
 
         Raises:
-            ValueError: If `model` is not base64.
+            ValueError: If a field is missing, unknown or not of its type, or `model` not base64.
         """
-        try:
-            model = base64.b64decode(config["model"], validate=True)
-        except (TypeError, binascii.Error) as error:
-            raise ValueError(
-                f"model of a tokenizer's config is not a SentencePiece model in base64: {error}."
-            ) from error
-        return super().from_config({**config, "model": model})
+        check_tokenizer_config({**config, "kind": cls.kind})
+        arguments = {name: value for name, value in config.items() if name != "kind"}
+        return cls(**{**arguments, "model": model_of(config)})
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = _valid(texts)
@@ -199,7 +196,7 @@ def _read(path: Path) -> bytes:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; expected a SentencePiece model.")
-    return path.read_bytes()
+    return read_bytes(path)
 
 
 def _processor(model: bytes) -> tf_text.SentencepieceTokenizer:

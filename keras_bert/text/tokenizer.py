@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_bert.text.graph_functions import traced_once
 from keras_bert.text.offsets import Pieces
+from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
 
 class Tokenizer(abc.ABC):
@@ -212,7 +213,12 @@ class Tokenizer(abc.ABC):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a tokenizer from the config that `get_config` returned."""
+        """Creates a tokenizer from the config that `get_config` returned.
+
+        Raises:
+            ValueError: If a field is missing, unknown, or not of its type: a config names no files.
+        """
+        check_tokenizer_config({**config, "kind": cls.kind})
         return cls(**{name: value for name, value in config.items() if name != "kind"})
 
     def token_text(self, token_id: int) -> str:

@@ -4,8 +4,44 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+MAX_BYTES = 1 << 28
+"""The maximum size of a config or vocabulary, ten times that of the largest released ones."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Reads a small file.
+
+    Raises:
+        OSError: If the file cannot be read, `FileNotFoundError` if it does not exist.
+        ValueError: If it has more than `MAX_BYTES`.
+    """
+    try:
+        with path.open("rb") as file:
+            return read_small(file, f"{path}: the file")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} does not exist.") from error
+    except OSError as error:
+        raise type(error)(f"{path}: the file cannot be read: {error.strerror}.") from error
+
+
+def read_small(file: IO[bytes], name: str) -> bytes:
+    """Reads an opened file that must be small.
+
+    Args:
+        file: The file.
+        name: Its name, for the error message.
+
+    Raises:
+        ValueError: If it has more than `MAX_BYTES`.
+    """
+    content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{name} has more than {MAX_BYTES:,} bytes; expected a smaller one.")
+    return content
 
 
 def read_text(path: Path) -> str:
@@ -13,14 +49,10 @@ def read_text(path: Path) -> str:
 
     Raises:
         OSError: If the file cannot be read, `FileNotFoundError` if it does not exist.
-        ValueError: If it is not UTF-8.
+        ValueError: If it is not UTF-8, or has more than `MAX_BYTES`.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} does not exist.") from error
-    except OSError as error:
-        raise type(error)(f"{path}: the file cannot be read: {error.strerror}.") from error
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}: the file must be UTF-8; byte {error.start} is not ({error.reason})."
@@ -32,15 +64,35 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If the file does not contain a JSON object.
+        ValueError: If the file does not contain a JSON object, or has a number that is NaN or
+            infinite.
     """
     text = read_text(path)
     try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise ValueError(f"{path}: the file must contain JSON: {error}.") from error
     if not isinstance(value, dict):
         raise ValueError(
             f"{path}: the file must contain a JSON object, received {type(value).__name__}."
         )
     return value
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parses JSON, in which, unlike in Python's own parser, all numbers must be finite.
+
+    Raises:
+        ValueError: If the text is not JSON, or has NaN, infinity, or a number that is too large.
+    """
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except RecursionError as error:
+        raise ValueError(f"it is nested too deeply ({error})") from error
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text} is not finite")
+    return number

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from keras_bert.atomic import write_bytes
+from keras_bert.vocabularies.files import read_bytes
 
 REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
@@ -42,7 +43,7 @@ def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; expected a file with one token per line.")
     # Only "\n" ends a line: other characters that Python's splitlines() splits at are tokens.
-    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
     tokens = [_parse_line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]

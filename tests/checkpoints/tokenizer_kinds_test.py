@@ -16,13 +16,10 @@ from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.checkpoints.formats.keras_hub import (  # noqa: E402
     read_tokenizer as read_hub_tokenizer,
 )
-from keras_bert.checkpoints.tokenizer_files import (  # noqa: E402
-    read_tokenizer,
-    tokens_of,
-    write_tokenizer,
-)
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
 from keras_bert.vocabularies.sentence_piece_model import read_pieces  # noqa: E402
+from keras_bert.vocabularies.tokenizer_config import tokens_of  # noqa: E402
 from tests.checkpoints.small_models import small_backbone  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 

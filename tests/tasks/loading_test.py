@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import copy
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.vocabularies import files
 from tests.models.small_backbone import SMALL, features
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*legacy")
@@ -65,6 +68,147 @@ def test_a_missing_file_and_a_preset_are_told_from_models(tmp_path):
     keras_bert.Backbone(SMALL).save_to_preset(tmp_path)
     with pytest.raises(ValueError, match=r"folder of a preset .* `from_preset`"):
         keras_bert.load_model(tmp_path)
+
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "film"]
+
+
+@pytest.fixture(scope="module")
+def saved_classifier(tmp_path_factory):
+    preprocessor = {"tokenizer": {"vocabulary": VOCABULARY}, "sequence_length": 8}
+    classifier = keras_bert.TextClassifier(keras_bert.Backbone(SMALL), 2, preprocessor)
+    classifier.compile("sgd")
+    path = tmp_path_factory.mktemp("saved") / "classifier.keras"
+    classifier.save(path)
+    return path
+
+
+def edited(source, target, *keys, value):
+    """Writes a copy of an archive with another value in its config.json; `...` removes one."""
+    with zipfile.ZipFile(source) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(contents["config.json"])
+    fields = config
+    for key in keys[:-1]:
+        fields = fields[key]
+    if value is ...:
+        del fields[keys[-1]]
+    else:
+        fields[keys[-1]] = copy.deepcopy(value)
+    contents["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+PREPROCESSOR = ("config", "preprocessor")
+TOKENIZER = (*PREPROCESSOR, "tokenizer")
+ARCHITECTURE = ("config", "backbone", "config", "config")
+HUB_TOKENIZER = {
+    "module": "keras_hub.tokenizers",
+    "class_name": "BertTokenizer",
+    "registered_name": "keras_hub>BertTokenizer",
+    "config": {"vocabulary": "vocab.txt"},
+}
+
+
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (
+            [*TOKENIZER, "vocabulary"],
+            ["[PAD]", 5],
+            r"vocabulary of a .* \['\[PAD\]', 5\]; expected",
+        ),
+        ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary; its fields are"),
+        ([*TOKENIZER, "lowercase"], "yes", "lowercase of a tokenizer's config is 'yes'; expected"),
+        ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'; its fields are"),
+        (TOKENIZER, [], r"config of a tokenizer is \[\]; expected a dict"),
+        ([*PREPROCESSOR, "sequence_length"], "8", "sequence_length .* is '8'; expected an integer"),
+        ([*PREPROCESSOR, "sequence_length"], ..., "preprocessor lacks sequence_length; it has"),
+        (["config", "backbone"], ..., "KeyError: 'backbone'"),
+        (["config", "backbone"], HUB_TOKENIZER, "a 'BertTokenizer' of keras_hub; expected objects"),
+        (["config", "num_classes"], 10**9, "num_classes is 1000000000, which a file of weights of"),
+        (["config", "num_classes"], "two", "cannot be loaded: "),
+        (
+            [*ARCHITECTURE, "vocabulary_size"],
+            10**12,
+            "cannot contain the .* parameters of the arch",
+        ),
+        ([*ARCHITECTURE, "hidden_dim"], {}, "BertConfig.hidden_dim is {}; it must be an integer"),
+        ([*ARCHITECTURE, "dropout"], float("nan"), "is not JSON: the number NaN is not finite"),
+        (["compile_config", "optimizer"], {"class_name": 5}, "cannot be loaded: "),
+        (["registered_name"], "keras_bert>AdamW", "expected a task or a Backbone of keras_bert"),
+    ],
+)
+def test_a_malformed_config_is_an_error_of_one_line_that_names_the_file(
+    keys, value, message, saved_classifier, tmp_path
+):
+    path = tmp_path / "model.keras"
+    edited(saved_classifier, path, *keys, value=value)
+    with pytest.raises(ValueError, match=message) as raised:
+        keras_bert.load_model(path)
+    assert str(raised.value).startswith(str(path))
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 700 + len(str(path))
+
+
+@pytest.mark.on_tensorflow
+def test_a_config_does_not_make_it_open_files(saved_classifier, tmp_path):
+    """Neither for loading, nor for text, nor to write what was read to another place."""
+    secret, path = tmp_path / "vocab.txt", tmp_path / "model.keras"
+    secret.write_text("\n".join([*VOCABULARY, "secret"]))
+    edited(saved_classifier, path, *TOKENIZER, "vocabulary", value=os.fspath(secret))
+    with pytest.raises(ValueError, match="expected a list of strings") as raised:
+        keras_bert.load_model(path)
+    assert "'secret'" not in str(raised.value)
+
+
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["backbone", "optimizer"])
+def test_weights_that_are_not_finite_are_refused_by_name(part, value, tmp_path):
+    backbone = keras_bert.Backbone(SMALL)
+    backbone.compile(keras_bert.optimizers.AdamW(1e-3))
+    backbone.optimizer.build(backbone.trainable_variables)
+    variables = {"backbone": backbone.weights, "optimizer": backbone.optimizer.variables}[part]
+    spoiled = next(variable for variable in variables if len(variable.shape) == 2)
+    array = keras.ops.convert_to_numpy(spoiled).copy()
+    array[1, 2:4] = value
+    spoiled.assign(array)
+    path = tmp_path / "model.keras"
+    backbone.save(path)
+    expected = (
+        rf"model\.keras: weight '{spoiled.path}' holds 2 values .* first one {value} at \[1, 2"
+    )
+    with pytest.raises(ValueError, match=expected):
+        keras_bert.load_model(path)
+    if part == "optimizer":
+        keras_bert.load_model(path, compile=False)
+
+
+@pytest.mark.backend_independent
+def test_archives_that_grow_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "model.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.weights.h5", bytes(2**26 + 1))
+    with pytest.raises(
+        ValueError, match=r"model\.weights\.h5 would be extracted from [\d,]+ to 67,1"
+    ):
+        keras_bert.load_model(path)
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
+    zipped(path, config=" " * 1001)
+    expected = r"model\.keras: its config\.json has more than 1,000 bytes"
+    with pytest.raises(ValueError, match=expected):
+        keras_bert.load_model(path)
+    folder = tmp_path / "folder.keras"
+    folder.mkdir()
+    for name in ("config", "metadata"):
+        (folder / f"{name}.json").write_text(" " * 1001)
+    with pytest.raises(ValueError, match=r"config\.json: the file has more than 1,000 bytes"):
+        keras_bert.load_model(folder)
 
 
 PROGRAM = """

@@ -4,6 +4,7 @@
 import copy
 import gc
 import json
+import os
 import sys
 import weakref
 
@@ -182,18 +183,26 @@ def test_tokenizers_that_are_not_in_use_take_no_memory():
     assert alive() is None
 
 
-def test_the_file_of_a_vocabulary_may_change(tmp_path):
-    path = tmp_path / "vocab.txt"
-    sizes = []
-    for words in (["cat"], ["cat", "mat"]):
-        path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]))
-        sizes.append(tokenizer_from_config({"vocabulary": str(path)}).vocabulary_size)
-    assert sizes == [5, 6]
-
-
-def test_a_kind_that_there_is_not():
-    with pytest.raises(ValueError, match="'bpe'; expected one of wordpiece, byte_pair, sent"):
-        tokenizer_from_config({"kind": "bpe"})
+@pytest.mark.parametrize(
+    ("kind", "field", "file"),
+    [
+        ("wordpiece", "vocabulary", "vocab.txt"),
+        ("byte_pair", "vocabulary", "vocab.json"),
+        ("byte_pair", "merges", "merges.txt"),
+        ("sentence_piece", "model", "spiece.model"),
+    ],
+)
+def test_a_file_is_an_argument_of_the_class_and_never_of_a_config(kind, field, file, tmp_path):
+    tokenizer = small_tokenizers.MAKERS[kind]()
+    folder = tmp_path if kind == "byte_pair" else tmp_path / file
+    tokenizer.save_vocabulary(folder)
+    arguments = {**tokenizer.get_config(), field: os.fspath(tmp_path / file)}
+    expected = f"{field} of a tokenizer's config is "
+    for make in (type(tokenizer).from_config, tokenizer_from_config):
+        with pytest.raises(ValueError, match=expected):
+            make(arguments)
+    arguments = {name: value for name, value in arguments.items() if name != "kind"}
+    assert type(tokenizer)(**arguments).get_config() == tokenizer.get_config()
 
 
 LOAD = """

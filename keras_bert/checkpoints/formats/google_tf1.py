@@ -24,13 +24,11 @@ from keras_bert.checkpoints.layouts import Layout, disassemble
 from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.checkpoints.tokenizer_files import (
     RELEASED_MODEL_FILE,
-    SENTENCE_PIECE,
     VOCABULARY_FILE,
-    WORDPIECE,
-    model_of,
     read_tokenizer,
 )
 from keras_bert.config import BertConfig
+from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, WORDPIECE, model_of
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 
 # A constant in the released code, which the files do not contain.
@@ -73,9 +71,15 @@ def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
         config=config,
         backbone_layout=release.backbone_layout(config),
         head_layouts=release.heads,
-        open_tensors=lambda: TensorFlowCheckpoint(_find_prefix(folder, release)),
+        open_tensors=lambda: _open_tensors(_find_prefix(folder, release), config),
         open_tokenizer=lambda: read_tokenizer(folder),
     )
+
+
+def _open_tensors(prefix: Path, config: BertConfig) -> TensorFlowCheckpoint:
+    num_bytes = sum(path.stat().st_size for path in prefix.parent.glob(f"{prefix.name}.data-*"))
+    weights.check_file_size(config, num_bytes, f"{prefix}.data-…")
+    return TensorFlowCheckpoint(prefix)
 
 
 def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig:

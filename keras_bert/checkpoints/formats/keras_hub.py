@@ -25,7 +25,7 @@ from keras_bert.checkpoints.tokenizer_files import (
     read_vocabulary,
 )
 from keras_bert.checkpoints.weight_names import HUB_ATTENTION
-from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.checkpoints.weights import check_file_size, to_numpy
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
 
@@ -199,6 +199,8 @@ class KerasHubWeights:
     def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
         self._path = folder / WEIGHTS_FILE
         self._hidden_dim = config.hidden_dim
+        if self._path.exists():
+            check_file_size(config, self._path.stat().st_size, self._path)
         backbone = _make_backbone(family, config)
         _read(backbone.load_weights, self._path)
         # A pooler that is part of the classifier in KerasHub, and not of the encoder

@@ -19,14 +19,10 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
-from keras_bert.checkpoints.tokenizer_files import (
-    ALL_FILES,
-    read_tokenizer,
-    tokens_of,
-    write_tokenizer,
-)
+from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.vocabularies.tokenizer_config import tokens_of
 
 FORMAT = "keras_bert"
 FORMAT_VERSION = 1

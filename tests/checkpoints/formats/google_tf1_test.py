@@ -231,7 +231,11 @@ def test_several_checkpoints_without_the_released_name_are_an_error(tmp_path):
 def test_damaged_files_are_named(tmp_path):
     checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:50])
+    content = data.read_bytes()
+    data.write_bytes(content[:50])
+    with pytest.raises(CheckpointError, match=r"ckpt\.data-… has 50 bytes, which cannot contain"):
+        Backbone.from_preset(tmp_path)
+    data.write_bytes(content[:-50])
     with pytest.raises(CheckpointError, match=r"bert_model\.ckpt: variable .* cannot be read"):
         Backbone.from_preset(tmp_path)
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"no index")

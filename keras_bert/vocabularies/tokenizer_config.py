@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The config of a tokenizer: plain values, which name no files.
+
+It travels in `.keras` files, whose reader must not open what they name. A path of a vocabulary is
+an argument of the classes of tokenizers alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from keras_bert.vocabularies.sentence_piece_model import read_pieces
+
+WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sentence_piece")
+
+_STRINGS, _FLAG, _BASE64 = "a list of strings", "True or False", "a string, the model in base64"
+_REQUIRED = {
+    WORDPIECE: {"vocabulary": _STRINGS},
+    BYTE_PAIR: {"vocabulary": _STRINGS, "merges": _STRINGS},
+    SENTENCE_PIECE: {"model": _BASE64},
+}
+_OPTIONAL = {
+    WORDPIECE: {"lowercase": _FLAG, "added_tokens": _STRINGS, "uncased_tokens": _STRINGS},
+    BYTE_PAIR: {"add_prefix_space": _FLAG},
+    SENTENCE_PIECE: {"lowercase": _FLAG, "keep_accents": _FLAG, "albert_rules": _FLAG},
+}
+# Longer values are cut in error messages
+_SHOWN = 80
+
+
+def check_tokenizer_config(config: object) -> str:
+    """Checks the fields of a tokenizer's config.
+
+    Args:
+        config: A dict of the arguments of the tokenizer's class and of `kind`; without `kind`, of
+            those of a `WordPieceTokenizer`.
+
+    Returns:
+        The kind: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
+
+    Raises:
+        ValueError: If a field is missing, unknown, or not of its type, as the path of a vocabulary
+            is not; the message names the field.
+    """
+    if not isinstance(config, Mapping):
+        raise ValueError(f"The config of a tokenizer is {_shown(config)}; expected a dict.")
+    kind = config.get("kind", WORDPIECE)
+    if kind not in KINDS:
+        raise ValueError(
+            f"kind of a tokenizer's config is {_shown(kind)}; expected one of {', '.join(KINDS)}."
+        )
+    required = _REQUIRED[kind]
+    types = {"kind": "", "special_tokens_in_text": _FLAG, **required, **_OPTIONAL[kind]}
+    missing = [name for name in required if name not in config]
+    unknown = [name for name in config if name not in types]
+    if missing or unknown:
+        what = f"lacks {missing[0]}" if missing else f"has {_shown(unknown[0])}"
+        raise ValueError(
+            f"The config of a {kind} tokenizer {what}; its fields are {', '.join(types)}."
+        )
+    for name, value in config.items():
+        if types[name] and not _is(value, types[name]):
+            raise ValueError(
+                f"{name} of a tokenizer's config is {_shown(value)}; expected {types[name]}."
+                + (
+                    " The file of a vocabulary is an argument of the tokenizer's class only."
+                    if types[name] == _STRINGS and isinstance(value, str)
+                    else ""
+                )
+            )
+    return str(kind)
+
+
+def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
+    """Returns the tokens of a tokenizer's config in the order of their ids.
+
+    Raises:
+        ValueError: If the config or its SentencePiece model is malformed.
+    """
+    if check_tokenizer_config(tokenizer) == SENTENCE_PIECE:
+        return [piece.text for piece in read_pieces(model_of(tokenizer))]
+    return list(tokenizer["vocabulary"])
+
+
+def model_of(tokenizer: Mapping[str, Any]) -> bytes:
+    """Decodes the SentencePiece model of a tokenizer's config.
+
+    Raises:
+        ValueError: If it is not base64.
+    """
+    try:
+        return base64.b64decode(tokenizer["model"], validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise ValueError(f"model of a tokenizer's config is not base64: {error}.") from error
+
+
+def _is(value: object, kind: str) -> bool:
+    if kind == _STRINGS:
+        return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    return isinstance(value, bool if kind == _FLAG else str)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
