@@ -16,13 +16,14 @@ import numpy as np
 from keras_bert.atomic import atomic_path
 from keras_bert.layers.embeddings import too_long
 from keras_bert.layers.frozen import NO_CLONE
+from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
 
 
-class TokenModel(keras.Model):
+class TokenModel(ThreadSafeModel):
     """A functional model of `token_inputs()`, whose optional inputs can be omitted.
 
     Subclasses set `config`, a `BertConfig`, which token, segment and position ids are checked
@@ -94,7 +95,7 @@ class TokenModel(keras.Model):
             FileNotFoundError: If the folder of a file does not exist.
         """
         # A model that is not zipped is a folder.
-        with _replaced(filepath, overwrite, zipped is not False) as path:
+        with self._turn_on_jax(), _replaced(filepath, overwrite, zipped is not False) as path:
             super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
 
     def save_weights(
@@ -107,7 +108,7 @@ class TokenModel(keras.Model):
         Raises:
             FileNotFoundError: If the folder of a file does not exist.
         """
-        with _replaced(filepath, overwrite, max_shard_size is None) as path:
+        with self._turn_on_jax(), _replaced(filepath, overwrite, max_shard_size is None) as path:
             super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
 
     def compute_output_spec(

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras' steps on JAX, so that an interruption at any point leaves a model with its weights.
+
+Keras donates the variables of a model to each of its steps, training or not: their arrays are
+deleted, and what the step returns replaces them. If a KeyboardInterrupt is raised in between, the
+model has no weights any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import keras
+
+# The variables that each kind of step takes and returns, by their names in a trainer
+TRAINING = (
+    *("trainable_variables", "non_trainable_variables"),
+    *("optimizer_variables", "metrics_variables"),
+)
+EVALUATION = ("trainable_variables", "non_trainable_variables", "metrics_variables")
+PREDICTION = ("trainable_variables", "non_trainable_variables")
+
+State = tuple[list[Any], ...]
+Step = Callable[[State, Any], tuple[Any, State]]
+
+
+def training_step(model: Any) -> Step:
+    """Returns `model.train_step`, compiled, whose result is in `model._jax_state` at once.
+
+    It donates the variables, since there may be no memory for a second copy of them.
+    """
+    if not _is_compiled(model):
+        step: Step = model.train_step
+    else:
+        shardings = _shardings(model, TRAINING)
+        step = jax.jit(
+            model.train_step,
+            donate_argnums=0,
+            out_shardings=None if shardings is None else (None, shardings),
+        )
+
+    def recorded(state: State, data: Any) -> tuple[Any, State]:
+        results: list[tuple[Any, State]] = []
+        try:
+            # Python checks for interruptions after a call. Here the call is made within `extend`,
+            # so that its result is in the list by then.
+            results.extend(map(step, (state,), (data,)))
+        finally:
+            if results:
+                # Not by Keras' `__setattr__`, which would look at each array
+                object.__setattr__(
+                    model, "_jax_state", dict(zip(TRAINING, results[0][1], strict=True))
+                )
+        return results[0]
+
+    return recorded
+
+
+def step_without_donation(model: Any, step: Step, names: tuple[str, ...]) -> Step:
+    """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays.
+
+    Args:
+        model: The model.
+        step: Its step.
+        names: The names of the variables that the step takes, `EVALUATION` or `PREDICTION`.
+    """
+    if not _is_compiled(model):
+        return step
+    shardings = _shardings(model, names)
+
+    def changes_of(state: State, data: Any) -> tuple[Any, Any]:
+        # Without donation, each output is a copy: only variables that the step changes are
+        # returned, such as those of metrics.
+        outputs, new = step(state, data)
+        return outputs, keras.tree.map_structure(
+            lambda old, new, sharding=None: (
+                None
+                if new is old
+                else new
+                if sharding is None
+                else jax.lax.with_sharding_constraint(new, sharding)
+            ),
+            *(tuple(map(list, part)) for part in (state, new, shardings) if part is not None),
+        )
+
+    compiled = jax.jit(changes_of)
+
+    def call(state: State, data: Any) -> tuple[Any, State]:
+        outputs, changes = compiled(state, data)
+        return outputs, tuple(
+            [old if new is None else new for old, new in zip(*parts, strict=True)]
+            for parts in zip(state, changes, strict=True)
+        )
+
+    return call
+
+
+def state_of(model: Any) -> dict[str, list[Any]]:
+    """Returns the arrays of the variables that training changes."""
+    variables = {
+        "trainable_variables": model.trainable_variables,
+        "non_trainable_variables": model.non_trainable_variables,
+        "optimizer_variables": model.optimizer.variables,
+        "metrics_variables": model.metrics_variables,
+    }
+    return {name: [variable.value for variable in part] for name, part in variables.items()}
+
+
+def _is_compiled(model: Any) -> bool:
+    return bool(model.jit_compile and not model.run_eagerly)
+
+
+def _shardings(model: Any, names: tuple[str, ...]) -> State | None:
+    """Returns the sharding of each variable, for Keras' distribution; `None` without one."""
+    if keras.distribution.distribution() is None:
+        return None
+    by_name = dict(zip(TRAINING, model._get_state_sharding_spec(), strict=True))
+    return tuple(by_name[name] for name in names)
