@@ -20,6 +20,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,27 +158,37 @@ class Trainer:
         learning_rate: float,
         epochs: int,
     ) -> dict[str, Any]:
-        """Trains once; returns the final scores and loss, and the times of both in seconds."""
+        """Trains once; returns the final scores and loss, and the times of both in seconds.
+
+        If the training diverges, it returns `diverged`, the reason, instead.
+        """
         import keras
 
         from .engine import finetuning
+        from .engine.run_checkpoints import NotFiniteError, StopWhereNotFinite
 
         for variable, value in zip(self.variables, self.initial, strict=True):
             variable.assign(value)
         keras.utils.set_random_seed(self.seed)
         run = dataclasses.replace(self.config, learning_rate=learning_rate, epochs=epochs)
+        schedule = _schedule(self.model, finetuning.make_optimizer(run, len(train)))
+        guard = StopWhereNotFinite(lambda epoch, batch: f"epoch {epoch + 1}, batch {batch + 1}")
         start = time.perf_counter()
-        history = self.model.fit(
-            train.inputs,
-            train.labels,
-            batch_size=run.batch_size,
-            epochs=epochs,
-            callbacks=[_schedule(self.model, finetuning.make_optimizer(run, len(train)))],
-            verbose=0,
-        )
-        trained = time.perf_counter()
+        try:
+            history = self.model.fit(
+                train.inputs,
+                train.labels,
+                batch_size=run.batch_size,
+                epochs=epochs,
+                callbacks=[schedule, guard],
+                verbose=0,
+            )
+            trained = time.perf_counter()
+            scores = score_classifier(self.model, dev, metrics)
+        except NotFiniteError as error:
+            return {"diverged": str(error)}
         return {
-            "scores": score_classifier(self.model, dev, metrics),
+            "scores": scores,
             "loss": history.history["loss"][-1],
             "training_seconds": round(trained - start, 1),
             "scoring_seconds": round(time.perf_counter() - trained, 1),
@@ -230,7 +241,8 @@ def _key(record: dict[str, Any]) -> tuple[Any, ...]:
 def format_table(records: list[dict[str, Any]]) -> str:
     """Formats means over seeds as a Markdown table, by task, number of rows and hyperparameters.
 
-    The score is the mean of a task's metrics, as in `classifier_scores.selection_score`.
+    The score is the mean of a task's metrics, as in `classifier_scores.selection_score`, over the
+    runs that did not diverge.
     """
     from .scores import classifier_scores
 
@@ -239,16 +251,27 @@ def format_table(records: list[dict[str, Any]]) -> str:
         rows = record["task"], record["rows"]
         for name, baseline in record.get("baselines", {}).items():
             found[*rows, name.replace("_", " ")].append(classifier_scores.selection_score(baseline))
-        if "scores" in record:
+        if "learning_rate" in record:
             setting = f"{record['learning_rate']:g}, {record['epochs']} epochs"
             setting += f", {record['preset']}" if record["preset"] else ""
-            found[*rows, setting].append(classifier_scores.selection_score(record["scores"]))
+            scores = record.get("scores")
+            found[*rows, setting].append(
+                math.nan if scores is None else classifier_scores.selection_score(scores)
+            )
     lines = ["| task | rows | setting | score | runs |", "|---|---|---|---|---|"]
     lines += [
-        f"| {task} | {rows} | {name} | {np.mean(values):.1f} | {len(values)} |"
+        f"| {task} | {rows} | {name} | {_mean_and_count(values)} |"
         for (task, rows, name), values in sorted(found.items(), key=lambda item: item[0][:2])
     ]
     return "\n".join(lines)
+
+
+def _mean_and_count(values: list[float]) -> str:
+    """Formats the mean and the number of runs; NaN stands for one that diverged."""
+    finite = [value for value in values if not math.isnan(value)]
+    diverged = f", {len(values) - len(finite)} diverged" * (len(finite) < len(values))
+    mean = f"{np.mean(finite):.1f}" if finite else "-"
+    return f"{mean} | {len(finite)}{diverged}"
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     )
     job = TextClassification(finetune_config, data, os.fspath(preset))
     job.title = "docstrings"
-    (run,) = finetuning.train_seeds(job)
+    (run,), _ = finetuning.train_seeds(job)
     plot = curves.plot_curves(
         Path(config.output_dir) / "curves.png",
         run.history,

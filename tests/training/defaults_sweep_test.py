@@ -53,6 +53,7 @@ def config(tmp_path):
 
 def test_a_run_is_as_one_of_its_own_and_is_not_done_again(config, tmp_path):
     path = tmp_path / "results.jsonl"
+    config = dataclasses.replace(config, learning_rates=("1e-3", "1e30", "2e-2"))
     sweep(config, path)
     written = path.read_text()
     sweep(config, path)
@@ -63,6 +64,9 @@ def test_a_run_is_as_one_of_its_own_and_is_not_done_again(config, tmp_path):
     table = format_table(records)
     assert f"| sst2 | 90 | 0.02, 2 epochs, {config.preset} |" in table
     assert "| sst2 | 90 | majority |" in table
+    (diverged,) = (record["diverged"] for record in records if "diverged" in record)
+    assert diverged.startswith("the loss is nan in epoch 1, batch ")
+    assert f"| sst2 | 90 | 1e+30, 2 epochs, {config.preset} | - | 0, 1 diverged |" in table
 
     run = FinetuneConfig(learning_rate=0.02, epochs=2, precision="float32")
     train = read_split(config.data_dir, "sst2", "train")

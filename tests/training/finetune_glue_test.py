@@ -54,18 +54,21 @@ def write_rte(folder):
     (folder / "RTE" / "test.tsv").write_text(rows(header[:-6], line[:-1], 5))
 
 
-def test_a_grid_a_table_and_a_submission(tmp_path, preset):
+def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     write_rte(tmp_path / "glue")
     config = FinetuneGlueConfig(
         data_dir=str(tmp_path / "glue"),
         preset=preset,
-        learning_rates=("1e-3", "1e-4"),
+        learning_rates=("1e-3", "1e30", "1e-4"),
         epochs=1,
         precision="float32",
         sequence_length=16,
         output_dir=str(tmp_path / "runs"),
     )
-    results = finetune_glue(config)
+    with caplog.at_level("ERROR", logger="absl"):
+        results = finetune_glue(config)
+    assert "rte_1e30_32: seed 1 diverged: after epoch 1, " in caplog.text
+    assert not list((tmp_path / "runs" / "rte_1e30_32").rglob("model.keras"))
     assert set(results) == {"rte"}
     submission = (tmp_path / "runs" / "submission" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"

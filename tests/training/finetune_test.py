@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 
@@ -22,7 +23,8 @@ from tests import processes  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
-from training.engine import config_flags, finetuning  # noqa: E402
+from training.engine import child_programs, config_flags, finetuning, run_report  # noqa: E402
+from training.engine.output_folder import NotFiniteError  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
     FinetuneConfig,
     TextClassification,
@@ -122,6 +124,57 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     with pytest.raises(ValueError, match="started from a --preset with other files"):
         finetuning.run(TextClassification, config, config_data)
     assert [path.stat().st_mtime_ns for path in files] == written
+
+
+class Diverging(TextClassification):
+    """The task, with learning rates at which some seeds diverge."""
+
+    def build(self, seed):
+        training = super().build(seed)
+        rates = {1: np.nan, 3: 1e30}
+        if seed in rates:
+            training.model.compile(keras.optimizers.SGD(rates[seed]))
+        return training
+
+
+def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, reviews, tmp_path):
+    config = FinetuneConfig(
+        train_file=str(reviews),
+        text="review",
+        label="stars",
+        preset=str(preset),
+        epochs=1,
+        num_seeds=3,
+        sequence_length=16,
+        learning_rate=1e-3,
+        precision="float32",
+        output_dir=str(tmp_path / "run"),
+        export=False,
+    )
+    data = read_data(config)
+    # There is one batch, whose loss is finite: it is computed before the weights are updated.
+    results = finetuning.run(Diverging, config, data)
+    assert [run["seed"] for run in results["runs"]] == [results["kept"]["seed"]] == [2]
+    assert [path.parent.name for path in tmp_path.glob("run/*/model.keras")] == ["seed_2"]
+    first, third = results["diverged"]
+    assert first.startswith("seed 1 diverged: after epoch 1, batch 1, the weight ")
+    assert "is not finite; no model is kept. Try a lower --learning_rate" in first
+    assert third.startswith("seed 3 diverged: after epoch 1, 4 of 4 outputs of the model are not")
+    report = run_report.report(results)
+    assert "Best model: seed 2, epoch 1 of 1" in report
+    assert f"Not in these scores:\n{first}\n{third}" in report
+    # Seed 1 alone, in batches: the second one's loss is that of the first one's update.
+    alone = dataclasses.replace(
+        config, num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone")
+    )
+    with pytest.raises(NotFiniteError, match="the loss is nan in epoch 1, batch 2; no"):
+        finetuning.run(Diverging, alone, data)
+    assert not list(tmp_path.glob("alone/**/model.keras"))
+    # A program that starts such runs goes on with the others, and does not repeat it.
+    record = child_programs.command_record(["training.finetune"])
+    (tmp_path / "alone" / "command.json").write_text(json.dumps(record))
+    with pytest.raises(NotFiniteError, match="alone: seed 1 diverged"):
+        child_programs.run_once(tmp_path / "alone", ["training.finetune"])
 
 
 def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):

@@ -68,6 +68,7 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
         The content of the program's `results.json`.
 
     Raises:
+        NotFiniteError: If the run diverged, now or before.
         ValueError: If the folder contains a run of other settings.
         subprocess.CalledProcessError: If the program fails.
     """
@@ -95,9 +96,21 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
         folder.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)  # those of fewer seeds, before the record says otherwise
         atomic.write_json(record, expected)
-        subprocess.run([sys.executable, "-m", f"{_PACKAGE}.{name}", *own], check=True)
+        finished = subprocess.run([sys.executable, "-m", f"{_PACKAGE}.{name}", *own], check=False)
+        if finished.returncode:
+            _raise_if_diverged(folder)
+            finished.check_returncode()
+    _raise_if_diverged(folder)
     values: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
     return values
+
+
+def _raise_if_diverged(folder: Path) -> None:
+    """Raises an error if the results in a folder are those of a run whose every seed diverged."""
+    path = folder / "results.json"
+    values = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if values.get("diverged") and not values["runs"]:
+        raise output_folder.NotFiniteError(f"{folder}: {'; '.join(values['diverged'])}")
 
 
 def _without_seeds(command: Sequence[str]) -> list[str]:

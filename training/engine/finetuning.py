@@ -32,6 +32,7 @@ from ..scores import baselines, classifier_scores
 from . import output_folder
 from .job import DevScores, Job
 from .options import ENCODER_SIZES, EncoderConfig, SeedsConfig
+from .output_folder import NotFiniteError
 from .pretrained import preset_or_minilm
 from .progress import Progress
 from .run_report import Stopwatch
@@ -194,15 +195,26 @@ def run(
     Returns:
         The content of `results.json`: the config, the runs, and for each development set and metric
         the mean over the seeds of the last epoch's score, with half the width of its 95 % interval.
+        Seeds that diverged are in `diverged`, each with the reason, and not in the rest.
+
+    Raises:
+        NotFiniteError: If every seed diverged; `results.json` has no runs then.
     """
     job = job_class(config, data, preset_or_minilm(config.preset))
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = job.baselines()
     baselines.show(to_beat)
-    runs = train_seeds(job, meter)
+    try:
+        runs, diverged = train_seeds(job, meter)
+    except NotFiniteError as error:
+        results = {"config": dataclasses.asdict(job.config), "backend": keras.backend.backend()}
+        atomic.write_json(
+            folder / "results.json", {**results, "runs": [], "diverged": [str(error)]}
+        )
+        raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
-    results = results_of(job.config, runs, best, to_beat)
+    results = results_of(job.config, runs, best, to_beat) | {"diverged": diverged}
     # The export of an earlier run of the same command, perhaps with other seeds
     if (exported := _exported_seed(folder)) is not None:
         results["exported_seed"] = exported
@@ -240,7 +252,11 @@ def cost_of(
 
 
 def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
-    """Trains with one seed, saves the best epoch's model, and returns the results."""
+    """Trains with one seed, saves the best epoch's model, and returns the results.
+
+    Raises:
+        NotFiniteError: If the training diverges.
+    """
     keras.utils.set_random_seed(seed_run.seed)
     training = job.build(seed_run.seed)
     evaluation = DevEvaluation(job, seed_run, meter)
@@ -370,7 +386,10 @@ class DevEvaluation(keras.callbacks.Callback):
         self.training_seconds = self.state()["training_seconds"]
         self._epoch_start = None
         scoring_start = time.perf_counter()
-        dev_scores = self.job.score(self.model)
+        try:
+            dev_scores = self.job.score(self.model)
+        except NotFiniteError as error:
+            raise NotFiniteError(f"after epoch {epoch + 1}, {error}") from error
         self.by_epoch.append(dev_scores)
         first = next(iter(dev_scores.values()))
         if logs is not None:
@@ -408,7 +427,23 @@ def save_model(model: keras.Model, path: Path) -> None:
         raise OSError(f"{path} could not be written: {error}") from error
 
 
-def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
+def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> NotFiniteError:
+    """Returns the error about a seed whose training diverged.
+
+    Args:
+        seed: The seed.
+        error: What was not finite, and where.
+        folder: The folder of the seed, which may contain the model of an earlier epoch.
+    """
+    path = None if folder is None else folder / "model.keras"
+    is_kept = path is not None and path.is_file()
+    kept = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
+    return NotFiniteError(
+        f"seed {seed} diverged: {error}; {kept}. Try a lower --learning_rate or a longer --warmup"
+    )
+
+
+def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[str]]:
     """Trains with each of the config's seeds, and plots the curves of each.
 
     Interrupted runs are resumed, and finished ones are not repeated, provided that the settings,
@@ -417,8 +452,15 @@ def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
     Args:
         job: The task with its settings and data.
         meter: Returns the energy since its last call; `None` if energy is not metered.
+
+    Returns:
+        The runs of the seeds, and a message about each seed that diverged.
+
+    Raises:
+        NotFiniteError: If every seed diverged.
     """
-    runs = []
+    runs: list[Run] = []
+    messages: list[str] = []
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
     preset = output_folder.content_of_folder(job.preset).hex()
@@ -431,7 +473,12 @@ def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
             continue
         logging.info("seed %d", seed)
         start = time.perf_counter()
-        run = train(job, seed_run, meter)
+        try:
+            run = train(job, seed_run, meter)
+        except NotFiniteError as error:
+            messages.append(str(diverged(seed, error, folder)))
+            logging.error("%s", messages[-1])
+            continue
         own = time.perf_counter() - start
         building = max(0.0, own - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
@@ -449,7 +496,9 @@ def train_seeds(job: Job, meter: Meter | None = None) -> list[Run]:
             # A failed plot must not lose the trained model.
             logging.warning("the curves were not plotted to %s: %s", path, error)
         seed_run.finish(dataclasses.asdict(run))
-    return runs
+    if not runs:
+        raise NotFiniteError("; ".join(messages))
+    return runs, messages
 
 
 def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from .options import SeedsConfig
+from .output_folder import NotFiniteError
 
 if TYPE_CHECKING:
     import keras
@@ -18,6 +21,18 @@ if TYPE_CHECKING:
 
 # Name of the development set -> name of the metric -> score
 DevScores = dict[str, dict[str, float]]
+
+
+def finite(outputs: np.ndarray) -> np.ndarray:
+    """Returns a model's outputs, whose largest value would be meaningless if one were NaN.
+
+    Raises:
+        NotFiniteError: If one is NaN or infinite.
+    """
+    count = outputs.size - np.count_nonzero(np.isfinite(outputs))
+    if count:
+        raise NotFiniteError(f"{count} of {outputs.size} outputs of the model are not finite")
+    return outputs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,6 +27,10 @@ class FolderInUseError(OSError):
     """Raised if another process is writing to the folder."""
 
 
+class NotFiniteError(ValueError):
+    """Raised if a loss, a weight or an output is NaN or infinite: the training has diverged."""
+
+
 class OtherSettingsError(ValueError):
     """Raised if a folder contains results of other settings or data, which are left untouched."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert.atomic import atomic_path
 
-from .output_folder import OtherSettingsError, sha256_of
+from .output_folder import NotFiniteError, OtherSettingsError, sha256_of
 
 _PREFIX = "step_"
 _PARTIAL = ".partial"
@@ -30,10 +31,6 @@ _METRIC = "metric."
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Tensors = dict[str, "np.ndarray[Any, Any]"]
-
-
-class NotFiniteError(ValueError):
-    """Raised if a loss or a weight is NaN or infinite."""
 
 
 class DiskFullError(OSError):
@@ -183,6 +180,41 @@ class RunCheckpoints:
         )
 
 
+class StopWhereNotFinite(keras.callbacks.Callback):
+    """Ends the training at a loss, or after an epoch at a weight, that is NaN or infinite.
+
+    It belongs before callbacks that score or save the model.
+
+    Args:
+        place: Describes a batch for the message, from the index of its epoch, as `fit` counts, and
+            its index in it.
+
+    Raises:
+        NotFiniteError: From `fit`.
+    """
+
+    def __init__(self, place: Callable[[int, int], str]) -> None:
+        super().__init__()
+        self.place = place
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        # The running mean of the epoch, which is not finite after a single such loss
+        loss = (logs or {}).get("loss", 0.0)
+        self._batch = batch
+        if not math.isfinite(loss):
+            raise NotFiniteError(f"the loss is {float(loss)} in {self.place(self._epoch, batch)}")
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        # A loss is computed before its update, and does not show what the last one has done.
+        place = self.place(epoch, self._batch)
+        for weight in self.model.weights:
+            if not _is_finite(_to_numpy(weight)):
+                raise NotFiniteError(f"after {place}, the weight {weight.path} is not finite")
+
+
 def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
     """Returns all variables of a model and its optimizer, including Keras' seed generators."""
     return {name: _to_numpy(variable) for name, variable in _variables(model, with_metrics).items()}
@@ -219,9 +251,13 @@ def _to_numpy(variable: Any) -> np.ndarray[Any, Any]:
 
 def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
     for name, tensor in tensors.items():
-        is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
-        if not is_whole_number and not np.isfinite(tensor.astype("float32")).all():
+        if not _is_finite(tensor):
             raise NotFiniteError(f"after step {step}, {name} is not finite")
+
+
+def _is_finite(tensor: np.ndarray[Any, Any]) -> bool:
+    is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
+    return is_whole_number or bool(np.isfinite(tensor.astype("float32")).all())
 
 
 def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:

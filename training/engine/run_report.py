@@ -57,7 +57,8 @@ def report(
     kept, config = results["kept"], results["config"]
     folder = Path(config["output_dir"])
     best = folder / f"seed_{kept['seed']}"
-    of_seeds = f"seed {kept['seed']}, " if len(results["runs"]) > 1 else ""
+    is_only_seed = len(results["runs"]) == 1 and not results.get("diverged")
+    of_seeds = "" if is_only_seed else f"seed {kept['seed']}, "
     blocks = [
         f"Best model: {of_seeds}epoch {kept['epoch']} of {kept['epochs']}, selected on {kept['by']}"
     ]
@@ -76,6 +77,8 @@ def report(
         blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
     if results.get("class_of_f1"):
         blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
+    if results.get("diverged"):
+        blocks.append("\n".join(["Not in these scores:", *results["diverged"]]))
     times = {**(seconds or {}), **results["seconds"]}
     cost = run_cost.describe(results.get("cost", {}), points)
     blocks.append("\n".join(filter(None, (_times(times), cost))))

@@ -24,7 +24,13 @@ from keras_bert import atomic
 
 from .options import recorded_settings
 from .output_folder import OtherSettingsError, check_same_start, fingerprint
-from .run_checkpoints import DiskFullError, RunCheckpoints, RunState, seed_dropout
+from .run_checkpoints import (
+    DiskFullError,
+    RunCheckpoints,
+    RunState,
+    StopWhereNotFinite,
+    seed_dropout,
+)
 
 # Settings that do not change the result of a seed
 _NO_INFLUENCE = (
@@ -150,15 +156,17 @@ class SeedRun:
             Keras' loss and metrics, one record per epoch.
 
         Raises:
-            ValueError: If the checkpoints are of other settings or another backend, if all of them
-                are corrupted, or if a weight is not finite.
+            NotFiniteError: If a loss or a weight is NaN or infinite.
+            ValueError: If the checkpoints are of other settings or another backend, or if all of
+                them are corrupted.
         """
         model.optimizer.build(model.trainable_variables)
         keeper = _Checkpoints(self, evaluation)
         keeper.restore(model)
+        guard = StopWhereNotFinite(keeper.place)
         while keeper.epoch < epochs and not keeper.stopped:
             random.seed(f"{self.seed} {keeper.epoch}")
-            fit_epoch(keeper.epoch, keeper.batch - keeper.to_redo, [*callbacks, keeper])
+            fit_epoch(keeper.epoch, keeper.batch - keeper.to_redo, [guard, *callbacks, keeper])
         return keeper.records
 
 
@@ -203,6 +211,10 @@ class _Checkpoints(keras.callbacks.Callback):
             f"Resuming seed {self.run.seed} from epoch {self.epoch + 1}, batch {self.batch + 1}",
             flush=True,
         )
+
+    def place(self, epoch: int, batch: int) -> str:
+        """Describes a batch that `fit` counts from where it began."""
+        return f"epoch {epoch + 1}, batch {self._first + batch + 1}"
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._first = self.batch - self.to_redo

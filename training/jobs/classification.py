@@ -15,7 +15,7 @@ from absl import logging
 
 from keras_bert import atomic
 
-from ..engine.job import DevScores, Job, Training
+from ..engine.job import DevScores, Job, Training, finite
 from ..engine.options import (
     FineTuningConfig,
     NonNegativeFloat,
@@ -251,7 +251,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
 
 def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
     """Returns the predicted class id of each row, or its score for a regression."""
-    logits = classifier.predict(data.inputs, batch_size=64, verbose=0)
+    logits = finite(classifier.predict(data.inputs, batch_size=64, verbose=0))
     return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
 
 

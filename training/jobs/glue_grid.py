@@ -24,6 +24,7 @@ from ..engine.options import (
     ProgramConfig,
     ProperFraction,
 )
+from ..engine.output_folder import NotFiniteError
 from ..plots.seed_scores import plot_seed_scores
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 from .classification import answers
@@ -115,6 +116,7 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
     """Performs the runs that are missing, and writes all results.
 
     Raises:
+        NotFiniteError: If every run of a task diverged.
         ValueError: If a task is unknown, or the folder has none.
         subprocess.CalledProcessError: If a run fails.
     """
@@ -152,15 +154,22 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     """Selects the best setting and the best run by the development score."""
-    candidates = []
+    candidates, diverged = [], []
     for setting in config.settings():
-        results = _results(config, task, setting)
+        try:
+            results = _results(config, task, setting)
+        except NotFiniteError as error:
+            logging.error("%s: left out of the grid", error)
+            diverged.append(str(error))
+            continue
         seeds = {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
             for dev, scores in results["summary"].items()
         }
         best = max(results["runs"], key=_selection_score)
         candidates.append((_mean(next(iter(seeds.values()))), setting, seeds, best))
+    if not candidates:
+        raise NotFiniteError(f"{task.name}: every run diverged: {'; '.join(diverged)}")
     # The setting is selected by its mean over the seeds. The best single run predicts the test set.
     _, setting, seeds, _ = max(candidates, key=lambda candidate: candidate[0])
     best = max((candidate[3] for candidate in candidates), key=_selection_score)

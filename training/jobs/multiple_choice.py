@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert import atomic
 
-from ..engine.job import DevScores, Job, Training
+from ..engine.job import DevScores, Job, Training, finite
 from ..engine.options import (
     FineTuningConfig,
     NonNegativeFloat,
@@ -175,7 +175,7 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
-    logits = task.predict(data.inputs, batch_size=64, verbose=0)
+    logits = finite(task.predict(data.inputs, batch_size=64, verbose=0))
     return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
 
 

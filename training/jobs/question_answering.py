@@ -13,7 +13,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
 
-from ..engine.job import DevScores, Job, Training
+from ..engine.job import DevScores, Job, Training, finite
 from ..engine.options import FineTuningConfig, NonNegativeInt, PositiveInt, check_one_of, optional
 from ..readers.data_splits import stratified_sample
 from ..scores import squad_scores
@@ -311,6 +311,7 @@ def answer(
         golds: The gold answers to tune the threshold on; `None` takes the model's threshold.
     """
     spans = model.answer_spans(examples, batch_size=64, n_best=n_best)
+    finite(spans.null_scores)
     threshold = model.null_threshold
     if golds is not None:
         texts = spans.best_texts([example.context for example in examples])

@@ -13,8 +13,9 @@ from absl import logging
 
 from keras_bert import atomic, checks
 
+from ..engine.job import finite
 from ..engine.options import EncoderConfig, Fraction, PositiveInt, check_one_of
-from ..engine.output_folder import content_of_folder
+from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..engine.pretrained import preset_or_minilm
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import Collection, write_run
@@ -101,10 +102,13 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     fingerprint = run_fingerprint(config, triples, seed=config.seed)
     preset = content_of_folder(preset_or_minilm(config.preset)).hex()
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
-    model = train(config, triples, seed_run)
-    finetuning.save_model(model, seed_run.model_path)
     baseline = {query: found[query] for query in test}
-    rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+    try:
+        model = train(config, triples, seed_run)
+        rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+    except NotFiniteError as error:
+        raise finetuning.diverged(config.seed, error) from error
+    finetuning.save_model(model, seed_run.model_path)
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
     judgements = {query: collection.judgements.get(query, {}) for query in test}
     results = {}
@@ -244,6 +248,6 @@ def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
 
     if isinstance(model, MultipleChoice):
         rows = [(query, [text]) for query, text in pairs]
-        return np.asarray(model.predict(rows, batch_size=64, verbose=0)[:, 0])
-    logits = model.predict(list(pairs), batch_size=64, verbose=0)
+        return finite(model.predict(rows, batch_size=64, verbose=0)[:, 0])
+    logits = finite(model.predict(list(pairs), batch_size=64, verbose=0))
     return np.asarray(logits[:, -1] - logits[:, 0])

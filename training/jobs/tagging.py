@@ -14,7 +14,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
 
-from ..engine.job import DevScores, Job, Training
+from ..engine.job import DevScores, Job, Training, finite
 from ..engine.options import (
     FineTuningConfig,
     NonNegativeFloat,
@@ -158,4 +158,7 @@ class Tagging(TaggingJob):
         context = self.config.context
         logits = model.predict(model_inputs(text, text.words, context), batch_size=64, verbose=0)
         sentences = [one for document in logits for one in document] if context else logits
-        return [[model.class_names[index] for index in np.argmax(s, axis=-1)] for s in sentences]
+        return [
+            [model.class_names[index] for index in np.argmax(finite(sentence), axis=-1)]
+            for sentence in sentences
+        ]

@@ -21,6 +21,8 @@ from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths, without_tun
 from keras_bert.data.word_batches import TokenClassifierPreprocessor, ragged_words, window_batches
 from keras_bert.tasks.presets import preprocessor_config
 
+from ..engine.job import finite
+
 
 class WordFeatures:
     """Computes the features of words, or reads them from a cache.
@@ -222,6 +224,6 @@ def predicted_ids(
     answers = []
     for rows in batches.rows():
         logits = model.predict_on_batch(batches.batch(rows))
-        best = np.argmax(keras.ops.convert_to_numpy(logits), axis=-1)
+        best = np.argmax(finite(keras.ops.convert_to_numpy(logits)), axis=-1)
         answers += [row[: lengths[n]] for row, n in zip(best, rows, strict=True)]
     return answers

@@ -132,6 +132,6 @@ def _fine_tuned(
     )
     job = TextClassification(config, data, os.fspath(preset))
     job.title = "docstrings"
-    (run,) = finetuning.train_seeds(job)
+    (run,), _ = finetuning.train_seeds(job)
     classifier = keras.models.load_model(run.model_path)
     return score_classifier(classifier, docstrings.test, data.metrics)["accuracy"]

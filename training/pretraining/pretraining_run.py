@@ -288,32 +288,6 @@ def collapse_warning(record: Log) -> str:
     )
 
 
-class StopWhereNotFinite(keras.callbacks.Callback):
-    """Stops the training at the first loss that is NaN or infinite.
-
-    Args:
-        first_step: Number of updates before this call of `fit`.
-        accumulation: Micro-batches in an update.
-        interval: Updates in one of Keras' epochs.
-    """
-
-    def __init__(self, first_step: int, accumulation: int, interval: int) -> None:
-        super().__init__()
-        self.first_step = first_step
-        self.accumulation = accumulation
-        self.interval = interval
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._before = self.first_step + epoch * self.interval
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # The running mean of the epoch, which is not finite after a single such loss
-        loss = (logs or {}).get("loss", 0.0)
-        if not math.isfinite(loss):
-            step = self._before + batch // self.accumulation + 1
-            raise NotFiniteError(f"the loss is {loss} in step {step}")
-
-
 class IntervalReport(keras.callbacks.Callback):
     """Logs, scores the held-out text, and writes a checkpoint and a plot after each interval.
 
@@ -380,6 +354,10 @@ class IntervalReport(keras.callbacks.Callback):
         record |= self.energy_record()
         if self.dev is not None:
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
+            if not math.isfinite(scores["loss"]):
+                raise NotFiniteError(
+                    f"the loss on the held-out text is {scores['loss']} after step {step}"
+                )
             record |= {f"val_{name}": value for name, value in named(scores).items()}
         record |= self.workload.unigram
         if has_collapsed([*self.state.log, record], self.config.warmup_steps):

@@ -27,7 +27,7 @@ from ..costs import energy, model_flops, run_cost
 from ..engine import output_folder, precision
 from ..engine.options import recorded_settings
 from ..engine.progress import Progress
-from ..engine.run_checkpoints import RunCheckpoints, RunState
+from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
 from . import pretraining_run
 from .config import Phase, PretrainConfig
 from .pretraining_report import metrics_line
@@ -247,7 +247,10 @@ class _Run:
             meter=self.meter,
             checkpoints=self.checkpoints,
         )
-        guard = pretraining_run.StopWhereNotFinite(state.step, config.accumulation, steps)
+
+        def place(epoch: int, batch: int) -> str:
+            return f"step {state.step + epoch * steps + batch // config.accumulation + 1}"
+
         progress = Progress(
             epochs=config.num_intervals,
             unit="interval",
@@ -260,7 +263,7 @@ class _Run:
             steps_per_epoch=steps * config.accumulation,
             epochs=count,
             verbose=0,
-            callbacks=[guard, report, progress],
+            callbacks=[StopWhereNotFinite(place), report, progress],
         )
         return report.state
 

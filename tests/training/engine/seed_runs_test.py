@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from training.engine.run_checkpoints import model_tensors
+from training.engine.run_checkpoints import NotFiniteError, model_tensors
 from training.engine.seed_runs import SeedRun, run_fingerprint
 
 BATCH_SIZE, BATCHES, EPOCHS = 4, 5, 3
@@ -35,20 +35,20 @@ class Score(keras.callbacks.Callback):
         self.seen = state["seen"]
 
 
-def build(seed):
+def build(seed, rate=0.1):
     keras.utils.set_random_seed(seed)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(2, name="head")]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.1), loss, weighted_metrics=["accuracy"])
+    model.compile(keras.optimizers.Adam(rate), loss, weighted_metrics=["accuracy"])
     return model
 
 
-def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", preset=""):
+def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", preset="", rate=0.1):
     """The run in a folder, killed after so many batches, one that is done again counted, or not."""
     run = SeedRun(folder, 3, fingerprint, seconds, preset)
-    model, score = build(3), Score(stops)
+    model, score = build(3, rate), Score(stops)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(BATCH_SIZE * BATCHES, 4)).astype("float32")
     y = (x[:, 0] > 0).astype("int32")
@@ -102,6 +102,17 @@ def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path):
     expected = train(tmp_path, stops=True)
     assert len(expected[1]) == 2
     assert_same(train(tmp_path, stops=True), expected)
+
+
+def test_a_run_that_diverges_is_told_and_leaves_no_checkpoint(tmp_path):
+    # At the next loss, or before the checkpoint after the first update
+    for seconds, message in (
+        (1e9, "loss is nan in epoch 1, batch 2$"),
+        (0.0, "after step 1, .* not"),
+    ):
+        with pytest.raises(NotFiniteError, match=message):
+            train(tmp_path, rate=np.nan, seconds=seconds)
+        assert not list(tmp_path.glob("checkpoints/*"))
 
 
 def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
