@@ -94,7 +94,7 @@ def describe(summary: Mapping[str, Any]) -> str:
 
 
 def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
-    """Creates the records, or those that are missing.
+    """Creates the records, or those whose files are missing.
 
     Args:
         config: The input, the output and the settings.
@@ -119,7 +119,8 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
 
     folder = Path(config.output_dir)
     work = folder / "work"
-    if _is_done(config, folder):
+    fingerprint = config.fingerprint()
+    if _is_done(config, folder, fingerprint):
         warn_of_unknown_tokens(folder)
         return _read_json(folder / SUMMARY_FILE)
     require_libraries(config)
@@ -133,7 +134,7 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     with _bar("writing", num_shards, "shard") as bar:
         statistics = write_shards(config, work, num_shards, bar.update)
     unknown = count_unknown(config, store)
-    summary = _summary(config, store, statistics, unknown)
+    summary = _summary(config, store, statistics, unknown) | {"fingerprint": fingerprint}
     plot_lengths(folder / "lengths.png", summary["lengths"], f"{summary['instances']:,} rows")
     atomic.write_json(folder / SUMMARY_FILE, summary)
     warn_of_unknown_tokens(folder)
@@ -182,12 +183,12 @@ def warn_of_unknown_tokens(folder: Path) -> None:
         )
 
 
-def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
+def _is_done(config: PretrainingDataConfig, folder: Path, fingerprint: str) -> bool:
     """Returns whether all records exist. Records of other settings raise a ValueError."""
-    fingerprint = config.fingerprint()
     work = folder / "work"
+    known = (fingerprint, config.older_fingerprint())
     for path in (folder / SUMMARY_FILE, work / "settings.json"):
-        if path.exists() and _read_json(path)["fingerprint"] != fingerprint:
+        if path.exists() and _read_json(path)["fingerprint"] not in known:
             if path.parent == work and not any(folder.glob("*.tfrecord")):
                 shutil.rmtree(work)  # of a run that ended before its first record
                 break
@@ -196,11 +197,26 @@ def _is_done(config: PretrainingDataConfig, folder: Path) -> bool:
                 f"(see {path}); choose another --output_dir, or remove that folder"
             )
     if (folder / SUMMARY_FILE).exists():
-        return True
+        missing = _missing_shards(folder)
+        if not missing:
+            return True
+        logging.warning(
+            "%s has no %s: creating the records that are missing", folder, ", ".join(missing[:5])
+        )
+        (folder / SUMMARY_FILE).unlink()
     work.mkdir(parents=True, exist_ok=True)
     settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
     atomic.write_json(work / "settings.json", settings)
     return False
+
+
+def _missing_shards(folder: Path) -> list[str]:
+    """Returns the names of the files that a folder's summary counts and that do not exist."""
+    from .pretraining.shards import shard_path
+
+    count = _read_json(folder / SUMMARY_FILE)["files"]
+    paths = (shard_path(folder, shard, count) for shard in range(count))
+    return [path.name for path in paths if not path.exists()]
 
 
 def _remove_partial(folder: Path) -> None:
@@ -266,7 +282,6 @@ def _summary(
         "random_pairs": round(counted.random_pairs / counted.pairs, 4) if counted.pairs else None,
         "lengths": counted.lengths,
         "config": dataclasses.asdict(config),
-        "fingerprint": config.fingerprint(),
     }
 
 

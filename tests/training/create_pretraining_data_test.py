@@ -146,19 +146,33 @@ def wait_for(condition, seconds=60):
         time.sleep(0.002)
 
 
-def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path):
+def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, caplog):
     summary = create(dataclasses.replace(config, keep_store=True))
     assert (tmp_path / "records" / "work" / "store").is_dir()
-    for path in (tmp_path / "records").glob("*.tfrecord"):
-        path.unlink()
-    assert create(config)["instances"] == summary["instances"]
-    assert not list((tmp_path / "records").glob("*.tfrecord"))
+    written = digests(config)
+    text = tmp_path / "corpus" / "a.txt"
+    text_of_then = text.read_bytes()
+    # What exists is left as it is, and a file that is missing is written again.
+    for missing in ([], list(written)[1:2], list(written)):
+        for name in missing:
+            (tmp_path / "records" / name).unlink()
+        caplog.clear()
+        assert create(config)["instances"] == summary["instances"]
+        assert digests(config) == written
+        assert ("has no pretraining-0000" in caplog.text) == bool(missing)
     with pytest.raises(ValueError, match=r"records of other settings.*summary.json"):
         create(dataclasses.replace(config, seed=2))
-    with open(tmp_path / "corpus" / "a.txt", "a") as file:
-        file.write("w1 w2 .\n")
-    with pytest.raises(ValueError, match="or other files"):
-        create(config)
+    # Another text of the same size, and of another
+    for changed in (text_of_then.replace(b"w1", b"w2"), text_of_then + b"w1 w2 .\n"):
+        text.write_bytes(changed)
+        with pytest.raises(ValueError, match="or other files"):
+            create(config)
+    # Older versions recorded the sizes only.
+    text.write_bytes(text_of_then)
+    path = tmp_path / "records" / "summary.json"
+    older = json.loads(path.read_text()) | {"fingerprint": config.older_fingerprint()}
+    path.write_text(json.dumps(older))
+    assert create(config) == older
 
 
 def test_text_that_the_vocabulary_does_not_know_is_warned_of(config, tmp_path, caplog):

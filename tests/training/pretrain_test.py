@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -37,7 +38,7 @@ from training.engine.run_checkpoints import (  # noqa: E402
     RunState,
 )
 from training.ngram_baselines import baselines  # noqa: E402
-from training.pretraining import pretraining_run  # noqa: E402
+from training.pretraining import pretraining_run, run  # noqa: E402
 from training.pretraining.config import Phase, PretrainConfig  # noqa: E402
 from training.pretraining.pretraining_run import (  # noqa: E402
     collapse_warning,
@@ -266,6 +267,41 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
 def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
     with pytest.raises(ValueError, match="a run of other settings; choose another --output_dir"):
         pretrain(config(corpus, finished[0], learning_rate=1e-3))
+
+
+@pytest.mark.backend_independent
+def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_path):
+    (tmp_path / "train.txt").write_text(text(0))
+    made = config(tmp_path, tmp_path / "run", dev_files=())
+    vocabulary = vocabulary_path(made)
+    training_records(made, 16, vocabulary)
+    given = dataclasses.replace(
+        made,
+        input_files=(),
+        records=str(tmp_path / "run" / "records_16"),
+        model=str(tmp_path / "model.json"),
+        vocabulary=str(vocabulary),
+    )
+    (tmp_path / "model.json").write_text(json.dumps(made.named_architecture().to_dict()))
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.optimizer.build(model.trainable_variables)
+    checkpoints = RunCheckpoints(tmp_path / "checkpoints")
+    checkpoints.save(model, run._begin(given, model, checkpoints, vocabulary))
+    assert run._begin(given, model, checkpoints, vocabulary).step == 0
+    (records,) = tmp_path.glob("run/records_16/*.tfrecord")
+    for path, flag in ((records, "records"), (tmp_path / "model.json", "model")):
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(ValueError, match=f"started from a --{flag} with other files"):
+            run._begin(given, model, checkpoints, vocabulary)
+        path.write_bytes(content)
+    # Killed before the records of the second phase
+    (tmp_path / "train.txt").write_text(text(0).replace(" .", " ,"))
+    with pytest.raises(ValueError, match="is a vocabulary made of files with the SHA-256 "):
+        pretrain(made)
+    with pytest.raises(ValueError, match="records_16 contains records of other settings"):
+        pretrain(dataclasses.replace(made, vocabulary=str(vocabulary)))
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):

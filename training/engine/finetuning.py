@@ -137,15 +137,11 @@ def bilstm(
     return bidirectional_lstm(units, num_layers, return_sequences=return_sequences)
 
 
-def _is_newer(path: Path, other: Path) -> bool:
-    return path.is_file() and path.stat().st_mtime >= other.stat().st_mtime
-
-
-def _exported_seed(folder: Path) -> int | None:
-    """Returns the seed whose model an earlier run exported, if its `results.json` tells."""
+def _exported_model(folder: Path) -> str | None:
+    """Returns the SHA-256 of the model that an earlier run exported, if its results tell it."""
     try:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        return int(content["exported_seed"])
+        return str(content["exported_model"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -216,8 +212,8 @@ def run(
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
     results = results_of(job.config, runs, best, to_beat) | {"diverged": diverged}
     # The export of an earlier run of the same command, perhaps with other seeds
-    if (exported := _exported_seed(folder)) is not None:
-        results["exported_seed"] = exported
+    if (exported := _exported_model(folder)) is not None:
+        results["exported_model"] = exported
     atomic.write_json(folder / "results.json", results)
     load = functools.cache(functools.partial(job.load, best.model_path))
     watch = Stopwatch(results["seconds"])
@@ -227,10 +223,10 @@ def run(
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
-            is_newer = _is_newer(target / "saved_model.pb", Path(best.model_path))
-            if not (is_newer and exported == best.seed):
+            content = output_folder.sha256_of(best.model_path)
+            if exported != content or not (target / "saved_model.pb").is_file():
                 _export(job, load(), target)
-            results["exported_seed"] = best.seed
+            results["exported_model"] = content
     results["cost"] = cost_of(runs, results["seconds"], config)
     atomic.write_json(folder / "results.json", results)
     return results

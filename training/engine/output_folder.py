@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_FILE = ".lock"
+_CHECKSUM = "checksum"
 _claimed: list[Path] = []
 
 
@@ -148,11 +149,20 @@ def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
     Args:
         folder: The folder; its subfolders are ignored.
     """
+    return content_of_files(sorted(path for path in Path(folder).glob("*") if path.is_file()))
+
+
+def content_of_files(paths: Sequence[Path]) -> bytes:
+    """Returns a hash of the names and contents of files, in this order; empty for no files.
+
+    A size and a time would be read faster, but another text can have both. A core hashes about a
+    gigabyte in a second.
+    """
     digest = hashlib.sha256()
-    files = sorted(path for path in Path(folder).glob("*") if path.is_file())
-    for path in files:
-        digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
-    return digest.digest() if files else b""
+    for path in paths:
+        digest.update(path.name.encode("utf-8", "surrogateescape"))
+        digest.update(bytes.fromhex(sha256_of(path)))
+    return digest.digest() if paths else b""
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
@@ -161,12 +171,40 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns JSON values with their checksum, for `read_checked`."""
+    return {**values, _CHECKSUM: fingerprint(values)}
+
+
+def read_checked(path: Path, names: Set[str], added: Set[str] = frozenset()) -> dict[str, Any]:
+    """Reads a JSON object that `with_checksum` returned.
+
+    Args:
+        path: The file. That of an older version may lack the checksum.
+        names: The keys of the object.
+        added: Those of them that older versions lacked.
+
+    Raises:
+        ValueError: If it is not such an object, or its checksum differs.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not JSON: {error}") from error
+    # A changed key must not be taken for that of a file without a checksum.
+    if not isinstance(values, dict) or not (names - added <= values.keys() <= names | {_CHECKSUM}):
+        raise ValueError(f"the keys of {path.name} are not {', '.join(sorted(names))}")
+    if values.pop(_CHECKSUM, None) not in (None, fingerprint(values)):
+        raise ValueError(f"the checksum of {path.name} differs")
+    return values
+
+
 def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
-    """Checks that the run in a folder started from the same checkpoint.
+    """Checks that the run in a folder was started with the same files.
 
     Args:
         folder: The folder, for the message.
-        flag: The flag of the checkpoint, for the message.
+        flag: The flag of the files, for the message.
         found: The hash of its files that the run recorded; empty if it recorded none, as older
             versions did.
         own: That of the files as they are now; empty if they are unknown.

@@ -21,12 +21,20 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert.atomic import atomic_path
 
-from .output_folder import NotFiniteError, OtherSettingsError, sha256_of
+from .output_folder import (
+    NotFiniteError,
+    OtherSettingsError,
+    read_checked,
+    sha256_of,
+    with_checksum,
+)
 
 _PREFIX = "step_"
 _PARTIAL = ".partial"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
+# The key of the tensors' checksum in the state
+_TENSORS_SUM = "sha256"
 _METRIC = "metric."
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -77,7 +85,8 @@ class RunCheckpoints:
     """The last few checkpoints of a run, in a folder.
 
     Each checkpoint is a folder that is written atomically (under a temporary name, then renamed)
-    and includes a checksum of its tensors, so that partial and corrupted checkpoints are detected.
+    and includes checksums of its state and its tensors, so that partial and corrupted checkpoints
+    are detected.
 
     Args:
         folder: The folder of the checkpoints.
@@ -112,7 +121,8 @@ class RunCheckpoints:
             with atomic_path(target, sync=True) as temporary:
                 temporary.mkdir(parents=True)
                 _write_tensors(temporary / _TENSORS, tensors)
-                values = dataclasses.asdict(state) | {"sha256": sha256_of(temporary / _TENSORS)}
+                values = dataclasses.asdict(state) | {_TENSORS_SUM: sha256_of(temporary / _TENSORS)}
+                values = with_checksum(values)
                 (temporary / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
@@ -274,9 +284,10 @@ def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[RunState, Tensors]:
-    values = json.loads((path / _STATE).read_text(encoding="utf-8"))
-    if values.pop("sha256") != sha256_of(path / _TENSORS):
-        raise ValueError("the checksum differs")
+    names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
+    values = read_checked(path / _STATE, names)
+    if values.pop(_TENSORS_SUM) != sha256_of(path / _TENSORS):
+        raise ValueError(f"the checksum of {_TENSORS} differs")
     return RunState(**values), load_file(path / _TENSORS)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +22,13 @@ from absl import logging
 from keras_bert import atomic
 
 from .options import recorded_settings
-from .output_folder import OtherSettingsError, check_same_start, fingerprint
+from .output_folder import (
+    OtherSettingsError,
+    check_same_start,
+    fingerprint,
+    read_checked,
+    with_checksum,
+)
 from .run_checkpoints import (
     DiskFullError,
     RunCheckpoints,
@@ -96,13 +101,19 @@ class SeedRun:
 
         Raises:
             ValueError: If the folder contains a finished run of other settings, another checkpoint
-                or another backend, which a new one would replace.
+                or another backend, which a new one would replace, or if its record is corrupted.
         """
         if not (self._record.is_file() and self.model_path.is_file()):
             return None
-        kept = json.loads(self._record.read_text(encoding="utf-8"))
-        self.check_preset(kept.pop("preset", ""))
-        if (kept.pop("fingerprint"), kept.pop("backend")) == (self.fingerprint, _backend()):
+        try:
+            names = {"fingerprint", "backend", "preset", "run"}
+            kept = read_checked(self._record, names, added={"preset"})
+        except ValueError as error:
+            raise ValueError(
+                f"{self._record} is corrupted ({error}); remove {self.folder} to train again"
+            ) from error
+        self.check_preset(kept.get("preset", ""))
+        if (kept["fingerprint"], kept["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
             values: dict[str, Any] = kept["run"]
             return values
@@ -130,7 +141,7 @@ class SeedRun:
             "preset": self.preset,
             "run": values,
         }
-        atomic.write_json(self._record, kept)
+        atomic.write_json(self._record, with_checksum(kept))
         self.checkpoints.remove()
 
     def fit(

@@ -30,6 +30,7 @@ from ..engine.options import (
     check_one_of,
     optional,
 )
+from ..engine.output_folder import content_of_files
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
@@ -152,15 +153,21 @@ class PretrainingDataConfig(ProgramConfig):
     def fingerprint(self) -> str:
         """Returns a hash of everything that determines the records.
 
-        These are the settings, the vocabulary, and the names and sizes of the files.
+        These are the settings, the vocabulary, and the names and contents of the files.
         """
+        return self._fingerprint(content_of_files(self.paths()).hex())
+
+    def older_fingerprint(self) -> str:
+        """Returns the hash by which older versions knew these records: of the files' sizes only."""
+        return self._fingerprint([(path.name, path.stat().st_size) for path in self.paths()])
+
+    def _fingerprint(self, files: Any) -> str:
         from .tokenizer_source import content_of, is_lowercased
 
         settings = dataclasses.asdict(self)
         settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)
         for name in ("output_dir", "num_workers", "keep_store", "vocabulary", "input_files"):
             del settings[name]
-        files = [(path.name, path.stat().st_size) for path in self.paths()]
         content = json.dumps([settings, files], sort_keys=True).encode()
         return hashlib.sha256(content + content_of(self.vocabulary)).hexdigest()
 

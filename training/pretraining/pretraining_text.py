@@ -20,13 +20,15 @@ from ..create_pretraining_data import (
     require_libraries,
     warn_of_unknown_tokens,
 )
-from ..engine.output_folder import OtherSettingsError
+from ..engine.output_folder import OtherSettingsError, content_of_files
 from ..train_tokenizer import make_tokenizer
 from .config import PretrainConfig, PretrainingDataConfig
 from .tokenizer_source import save_tokenizer
 
 VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer"
+# The names of given records; those that a run makes end in .tfrecord
+_RECORDS = "*.tfrecord*"
 # What the vocabulary was made of; folders of older versions lack it.
 SOURCE_FILE = "vocabulary.json"
 
@@ -90,8 +92,10 @@ def _source(config: PretrainConfig) -> dict[str, Any]:
     if _preset(config):
         tokenizer = json.dumps(_tokenizer_config(config), sort_keys=True).encode()
         return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
+    paths = _text_config(config).paths()
     return {
-        "input_files": [[path.name, path.stat().st_size] for path in _text_config(config).paths()],
+        "input_files": [[path.name, path.stat().st_size] for path in paths],
+        "content": content_of_files(paths).hex(),
         "kind": config.named_architecture().tokenizer,
         "vocabulary_size": config.vocabulary_size,
     }
@@ -109,6 +113,8 @@ def _check_source(config: PretrainConfig, vocabulary: Path) -> None:
     except FileNotFoundError:
         return  # With the records at hand, a run can be resumed without the text.
     # Without --lowercase, the existing vocabulary specifies it.
+    if "content" not in before:
+        now.pop("content", None)  # of the text of an older version only the sizes are known
     if config.lowercase is not None and lowercase is not None:
         before, now = before | {"lowercase": lowercase}, now | {"lowercase": config.lowercase}
     if before != now:
@@ -130,9 +136,26 @@ def _described(source: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         elif name == "input_files":
             words += [f"{file} ({size:,} bytes)" for file, size in value[:3]]
             words += [f"{len(value) - 3} more files"] if len(value) > 3 else []
+        elif name == "content":
+            if source["input_files"] == other.get("input_files"):
+                words.append(f"files with the SHA-256 {value[:12]}")
         else:
             words.append(f"--{name}={value}")
     return ", ".join(words)
+
+
+def given_files(config: PretrainConfig) -> dict[str, list[Path]]:
+    """Returns the files that flags name and that are read as they are, by the name of the flag."""
+    from keras_bert.data.pretraining.records import record_paths
+
+    lengths = [phase.sequence_length for phase in config.plan()]
+    files = {"model": [Path(config.model)] if os.path.isfile(config.model) else []}
+    for flag in ("records", "dev_records"):
+        folders = dict.fromkeys(_records_folder(getattr(config, flag), n) for n in lengths)
+        patterns = [os.fspath(folder / _RECORDS) for folder in folders]
+        given = record_paths(patterns) if getattr(config, flag) else []
+        files[flag] = [Path(path) for path in given]
+    return files
 
 
 def training_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str:
@@ -158,9 +181,13 @@ def dev_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) 
 
 
 def _given(records: str, sequence_length: int) -> str:
-    folder = Path(records.replace("{length}", str(sequence_length)))
+    folder = _records_folder(records, sequence_length)
     warn_of_unknown_tokens(folder)
-    return os.fspath(folder / "*.tfrecord*")
+    return os.fspath(folder / _RECORDS)
+
+
+def _records_folder(records: str, sequence_length: int) -> Path:
+    return Path(records.replace("{length}", str(sequence_length)))
 
 
 def _made(

@@ -32,7 +32,7 @@ from . import pretraining_run
 from .config import Phase, PretrainConfig
 from .pretraining_report import metrics_line
 from .pretraining_run import PretrainingModel
-from .pretraining_text import dev_records, training_records, vocabulary_path
+from .pretraining_text import dev_records, given_files, training_records, vocabulary_path
 from .tokenizer_source import content_of, is_lowercased, open_tokenizer
 from .unigrams import unigram_model
 
@@ -160,13 +160,21 @@ def _begin(
     preset = config.init_preset or config.teacher
     start = output_folder.content_of_folder(preset).hex() if preset else ""
     fingerprint = _fingerprint(config, vocabulary)
-    fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, {"start": start})
+    files = {
+        flag: output_folder.content_of_files(paths).hex()
+        for flag, paths in given_files(config).items()
+    }
+    details = {"start": start, "files": files}
+    fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, details)
 
     def check(found: RunState) -> None:
         fresh.check_same_run(found, checkpoints.folder)
         flag = "init_preset" if config.init_preset else "teacher"
         before = found.details.get("start", "")
         output_folder.check_same_start(checkpoints.folder, flag, before, start)
+        for flag, content in files.items():
+            before = found.details.get("files", {}).get(flag, "")
+            output_folder.check_same_start(checkpoints.folder, flag, before, content)
 
     found = checkpoints.restore(model, check)
     if found is not None:

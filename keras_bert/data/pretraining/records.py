@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 _FEATURES = frozenset(
     ("input_ids", "input_mask", "segment_ids", "word_starts", "next_sentence_labels")
 ).union(_MASK_FEATURES)
+# The name of one of several files: what is before its number, its number, their count, the rest
+_SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
 # Size of the shuffle buffer in records, in addition to shuffling the files.
 SHUFFLE_BUFFER = 10_000
 _FILES_AT_ONCE = 16
@@ -332,13 +335,36 @@ def record_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
     """Returns the paths that match names and patterns.
 
     Raises:
-        FileNotFoundError: If no file matches.
+        FileNotFoundError: If no file matches, or if a pattern does not match all of the files whose
+            names count them, as `*-00000-of-00008.tfrecord` does.
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
-    paths = [path for pattern in patterns for path in sorted(tf.io.gfile.glob(os.fspath(pattern)))]
+    paths: list[str] = []
+    for pattern in [os.fspath(pattern) for pattern in patterns]:
+        found = sorted(tf.io.gfile.glob(pattern))
+        if found != [pattern]:
+            _check_all_shards(found, pattern)
+        paths += found
     if not paths:
         raise FileNotFoundError(f"No file matches {files}; expected TFRecord files.")
     return paths
+
+
+def _check_all_shards(paths: Sequence[str], pattern: str) -> None:
+    shards: dict[tuple[str, int, str], set[int]] = {}
+    for path in paths:
+        if named := _SHARD.fullmatch(path):
+            start, number, count, end = named.groups()
+            shards.setdefault((start, int(count), end), set()).add(int(number))
+    for (start, count, end), numbers in shards.items():
+        first = 1 if count in numbers else 0
+        missing = sorted(set(range(first, first + count)) - numbers)
+        if missing:
+            raise FileNotFoundError(
+                f"{pattern} matches {len(numbers)} of {count} files of records; the first one "
+                f"missing is {start}-{missing[0]:05}-of-{count:05}{end}. To read only some of the "
+                "files, list them."
+            )
 
 
 def _records(paths: list[str], shuffle_seed: int | None) -> tf.data.Dataset:

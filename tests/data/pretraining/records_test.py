@@ -294,6 +294,18 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path):
         write_records(tmp_path / "file" / "a.tfrecord", [])
 
 
+def test_a_file_that_is_missing_is_named(tmp_path):
+    names = [f"rows-0000{number}-of-00003.tfrecord" for number in range(3)]
+    paths = [write(tmp_path / name, instances()[:4], encoder(masked=False)) for name in names]
+    assert len(batches(tmp_path / "*.tfrecord")) == 3
+    paths[1].unlink()
+    with pytest.raises(
+        FileNotFoundError, match=f"matches 2 of 3 files .* missing is .*{names[1]}. To read only"
+    ):
+        batches(tmp_path / "*.tfrecord")
+    assert len(batches([paths[0], paths[2]])) == 2
+
+
 def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     path = tmp_path / "a.tfrecord"
     with pytest.raises(FileNotFoundError, match=r"a.tfrecord"):

@@ -136,6 +136,10 @@ def test_what_is_finished_is_not_done_again(tmp_path):
     with pytest.raises(ValueError, match=r"finished run of other settings.*another --output_dir"):
         SeedRun(tmp_path, 1, "other", 0.0).finished()
     assert run.finished() == {"seed": 1, "score": 0.1}
+    record = tmp_path / "run.json"
+    record.write_text(record.read_text().replace("0.1", "0.9"))
+    with pytest.raises(ValueError, match=r"run\.json is corrupted .*checksum.* remove "):
+        run.finished()
 
 
 @pytest.mark.backend_independent
