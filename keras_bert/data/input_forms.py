@@ -90,6 +90,28 @@ def split_index(num_rows: int, share: float) -> int:
     return start
 
 
+def check_characters(text: Any, where: str) -> None:
+    """Checks that UTF-8 can represent a text, which is so unless it has half of a surrogate pair.
+
+    Args:
+        text: The text; bytes and other types are not checked.
+        where: What the text is, for the error message.
+
+    Raises:
+        ValueError: If it has; the message has the position of the character.
+    """
+    # `isascii` takes no time.
+    if not isinstance(text, str) or text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where} has the character {text[error.start]!r} at position {error.start}, half of a "
+            "surrogate pair; expected characters that UTF-8 can represent."
+        ) from error
+
+
 def listed(x: Any) -> Any:
     """Converts an iterator to a list; returns anything else unchanged."""
     return list(x) if isinstance(x, Iterator) else x
@@ -170,7 +192,8 @@ def text_columns(x: Any) -> dict[str, np.ndarray]:
         A dict of the columns, each an array of objects `(rows,)`.
 
     Raises:
-        ValueError: If the columns differ in length, or the form is not one of `TEXT_FORMS`.
+        ValueError: If the columns differ in length, the form is not one of `TEXT_FORMS`, or UTF-8
+            cannot represent a text; the message names the row.
     """
     if isinstance(x, str):
         return {"text": _column([x])}
@@ -213,6 +236,7 @@ def _column(values: Any) -> np.ndarray:
                 f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
                 f"{TEXT_FORMS}."
             )
+        check_characters(value, f"Row {index}")
     return np.array(values, dtype=object)
 
 
@@ -395,6 +419,24 @@ def as_lists(x: Any) -> Any:
     return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
 
 
+def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
+    """Checks that UTF-8 can represent all texts or words.
+
+    Args:
+        words: A text (`depth` 0), texts (1), sentences (2) or documents (3).
+        depth: The nesting depth.
+        path: The indices of `words` in the input.
+
+    Raises:
+        ValueError: If it cannot; the message says where.
+    """
+    if depth:
+        for index, part in enumerate(words):
+            check_words(part, depth - 1, (*path, index))
+    elif isinstance(words, str) and not words.isascii():
+        check_characters(words, _where(path[:1] if len(path) < 3 else path[:2]))
+
+
 def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
     """Flattens the labels of words.
 
@@ -500,6 +542,7 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
+        check_characters(text, f"The text of row {index}")
     return texts, choices
 
 
@@ -549,6 +592,8 @@ def _checked_choices(choices: Any, row: int) -> list[str]:
     own: list[str] = list(choices)
     if not own or not all(isinstance(choice, str) for choice in own):
         raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
+    for index, choice in enumerate(own):
+        check_characters(choice, f"Choice {index} of row {row}")
     return own
 
 
@@ -592,6 +637,8 @@ def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
 def _example(row: Any, index: int) -> QuestionExample:
     where = f"Question {index}"
     if isinstance(row, QuestionExample):
+        for name in ("question", "context"):
+            check_characters(getattr(row, name), f"{where}: {name}")
         _answers(row.answers, row.context, where)
         return row
     if not isinstance(row, Mapping):
@@ -607,6 +654,7 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
         raise ValueError(
             f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
         )
+    check_characters(value, f"{where}: {name}")
     return value
 
 
@@ -653,7 +701,8 @@ def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
         context: A string for all questions, or a list of strings.
 
     Raises:
-        ValueError: If the lists differ in length, or an argument is not a string or a list.
+        ValueError: If the lists differ in length, an argument is not a string or a list, or UTF-8
+            cannot represent a text; the message names the question.
     """
     if isinstance(question, str):
         question = [question]
@@ -667,4 +716,7 @@ def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
     contexts = [context] * len(questions) if isinstance(context, str) else list(context)
     if len(questions) != len(contexts):
         raise ValueError(f"There are {len(questions)} questions and {len(contexts)} contexts.")
+    for index, pair in enumerate(zip(questions, contexts, strict=True)):
+        for name, text in zip(("question", "context"), pair, strict=True):
+            check_characters(text, f"Question {index}: {name}")
     return list(questions), contexts

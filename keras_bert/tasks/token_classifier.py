@@ -11,7 +11,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.data.input_forms import as_lists, checked_weights, flat_labels, listed, word_depth
+from keras_bert.data.input_forms import (
+    as_lists,
+    check_words,
+    checked_weights,
+    flat_labels,
+    listed,
+    word_depth,
+)
 from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
@@ -71,6 +78,7 @@ class WordRows(Rows):
     ) -> Self:
         depth = word_depth(x) or 0
         x = as_lists(x)
+        check_words(x, depth)
         if rules is None:
             return cls([x] if depth == 0 else x, depth)
         if (depth < 2 and len(x)) or y is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.text.graph_functions import traced_once
@@ -258,8 +259,26 @@ def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
     try:
         return tf.convert_to_tensor(values, dtype)
     except ValueError:
+        _check_characters([values] if isinstance(values, str) else values)
         # Rows of different lengths
         return tf.ragged.constant(values, dtype)
+
+
+def _check_characters(rows: Iterable[Any], path: tuple[int, ...] = ()) -> None:
+    """Raises a `ValueError` if UTF-8 cannot represent a text; the message has its indices."""
+    for index, row in enumerate(rows):
+        here = (*path, index)
+        if isinstance(row, (list, tuple, np.ndarray)):
+            _check_characters(row, here)
+        elif isinstance(row, str):
+            try:
+                row.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(
+                    f"Text {', '.join(map(str, here))} has the character {row[error.start]!r} at "
+                    f"position {error.start}, half of a surrogate pair; expected characters that "
+                    "UTF-8 can represent."
+                ) from error
 
 
 def on_any_shape(

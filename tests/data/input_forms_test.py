@@ -5,10 +5,13 @@ import pytest
 
 from keras_bert.data import QuestionExample, SpanAnswer
 from keras_bert.data.input_forms import (
+    check_words,
+    choice_columns,
     is_questions,
     is_text,
     paired,
     question_examples,
+    single_texts,
     text_columns,
 )
 
@@ -148,3 +151,29 @@ def test_a_dataset_is_not_iterated_to_tell_what_it_is():
     tf = pytest.importorskip("tensorflow")
     endless = tf.data.Dataset.from_tensors({"question": "?"}).repeat()
     assert not is_questions(endless)
+
+
+HALF = "b \ud83d"
+
+
+@pytest.mark.parametrize(
+    ("read", "x", "where"),
+    [
+        (text_columns, ["a", HALF], "Row 1"),
+        (text_columns, [("a", "é"), ("a", HALF)], "Row 1"),
+        (text_columns, {"text": ["a", HALF]}, "Row 1"),
+        (single_texts, HALF, "Row 0"),
+        (choice_columns, [("a", ["b"]), (HALF, ["b"])], "The text of row 1"),
+        (choice_columns, [("a", ["b"]), ("a", ["b", HALF])], "Choice 1 of row 1"),
+        (question_examples, [{"question": HALF, "context": "a"}], "Question 0: question"),
+        (question_examples, [QuestionExample("1", "a", HALF)], "Question 0: context"),
+        (lambda x: paired(*x), (["a", "b"], ["a", HALF]), "Question 1: context"),
+        (lambda x: check_words(x, 1), ["a", HALF], "Row 1"),
+        (lambda x: check_words(x, 2), [["a"], ["a", HALF]], "Row 1"),
+        (lambda x: check_words(x, 3), [[["a"], [HALF]]], "Sentence 1 of document 0"),
+    ],
+)
+def test_a_text_that_utf_8_cannot_represent_is_named(read, x, where):
+    message = rf"^{where} has the character '\\ud83d' at position 2, half of a surrogate pair"
+    with pytest.raises(ValueError, match=message):
+        read(x)

@@ -88,6 +88,8 @@ def test_tags_have_names_probabilities_and_places(trained):
     assert [tag["label"] for tag in tags[:3]] == ["B-PER", "O", "B-LOC"]
     assert all(1 / 3 < tag["score"] <= 1 for tag in tags)
     assert trained[0].tag(["Ann  in Romes\u200b.", ""]) == [tags, []]
+    with pytest.raises(ValueError, match=r"Row 1 has the character .* half of a surrogate pair"):
+        trained[0].tag(["Ann", "in \ud83d"])
 
 
 def test_entities_join_words(monkeypatch):

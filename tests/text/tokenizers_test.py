@@ -95,6 +95,12 @@ def test_invalid_bytes_are_dropped(tokenizer):
         assert got.to_list() == expected.to_list()
 
 
+def test_characters_that_are_none_are_named(tokenizer):
+    for texts, where in ((["a", "b \ud83d"], "1"), ([["a"], ["b", "b \ud83d"]], "1, 1")):
+        with pytest.raises(ValueError, match=rf"^Text {where} has the character '\\ud83d' at pos"):
+            tokenizer(texts)
+
+
 def test_typed_special_tokens(tokenizer):
     mask, sep = tokenizer.mask_token, tokenizer.sep_token
     text = f"the {mask} test{sep}é {mask}"
