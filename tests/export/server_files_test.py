@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that TensorFlow Serving reads beside a SavedModel."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -74,6 +77,25 @@ def test_batching_parameters(tmp_path, splits):
         assert "splitting" not in text
         allowed = [int(line.split(": ")[1]) for line in lines if line.startswith("allowed_")]
         assert allowed == [1, 2, 4, 8, 16, 24]
+
+
+def test_the_documented_proxy_knows_every_input(served):
+    """What it does not know it refuses; tests/export/serving_proxy_test.py runs it."""
+    folder = Path(__file__).parents[2] / "docs" / "serving_proxy"
+    source = (folder / "predict.js").read_text()
+    inputs = dict(re.findall(r"^ +(\w+): (\['\w+', \w+\]),$", source, re.MULTILINE))
+    alone = dict(re.findall(r"(\w+): '(\w+)'", source))
+    (dimensions,) = re.findall(r"set \$ids_dimensions (\d);", (folder / "nginx.conf").read_text())
+    assert dimensions == "1"
+    for name, function in served.functions.items():
+        if name == "serve_examples":
+            continue  # for `:classify`, whose examples have the texts by name
+        for spec in function.input_signature:
+            kind = "string" if spec.dtype == tf.string else "number"
+            rank = "null" if spec.name in ("token_ids", "segment_ids") else spec.shape.rank - 1
+            assert inputs[spec.name] == f"['{kind}', {rank}]"
+        if len(function.input_signature) == 1:
+            assert alone.get(name, "text") == function.input_signature[0].name
 
 
 def test_an_export_has_both_files(exported):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC example of docs/serving.md, against a gRPC server that runs an exported model."""
+"""Examples of docs/serving.md: the gRPC client against a gRPC server, a file for the server."""
 
 import concurrent.futures
 import re
@@ -13,12 +13,19 @@ pytest.importorskip("tensorflow_text")
 pytest.importorskip("tensorflow_serving.apis.prediction_service_pb2_grpc")
 
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # noqa: E402
+from tensorflow_serving.config import model_server_config_pb2  # noqa: E402
 
+text_format = pytest.importorskip("google.protobuf.text_format")
 grpc = prediction_service_pb2_grpc.grpc  # it comes with the stubs
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+
+
+def example_of_page(name, language):
+    text = PAGE.read_text(encoding="utf-8")
+    return re.search(rf"<!-- {name} -->\n```{language}\n(.*?)```", text, re.DOTALL)[1]
 
 
 class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -39,8 +46,7 @@ class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 def test_the_example_gets_the_answers_of_the_model(exported):
-    text = PAGE.read_text(encoding="utf-8")
-    example = re.search(r"<!-- gRPC example -->\n```python\n(.*?)```", text, re.DOTALL)[1]
+    example = example_of_page("gRPC example", "python")
     predictor = Predictor(exported.folder)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(predictor, server)
@@ -57,3 +63,12 @@ def test_the_example_gets_the_answers_of_the_model(exported):
     assert found["labels"] == [answer["label"] for answer in expected]
     best = found["probabilities"].max(axis=-1)
     np.testing.assert_allclose(best, [answer["score"] for answer in expected], atol=1e-5)
+
+
+def test_the_models_file_is_one_that_the_server_parses():
+    config = model_server_config_pb2.ModelServerConfig()
+    text_format.Parse(example_of_page("model_config_file", "text"), config)
+    sst2, squad = config.model_config_list.config
+    assert list(sst2.model_version_policy.specific.versions) == [3, 4]
+    assert dict(sst2.version_labels) == {"stable": 3, "canary": 4}
+    assert (squad.name, squad.base_path) == ("squad", "/models/squad")
