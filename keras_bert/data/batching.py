@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, Required, TypedDict, TypeVar, Unpack
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
@@ -17,6 +18,11 @@ from keras_bert.text.tokenizer import Tokenizer
 # batch differ by a token or two, small enough that the order of an epoch stays random. Gradients
 # of batches of similar rows have a larger variance, so the window is smaller for small data sets.
 WINDOW_BATCHES = 64
+# The smallest number of windows in an epoch of shuffled rows: with fewer, long and short rows would
+# never be in the same batch; with one, batches would hold the same rows in every epoch.
+WINDOWS_IN_EPOCH = 16
+# The number of rows, in batches, that are in memory to shuffle a dataset of unknown size
+SHUFFLE_BATCHES = 1024
 # Up to so many rows are featurized once and not in each epoch: starting a pipeline that tokenizes
 # takes longer than a dozen steps of a small model.
 MAX_ROWS_IN_MEMORY = 4096
@@ -42,15 +48,16 @@ class BatchOptions(TypedDict, total=False):
 
     Attributes:
         batch_size: Number of rows in a batch.
-        shuffle_seed: Seed for shuffling the batches, and the rows too if their number is known;
-            `None` does not shuffle.
+        shuffle_seed: Seed for shuffling the rows and the batches; `None` does not shuffle. Of a
+            dataset of unknown size, a row is at most 1,024 batches earlier than in the dataset.
         reshuffle: Whether each iteration has a different order. Defaults to `True`.
         coarse_buckets: Whether to pad to few different lengths, for compilers that take seconds
             for each new shape.
         pad_last_batch: Whether to complete the last batch with rows of weight 0, so that every
             batch of a bucket has one static shape.
-        window_batches: Number of batches whose rows are sorted by length together. Defaults to 64;
-            if rows are shuffled and their number is known, to at most a sixteenth of an epoch.
+        window_batches: Number of batches whose rows are sorted by length together. Defaults to 64,
+            and if rows are shuffled, to at most a sixteenth of an epoch; of a dataset of unknown
+            size, of the rows before.
     """
 
     batch_size: Required[int]
@@ -94,11 +101,13 @@ def row_batches(
             featurize = _computed_once(featurize, rows)
         rows = tf.data.Dataset.range(rows)
     seed, reshuffle = options.get("shuffle_seed"), options.get("reshuffle", True)
-    window = WINDOW_BATCHES
-    if seed is not None and (num_rows := int(rows.cardinality())) > 0:
-        rows = rows.shuffle(num_rows, seed=seed, reshuffle_each_iteration=reshuffle)
-        # If an epoch were a single window, its batches would hold the same rows in every epoch.
-        window = max(1, min(window, num_rows // (16 * options["batch_size"])))
+    window: int | None = WINDOW_BATCHES
+    if seed is not None and (num_rows := int(rows.cardinality())):
+        is_known, batch_size = num_rows > 0, options["batch_size"]
+        buffer = num_rows if is_known else SHUFFLE_BATCHES * batch_size
+        rows = rows.shuffle(buffer, seed=seed, reshuffle_each_iteration=reshuffle)
+        largest = num_rows // (WINDOWS_IN_EPOCH * batch_size)
+        window = max(1, min(WINDOW_BATCHES, largest)) if is_known else None
     coarse = options.get("coarse_buckets", False)
     return length_bucketed_batches(
         rows,
@@ -122,6 +131,20 @@ def _computed_once(featurize: Callable[..., Any], num_rows: int) -> Callable[...
         return tf.nest.map_structure(lambda column: tf.gather(column, index), columns)
 
     return picked
+
+
+def num_elements(dataset: tf.data.Dataset) -> int:
+    """Returns the number of elements of a dataset, which is read if it does not know it.
+
+    Raises:
+        ValueError: If the dataset is infinite.
+    """
+    cardinality = int(dataset.cardinality())
+    if cardinality == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
+    if cardinality == tf.data.UNKNOWN_CARDINALITY:
+        return int(dataset.reduce(np.int64(0), lambda count, _: count + 1))
+    return cardinality
 
 
 def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
@@ -163,13 +186,14 @@ def length_bucketed_batches(
     reshuffle: bool = True,
     pad_last_batch: bool = False,
     pad_token_id: int = 0,
-    window_batches: int = WINDOW_BATCHES,
+    window_batches: int | None = WINDOW_BATCHES,
 ) -> tf.data.Dataset:
     """Groups rows of similar lengths into batches.
 
     A window of rows is tokenized in one call, sorted by length and cut into batches, and each
     batch is padded to the shortest bucket that holds it. Every batch but the last is full, so an
-    epoch has `ceil(rows / batch_size)` steps, which is the dataset's cardinality.
+    epoch has `ceil(rows / batch_size)` steps, which is the dataset's cardinality if that of the
+    rows is known.
 
     Args:
         rows: A dataset of unbatched examples of any structure.
@@ -186,7 +210,8 @@ def length_bucketed_batches(
             then appended to the other columns.
         pad_token_id: The padding of `token_ids`; other features are padded with 0.
         window_batches: Number of batches whose rows are sorted by length together; 1 does not
-            regroup rows.
+            regroup rows. `None` begins with 1, and increases up to 64 with the number of rows
+            before.
 
     Returns:
         A dataset of `(features, rest)`. The features are dense, `(batch, bucket)` or `(batch,
@@ -195,10 +220,12 @@ def length_bucketed_batches(
     Raises:
         ValueError: If `window_batches` is below 1.
     """
-    checks.POSITIVE_INT.check(window_batches=window_batches)
+    if window_batches is not None:
+        checks.POSITIVE_INT.check(window_batches=window_batches)
+    largest_window = WINDOW_BATCHES if window_batches is None else window_batches
     num_rows = int(rows.cardinality())
     batcher = _batcher(batch_size, tuple(buckets), pad_last_batch, pad_token_id)
-    if shuffle_seed is None and 0 < num_rows <= batch_size * window_batches:
+    if shuffle_seed is None and 0 < num_rows <= batch_size * largest_window:
         # A single window is tokenized at once: setting up a pipeline for it takes ten times longer.
         with tf.device("CPU:0"):
             (window,) = rows.batch(num_rows)
@@ -208,16 +235,48 @@ def length_bucketed_batches(
                 return _dataset_of_one(*batch, batch_size if pad_last_batch else None)
             batches = batcher.batches_of_window(features, rest)
     else:
-        windows = rows.batch(batch_size * window_batches)
+        windows = (
+            _growing_windows(rows, batch_size)
+            if window_batches is None
+            else rows.batch(batch_size * window_batches)
+        )
         batches = windows.map(featurize, num_parallel_calls=tf.data.AUTOTUNE)
         batches = batches.prefetch(1).flat_map(batcher.batches_of_window)
     if num_rows >= 0:
         batches = batches.apply(tf.data.experimental.assert_cardinality(-(-num_rows // batch_size)))
     if shuffle_seed is not None:
         batches = batches.shuffle(
-            window_batches, seed=shuffle_seed, reshuffle_each_iteration=reshuffle
+            largest_window, seed=shuffle_seed, reshuffle_each_iteration=reshuffle
         )
     return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
+
+
+def _growing_windows(rows: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+    """Groups the rows of a dataset of unknown size into windows, of which each epoch has many.
+
+    After 16 windows of a batch there are 16 of two batches, 16 of four, and so on; from 64, they
+    remain of this size. A window is thus about a sixteenth of the rows before it at most.
+    """
+    sizes = [1 << power for power in range(WINDOW_BATCHES.bit_length())]
+    # The batches before the first window of each of the other sizes
+    starts = tf.constant([WINDOWS_IN_EPOCH * (size - 1) for size in sizes[1:]], tf.int64)
+
+    def power(number: tf.Tensor, batch: Any) -> tf.Tensor:
+        return tf.math.count_nonzero(number >= starts)
+
+    def joined(power: tf.Tensor, batches: tf.data.Dataset) -> tf.data.Dataset:
+        batches = batches.map(lambda number, batch: batch)
+        return batches.unbatch().batch(batch_size * WINDOW_BATCHES)
+
+    return (
+        rows.batch(batch_size)
+        .enumerate()
+        .group_by_window(
+            power,
+            joined,
+            window_size_func=lambda power: tf.bitwise.left_shift(tf.ones_like(power), power),
+        )
+    )
 
 
 class _Batcher:

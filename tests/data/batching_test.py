@@ -111,6 +111,48 @@ def test_a_padded_last_batch_has_static_shape_and_says_which_rows_are_real():
     assert sum(is_real.sum() for _, (_, is_real) in batches) == 10
 
 
+def shuffled_rows_of_unknown_number(num_rows, batch_size=4, **options):
+    """Batches, each a tuple of row numbers; the length of row i is 1 + i % 13."""
+    rows = tf.data.Dataset.range(1, num_rows + 1).filter(lambda i: i > 0).map(lambda i: (i,))
+    preprocessor = types.SimpleNamespace(
+        tokenizer=types.SimpleNamespace(pad_token_id=0), sequence_length=13
+    )
+    options = {"batch_size": batch_size, "shuffle_seed": 1, **options}
+    batches = row_batches(rows, ragged_rows, preprocessor, **options)
+
+    def epoch():
+        return [tuple(index.tolist()) for _, (index, *_) in batches.as_numpy_iterator()]
+
+    return epoch
+
+
+@pytest.mark.parametrize("num_rows", [9, 60, 300])
+def test_rows_of_unknown_number_are_shuffled_as_others_are(num_rows):
+    epoch = shuffled_rows_of_unknown_number(num_rows)
+    epochs = [epoch(), epoch()]
+    for batches in epochs:
+        assert sorted(row for batch in batches for row in batch) == list(range(1, num_rows + 1))
+        assert sorted(map(len, batches), reverse=True)[:-1] == [4] * (
+            num_rows // 4 - (num_rows % 4 == 0)
+        )
+    # Neither the order nor the batches are those of the epoch before
+    repeated = set(map(frozenset, epochs[0])) & set(map(frozenset, epochs[1]))
+    assert len(repeated) < len(epochs[0]) / 4
+    again = shuffled_rows_of_unknown_number(num_rows)
+    assert [again(), again()] == epochs
+    fixed = shuffled_rows_of_unknown_number(num_rows, reshuffle=False)
+    assert fixed() == fixed()
+
+
+def test_windows_of_rows_of_unknown_number_grow():
+    """The first batches are random samples, the later ones have rows of similar lengths."""
+    batches = shuffled_rows_of_unknown_number(2000, reshuffle=False)()
+    assert sorted(map(len, batches)) == [4] * 500
+    spreads = [np.ptp([1 + row % 13 for row in batch]) for batch in batches]
+    assert np.mean(spreads[:16]) > 4
+    assert np.mean(spreads[-100:]) < 1
+
+
 def test_no_rows_give_no_batches():
     assert list(batches_of(0)) == []
 
