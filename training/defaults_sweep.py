@@ -171,7 +171,8 @@ class Trainer:
             variable.assign(value)
         keras.utils.set_random_seed(self.seed)
         run = dataclasses.replace(self.config, learning_rate=learning_rate, epochs=epochs)
-        schedule = _schedule(self.model, finetuning.make_optimizer(run, len(train)))
+        steps = self.model.num_steps(train.inputs, run.batch_size, epochs)
+        schedule = _schedule(self.model, finetuning.make_optimizer(run, steps))
         guard = StopWhereNotFinite(lambda epoch, batch: f"epoch {epoch + 1}, batch {batch + 1}")
         start = time.perf_counter()
         try:

@@ -127,7 +127,7 @@ epochs = 3
 # %%
 rows, labels = [row[:2] for row in train], [row[2] for row in train]
 test_rows, test_labels = [row[:2] for row in test], [row[2] for row in test]
-steps = epochs * -(-len(rows) // 16)
+steps = task.num_steps(rows, batch_size=16, epochs=epochs)
 task.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
 )

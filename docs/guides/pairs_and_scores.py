@@ -55,7 +55,7 @@ train, test = texts[:-held_out], texts[-held_out:]
 targets, expected = lightness[:-held_out], lightness[-held_out:]
 words = make_pipeline(CountVectorizer(), Ridge()).fit(train, targets)
 mean, scale = targets.mean(), targets.std()
-steps = epochs * -(-len(train) // 16)
+steps = regression.num_steps(train, batch_size=16, epochs=epochs)
 regression.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
 )

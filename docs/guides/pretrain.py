@@ -97,7 +97,7 @@ print(f"{masked_lm.count_params():,} parameters")
 epochs = 25
 
 # %%
-steps = epochs * -(-len(corpus) // 32)
+steps = masked_lm.num_steps(corpus, batch_size=32, epochs=epochs)
 masked_lm.compile(
     optimizer=keras_bert.optimizers.AdamW(2e-3, num_train_steps=steps, num_warmup_steps=steps // 10)
 )

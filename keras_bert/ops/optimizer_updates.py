@@ -7,6 +7,7 @@ PyTorch uses its fused AdamW where possible.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from types import ModuleType
@@ -88,6 +89,16 @@ def update_variables(updates: Sequence[Update]) -> None:
         kernels.update_variables(updates)
     else:
         portable_update_variables(updates)
+
+
+def outside_of_training_steps() -> contextlib.AbstractContextManager[Any]:
+    """Returns a context for changes of weights outside of the training steps of `fit`."""
+    if keras.backend.backend() != "torch":
+        return contextlib.nullcontext()
+    from keras_bert.ops import optimizer_updates_torch
+
+    context: contextlib.AbstractContextManager[Any] = optimizer_updates_torch.without_gradients()
+    return context
 
 
 @functools.cache

@@ -19,6 +19,11 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
 
 
+def without_gradients() -> Any:
+    """Returns a context in which PyTorch records no operations for gradients."""
+    return torch.no_grad()
+
+
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
     """Adds in place; Keras' `assign_add` allocates two tensors, which costs more than the sum."""
     if in_stateless_scope():

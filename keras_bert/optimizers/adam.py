@@ -27,8 +27,8 @@ class AdamW(DecoupledDecayOptimizer):
     Args:
         learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
             `LinearWarmupDecay`. Defaults to `2e-5`.
-        num_train_steps: Number of updates of the whole training; `None` for no warmup and no
-            decay.
+        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
+            counts; `None` for no warmup and no decay.
         num_warmup_steps: Number of warmup updates. Defaults to 0.
         weight_decay: Weight decay, multiplied by the learning rate. Defaults to `0.01`.
         beta_1: Decay rate of the first moment. Defaults to `0.9`.
@@ -43,7 +43,8 @@ class AdamW(DecoupledDecayOptimizer):
         num_layers: Number of encoder layers of the model, for `layer_decay`. By default they are
             counted in the trainable variables, which is wrong if the last layers are frozen.
         gradient_accumulation_steps: Number of micro-batches whose gradients are averaged for an
-            update; `None` for 1.
+            update; `None` for 1. `fit` of a task also makes an update of those that remain at the
+            end of an epoch.
         name: Name of the optimizer.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor` of
             `keras.optimizers.Optimizer`.
@@ -116,8 +117,8 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
     Args:
         learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
             `BertWarmupDecay`. Defaults to `1e-4`.
-        num_train_steps: Number of updates of the whole training; `None` for no warmup and no
-            decay.
+        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
+            counts; `None` for no warmup and no decay.
         num_warmup_steps: Number of warmup updates. Defaults to 0.
         epsilon: Added to √v. Defaults to `1e-6`.
         name: Name of the optimizer.

@@ -31,8 +31,8 @@ class LAMB(DecoupledDecayOptimizer):
     Args:
         learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
             `BertWarmupDecay`. Defaults to `1.76e-3`.
-        num_train_steps: Number of updates of the whole training; `None` for no warmup and no
-            decay.
+        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
+            counts; `None` for no warmup and no decay.
         num_warmup_steps: Number of warmup updates. Defaults to 0.
         epsilon: Added to √v. Defaults to `1e-6`.
         name: Name of the optimizer.

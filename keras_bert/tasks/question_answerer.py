@@ -79,6 +79,11 @@ class QuestionsOnPassages(Rows):
     def __getitem__(self, rows: slice) -> Self:
         return dataclasses.replace(self, examples=self.examples[rows])
 
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        from keras_bert.data.question_batches import question_rows
+
+        return -(-len(question_rows(self.examples, preprocessor)) // batch_size)
+
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data.question_batches import question_rows, window_batches, with_targets
 

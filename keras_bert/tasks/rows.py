@@ -153,6 +153,18 @@ class Rows(abc.ABC):
         start = split_index(len(self), share)
         return self[:start], self[start:]
 
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        """Returns the number of batches of an epoch, with or without labels.
+
+        Args:
+            preprocessor: The preprocessor that converts rows to features.
+            batch_size: Number of rows in a batch.
+
+        Raises:
+            ValueError: If it is infinite.
+        """
+        return -(-len(self) // batch_size)
+
     @abc.abstractmethod
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         """Creates batches for training or evaluation.
@@ -296,6 +308,13 @@ class TextDataset(Rows):
     def has_labels(self) -> bool:
         """Whether its elements have labels."""
         return dataset_has_labels(self.dataset)
+
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        from keras_bert.data import text_batches
+        from keras_bert.data.batching import num_elements
+
+        count = num_elements(self.dataset)
+        return count if text_batches.is_batched(self.dataset) else -(-count // batch_size)
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data import text_batches

@@ -28,6 +28,7 @@ from keras_bert.data.input_forms import (
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
+from keras_bert.optimizers.fit_updates import with_fit_updates
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_class_weight,
@@ -36,7 +37,15 @@ from keras_bert.tasks.class_labels import (
 )
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
-from keras_bert.tasks.rows import Batching, BatchOutputs, Rows, TextDataset, TextRows, sliced
+from keras_bert.tasks.rows import (
+    DEFAULT_BATCH_SIZE,
+    Batching,
+    BatchOutputs,
+    Rows,
+    TextDataset,
+    TextRows,
+    sliced,
+)
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -189,24 +198,30 @@ class Task(ObjectiveModel):
             validation_split: Fraction of the rows to hold out for validation, from the end;
                 ignored with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
-            shuffle: Whether to shuffle rows in memory in each epoch.
+            shuffle: Whether to shuffle the rows in each epoch, those of a `tf.data.Dataset` too if
+                it is of single texts. Of one that does not know its size, 1,024 batches of rows are
+                in memory for it. Without, the batches of a `length_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes.
             sample_weight: See `keras.Model.fit`; each is at least 0.
             length_window: Number of batches of text whose rows are sorted by length together. 1
                 does not sort rows: there is more padding, but each batch is a random sample.
-                Defaults to 64, or to a sixteenth of an epoch if that is less: with only a few
-                windows in an epoch, long and short rows would never be in the same batch, and the
-                model learns less.
+                Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
+                with only a few windows in an epoch, long and short rows would never be in the same
+                batch, and the model learns less.
             initial_batch: Number of batches of text, or of a `tf.data.Dataset`, to skip. Together
                 with `initial_epoch`, it resumes training in the middle of the last epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
+
+        With gradient accumulation, the micro-batches that remain at the end of an epoch make an
+        update too. If a learning rate schedule ends before the training, there is a warning.
 
         Returns:
             A `keras.callbacks.History`.
 
         Raises:
-            ValueError: If a row, a label or an argument is invalid; the message names the row.
+            ValueError: If a row, a label or an argument is invalid; the message names the row. Or
+                if the learning rate schedule has ended before, so that no weight would change.
         """
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
@@ -261,7 +276,7 @@ class Task(ObjectiveModel):
             batch_size=None if rows is not None else batch_size,
             epochs=epochs,
             verbose=verbose,
-            callbacks=callbacks,
+            callbacks=with_fit_updates(callbacks, self),
             validation_split=validation_split,
             validation_data=validation,
             # Datasets and generators have their own order; Keras would warn about `shuffle`.
@@ -363,6 +378,54 @@ class Task(ObjectiveModel):
                 checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
             )
         return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
+
+    def num_steps(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        validation_split: float = 0.0,
+    ) -> int:
+        """Counts the updates that `fit` makes, for the steps of a learning rate schedule.
+
+        A batch has rows of text, choices or features, but windows of questions and of words, of
+        which a long passage has several.
+
+        Args:
+            x: Rows in any form that `fit` takes; labels are not needed. A `tf.data.Dataset` that
+                does not know its size is read once.
+            batch_size: Number of rows in an update; with gradient accumulation, the `batch_size`
+                of `fit` times `gradient_accumulation_steps`. Ignored for batched datasets.
+                Defaults to 32.
+            epochs: Number of epochs.
+            validation_split: Fraction of the rows that `fit` holds out.
+
+        Returns:
+            The number of updates.
+
+        Raises:
+            ValueError: If `x` is an infinite dataset, or a generator, which would be used up.
+
+        Example:
+
+        ```python
+        steps = classifier.num_steps(texts, batch_size=32, epochs=3)
+        classifier.compile(keras_bert.optimizers.AdamW(2e-5, steps, num_warmup_steps=steps // 10))
+        classifier.fit(texts, labels, batch_size=32, epochs=3)
+        ```
+        """
+        checks.NON_NEGATIVE_INT.check(epochs=epochs)
+        checks.PROPER_FRACTION.check(validation_split=validation_split)
+        size = Batching(batch_size).batch_size or DEFAULT_BATCH_SIZE
+        kind = self._kind_of(x)
+        if kind is None:
+            return epochs * _num_batches_of_features(x, size, validation_split)
+        rows = kind.read(x)
+        if validation_split:
+            if not rows.in_memory:
+                raise ValueError("validation_split needs rows in memory; received a dataset.")
+            rows, _ = rows.split(validation_split)
+        return epochs * rows.num_batches(self.preprocessor, size)
 
     def sequence_lengths(self, x: Any, batch_size: int | None = None) -> np.ndarray[Any, Any]:
         """Counts the tokens of the sequences that text becomes.
@@ -860,13 +923,37 @@ def _lacks_labels(x: Any, y: Any) -> bool:
     if is_dataset(x):
         return not dataset_has_labels(x)
     # Of other objects, such as generators, the labels are seen only when they are read
-    is_arrays = isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
-    return y is None and is_arrays
+    return y is None and _are_arrays(x)
+
+
+def _are_arrays(x: Any) -> bool:
+    """Returns whether features are in memory, and not a dataset or a generator of batches."""
+    return isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
 
 
 def _part_of(arrays: Any, rows: slice) -> Any:
     """Slices nested arrays, some of which may be `None`."""
     return keras.tree.map_structure(lambda values: sliced(values, rows), arrays)
+
+
+def _num_batches_of_features(x: Any, batch_size: int, validation_split: float) -> int:
+    """Returns the number of batches that Keras' `fit` makes of features."""
+    if is_dataset(x):
+        from keras_bert.data.batching import num_elements
+
+        return num_elements(x)
+    if not _are_arrays(x):
+        try:
+            return len(x)
+        except TypeError as error:
+            raise ValueError(
+                f"x is a {type(x).__name__}, whose batches cannot be counted; expected rows in "
+                "memory, or a dataset."
+            ) from error
+    num_rows = len(keras.tree.flatten(x)[0])
+    if validation_split:
+        num_rows = split_index(num_rows, validation_split)
+    return -(-num_rows // batch_size)
 
 
 def second_axis(x: Any) -> int | None:

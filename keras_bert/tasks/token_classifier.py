@@ -142,6 +142,12 @@ class WordRows(Rows):
         remaining = iter(values)
         return [[next(remaining) for _ in document] for document in self.words]
 
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        from keras_bert.data.word_batches import ragged_words
+
+        words = ragged_words(self.split_into_words(preprocessor).words)
+        return -(-int(preprocessor.windows(words).token_ids.nrows()) // batch_size)
+
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data.word_batches import ragged_words, window_batches
 

@@ -74,24 +74,33 @@ class Run:
     encoder: dict[str, int] | None = None
 
 
-def make_optimizer(config: EncoderConfig, num_rows: int) -> AdamW:
+def make_optimizer(config: EncoderConfig, num_steps: int) -> AdamW:
     """Returns AdamW with a linear warm-up and decay over all steps of a run.
 
     Args:
         config: The settings of the run.
-        num_rows: Number of rows in an epoch.
+        num_steps: Number of updates of the run, as `num_steps` of a task counts them.
     """
-    # The optimizer counts updates, and gradient accumulation continues across epochs.
-    batches = -(-num_rows // (config.batch_size // config.accumulation)) * config.epochs
-    steps = max(1, batches // config.accumulation)
     return AdamW(
         config.learning_rate,
-        num_train_steps=steps,
-        num_warmup_steps=round(config.warmup * steps),
+        num_train_steps=num_steps,
+        num_warmup_steps=round(config.warmup * num_steps),
         weight_decay=config.weight_decay,
         layer_decay=None if config.layer_decay == 1 else config.layer_decay,
         gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
     )
+
+
+def compile_task(model: Any, config: EncoderConfig, x: Any) -> None:
+    """Compiles a task with the optimizer of a run on text.
+
+    Args:
+        model: The task.
+        config: The settings of the run.
+        x: The training data, in a form that the task's `fit` takes.
+    """
+    steps = model.num_steps(x, config.batch_size, config.epochs)
+    model.compile(make_optimizer(config, steps))
 
 
 def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoch:

@@ -216,6 +216,10 @@ class _Checkpoints(keras.callbacks.Callback):
             details[name] for name in ("epoch", "batch", "stopped")
         )
         self.to_redo = int(self.batch > 0)
+        if self.to_redo:
+            # With the learning rate that it had
+            optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+            optimizer._iterations.assign(optimizer._iterations - 1)
         if self.evaluation is not None:
             self.evaluation.restore(details["evaluation"])
         print(

@@ -245,7 +245,7 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
         load_weights=config.pretrained,
         dtype=precision.resolve(config.precision, config.output_dir),
     )
-    classifier.compile(optimizer=finetuning.make_optimizer(config, len(data)))
+    finetuning.compile_task(classifier, config, data.inputs)
     return classifier
 
 

@@ -112,13 +112,6 @@ class FeatureTagging(TaggingJob):
             units=config.lstm_units,
             dropout=config.dropout,
         )
-        model.compile(
-            finetuning.make_optimizer(config, len(train)),
-            keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            ),
-            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-        )
         labels = [label for sentence in train.labels or () for label in sentence]
         batches = FeatureBatches(
             features,
@@ -126,6 +119,13 @@ class FeatureTagging(TaggingJob):
             config.batch_size,
             LabelRules(len(class_names), class_names).read(labels),
             seed,
+        )
+        model.compile(
+            finetuning.make_optimizer(config, config.epochs * len(batches)),
+            keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            ),
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
         )
 
         def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:

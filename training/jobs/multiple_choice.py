@@ -156,7 +156,7 @@ class Choosing(Job):
             load_weights=config.pretrained,
             dtype=precision.resolve(config.precision, config.output_dir),
         )
-        task.compile(finetuning.make_optimizer(config, len(train)))
+        finetuning.compile_task(task, config, train.inputs)
         fit_epoch = finetuning.epochs_of_text(task, train.inputs, train.labels, config)
         return Training(task, fit_epoch, len(train), finetuning.epoch_flops(task, train.inputs))
 

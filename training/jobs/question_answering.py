@@ -220,7 +220,7 @@ class QuestionAnswering(Job):
         answerer.max_answer_length = config.max_answer_length
         num_windows = len(question_rows(train, answerer.preprocessor))
         logging.info("%d questions in %d windows", len(train), num_windows)
-        answerer.compile(optimizer=finetuning.make_optimizer(config, num_windows))
+        finetuning.compile_task(answerer, config, train)
         fit_epoch = finetuning.epochs_of_text(answerer, train, None, config)
         return Training(answerer, fit_epoch, num_windows, finetuning.epoch_flops(answerer, train))
 

@@ -198,7 +198,7 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
         relevant = {(query, document): 1 for query, document, _ in triples}
         labels = relevant | {(query, other): 0 for query, _, other in triples}
         x, y = list(labels), np.array(list(labels.values()), "int32")
-    model.compile(finetuning.make_optimizer(config, len(x)))
+    finetuning.compile_task(model, config, x)
     logging.info("training on %d examples", len(x))
     finetuning.fit(model, finetuning.epochs_of_text(model, x, y, config), config, seed_run)
     return model

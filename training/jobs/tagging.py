@@ -132,7 +132,6 @@ class Tagging(TaggingJob):
 
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier
-        from keras_bert.data.word_batches import ragged_words
 
         from ..engine import finetuning, precision
 
@@ -147,8 +146,7 @@ class Tagging(TaggingJob):
         )
         words = model_inputs(train, train.words, config.context)
         labels = model_inputs(train, train.labels, config.context)
-        num_windows = int(tagger.preprocessor.windows(ragged_words(words)).token_ids.nrows())
-        tagger.compile(finetuning.make_optimizer(config, num_windows))
+        finetuning.compile_task(tagger, config, words)
         fit_epoch = finetuning.epochs_of_text(tagger, words, labels, config)
         return Training(tagger, fit_epoch, len(train), finetuning.epoch_flops(tagger, words))
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The learning rate schedule is as long as the run."""
 
-import keras
 import numpy as np
 import pytest
 
+from keras_bert import TextClassifier
+from tests.small_tasks import make_task
 from training.costs.energy import Energy
-from training.engine.finetuning import DevEvaluation, make_optimizer
+from training.engine.finetuning import DevEvaluation, compile_task
 from training.engine.options import EncoderConfig
 
 
@@ -14,8 +15,8 @@ from training.engine.options import EncoderConfig
     ("num_rows", "batch_size", "accumulation", "epochs", "updates"),
     [
         (33, 32, 1, 3, 6),
-        (33, 32, 2, 3, 4),  # 9 micro-batches of at most 16 rows, the last of which is partial
-        (10, 8, 4, 4, 5),  # an accumulation that continues in the next epoch
+        (33, 32, 2, 3, 6),  # 3 micro-batches of at most 16 rows, the last of which is an update
+        (10, 8, 4, 4, 8),
     ],
 )
 def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epochs, updates):
@@ -26,13 +27,12 @@ def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epoc
         learning_rate=1e-3,
         warmup=0.25,
     )
-    optimizer = make_optimizer(config, num_rows)
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile(optimizer, "mse")
-    x = np.ones((num_rows, 2), "float32")
-    model.fit(x, x[:, :1], batch_size=batch_size // accumulation, epochs=epochs, verbose=0)
-    assert int(optimizer.iterations) == updates
-    assert float(optimizer.learning_rate) == pytest.approx(0, abs=1e-9)
+    model = make_task(TextClassifier)
+    x = np.ones((num_rows, 4), "int32")
+    compile_task(model, config, x)
+    model.fit(x, x[:, 0], batch_size=batch_size // accumulation, epochs=epochs, verbose=0)
+    assert int(model.optimizer.iterations) == updates
+    assert float(model.optimizer.learning_rate) == pytest.approx(0, abs=1e-9)
 
 
 def test_energy_is_known_only_if_all_of_it_was_metered():

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.optimizers import AdamW
+from keras_bert.optimizers.fit_updates import with_fit_updates
 from training.engine.run_checkpoints import NotFiniteError, model_tensors
 from training.engine.seed_runs import SeedRun, run_fingerprint
 
@@ -35,20 +37,25 @@ class Score(keras.callbacks.Callback):
         self.seen = state["seen"]
 
 
-def build(seed, rate=0.1):
+def build(seed, optimizer=None):
     keras.utils.set_random_seed(seed)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(2, name="head")]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(rate), loss, weighted_metrics=["accuracy"])
+    if optimizer is None:
+        # An epoch is an update of three batches, and one of the other two.
+        optimizer = AdamW(0.1, num_train_steps=2 * EPOCHS, gradient_accumulation_steps=3)
+    model.compile(optimizer, loss, weighted_metrics=["accuracy"])
     return model
 
 
-def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", preset="", rate=0.1):
+def train(
+    folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", preset="", optimizer=None
+):
     """The run in a folder, killed after so many batches, one that is done again counted, or not."""
     run = SeedRun(folder, 3, fingerprint, seconds, preset)
-    model, score = build(3, rate), Score(stops)
+    model, score = build(3, optimizer), Score(stops)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(BATCH_SIZE * BATCHES, 4)).astype("float32")
     y = (x[:, 0] > 0).astype("int32")
@@ -63,7 +70,9 @@ def train(folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", p
             shuffle=False,
             initial_epoch=epoch,
             epochs=epoch + 1,
-            callbacks=[*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=kill)],
+            callbacks=with_fit_updates(
+                [*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=kill)], model
+            ),
             verbose=0,
         )
 
@@ -86,7 +95,7 @@ def assert_same(found, expected):
 def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
     expected = train(tmp_path / "whole", seconds=1e9)
     assert len(expected[1]) == EPOCHS
-    for killed_at in (3, 5, 4):  # in the middle, and at the end of an epoch
+    for killed_at in (3, 5, 4, 5):  # in the middle, and at the end of an epoch
         with pytest.raises(Killed):
             train(tmp_path / "killed", killed_at=killed_at)
     assert_same(train(tmp_path / "killed"), expected)
@@ -95,6 +104,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
         "Resuming seed 3 from epoch 1, batch 4",
         "Resuming seed 3 from epoch 2, batch 3",
         "Resuming seed 3 from epoch 2, batch 5",
+        "Resuming seed 3 from epoch 3, batch 4",
     ]
 
 
@@ -111,7 +121,7 @@ def test_a_run_that_diverges_is_told_and_leaves_no_checkpoint(tmp_path):
         (0.0, "after step 1, .* not"),
     ):
         with pytest.raises(NotFiniteError, match=message):
-            train(tmp_path, rate=np.nan, seconds=seconds)
+            train(tmp_path, optimizer=keras.optimizers.Adam(np.nan), seconds=seconds)
         assert not list(tmp_path.glob("checkpoints/*"))
 
 

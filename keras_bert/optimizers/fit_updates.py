@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The updates of `fit`: those that Keras leaves out, and those that would change nothing."""
+
+from __future__ import annotations
+
+import bisect
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.ops import optimizer_updates
+from keras_bert.optimizers.base import DecoupledDecayOptimizer
+
+
+class FitUpdates(keras.callbacks.Callback):
+    """Completes the updates of each epoch, and checks their learning rates before the first.
+
+    - With gradient accumulation, the micro-batches that remain at the end of an epoch make an
+      update too, with the mean of their gradients. Keras would keep these gradients for the next
+      epoch and drop those of the last one, so that few micro-batches would change no weight.
+    - If Keras does not know the number of batches, its TensorFlow trainer begins a further step in
+      each epoch, which finds no data, but which the optimizer counts. The count is corrected.
+    - There is a warning if a learning rate schedule ends before the training.
+
+    It comes before callbacks that evaluate or save the model at the end of an epoch.
+
+    Raises:
+        ValueError: If the schedule has ended before, so that no weight would change.
+    """
+
+    # If a callback of batches is not, Keras waits for the result of each batch on JAX.
+    async_safe = True
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._is_first_epoch = True
+        self._has_warned = False
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        optimizer = self._optimizer()
+        self._count_before = _count(optimizer)
+        self._num_batches = 0
+        # (The first epoch is not known when a training begins that another callback resumes.)
+        num_batches = self.params.get("steps")
+        if self._is_first_epoch:
+            epochs = self.params.get("epochs", epoch + 1) - epoch
+            self._check_rates(optimizer, epochs if num_batches else 1, num_batches or 1)
+        elif num_batches is None and not self._has_warned:
+            self._check_rates(optimizer, 1, 1)
+        self._is_first_epoch = False
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._num_batches = batch + 1
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        # The validation of `fit`, which precedes the end of the epoch
+        self._complete()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._complete()
+
+    def _complete(self) -> None:
+        optimizer = self._optimizer()
+        if self._num_batches and keras.backend.backend() == "tensorflow":
+            count = self._count_before + self._num_batches
+            if _count(optimizer) > count:
+                optimizer._iterations.assign(count)
+        self._num_batches = 0
+        apply_accumulated(optimizer, self.model.trainable_variables)
+
+    def _optimizer(self) -> Any:
+        optimizer = self.model.optimizer
+        return getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+
+    def _check_rates(self, optimizer: Any, epochs: int, num_batches: int) -> None:
+        schedule = optimizer._learning_rate
+        if not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+            return
+        in_update = optimizer.gradient_accumulation_steps or 1
+        num_updates = epochs * -(-num_batches // in_update)
+        # The schedules of Keras' own optimizers count micro-batches.
+        unit = in_update if isinstance(optimizer, DecoupledDecayOptimizer) else 1
+
+        def is_over(update: int) -> bool:
+            step = (self._count_before // in_update + update + 1) * in_update - 1
+            # The first rate of a warm-up is 0 too.
+            return step >= unit and float(ops.convert_to_numpy(schedule(step // unit))) == 0
+
+        if not is_over(num_updates - 1):
+            return
+        made = self._count_before // in_update
+        advice = (
+            f"The optimizer has made {made} updates, and the learning rate of its schedule, "
+            f"{_described(schedule)}, falls to 0. Compile the task with an optimizer whose "
+            "schedule has as many steps as the training has updates; `num_steps` of the task "
+            "counts them."
+        )
+        if is_over(0) and self._is_first_epoch:
+            raise ValueError(f"This training would change no weight. {advice}")
+        self._has_warned = True
+        over = num_updates - bisect.bisect_left(range(num_updates), True, key=is_over)
+        warnings.warn(
+            f"The last {over} of {num_updates} updates of this training change no weight. {advice}"
+            if self.params.get("steps")
+            else f"The training changes no weight any more. {advice}",
+            stacklevel=2,
+        )
+
+
+def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
+    """Makes an update with the mean of the gradients that an optimizer has accumulated, if any.
+
+    Args:
+        optimizer: A Keras optimizer, with or without `gradient_accumulation_steps`.
+        variables: The variables that it trains.
+    """
+    in_update = optimizer.gradient_accumulation_steps
+    remaining = _count(optimizer) % in_update if in_update else 0
+    if not remaining:
+        return
+    with optimizer_updates.outside_of_training_steps():
+        # As if the missing micro-batches had gradients of 0. The sum is divided by `in_update`.
+        for accumulator in optimizer._accumulated_gradients:
+            if accumulator is not None:
+                accumulator.assign(accumulator * (in_update / remaining))
+        optimizer._iterations.assign_add(in_update - 1 - remaining)
+        # (Gradients of the scales of float8 are their new values.)
+        updated = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
+        optimizer.apply([ops.zeros(v.shape, v.dtype) for v in updated], updated)
+
+
+def with_fit_updates(callbacks: Any, model: keras.Model) -> Any:
+    """Adds a `FitUpdates` before the callbacks of `fit`.
+
+    Args:
+        callbacks: The argument `callbacks` of `keras.Model.fit`.
+        model: The model.
+    """
+    if not isinstance(callbacks, keras.callbacks.CallbackList):
+        return [FitUpdates(), *([] if callbacks is None else keras.tree.flatten(callbacks))]
+    if not any(isinstance(callback, FitUpdates) for callback in callbacks.callbacks):
+        callback = FitUpdates()
+        callback.set_model(model)
+        callback.set_params(callbacks.params)
+        callbacks.callbacks.insert(0, callback)
+    return callbacks
+
+
+def _count(optimizer: Any) -> int:
+    """Returns the number of micro-batches, which Keras' `_iterations` counts."""
+    return int(ops.convert_to_numpy(optimizer._iterations))
+
+
+def _described(schedule: Any) -> str:
+    steps = getattr(schedule, "num_train_steps", None)
+    of_steps = "" if steps is None else f" of {steps} steps"
+    return f"a {type(schedule).__name__}{of_steps}"

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The number of updates of `fit`, which a learning rate schedule needs."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.optimizers import AdamW
+from tests.small_tasks import TASKS as TASKS_OF_IDS
+from tests.small_tasks import make_task
+from tests.tasks.length_window_test import LABELS, TASKS, TEXTS, made, question
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+
+tf = pytest.importorskip("tensorflow")
+
+
+@pytest.fixture
+def batches_of_fit(monkeypatch):
+    """The data that Keras' `fit` received, in a list with one entry for each call."""
+    seen = []
+    monkeypatch.setattr(keras.Model, "fit", lambda self, x, *_, **__: seen.append(x))
+    return seen
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_steps_of_each_task_are_its_batches(name, batches_of_fit):
+    task, rows = TASKS[name]()
+    task.compile()
+    task.fit(*rows, batch_size=4)
+    assert task.num_steps(rows[0], batch_size=4) == len(batches_of_fit[0])
+    assert task.num_steps(rows[0], batch_size=4, epochs=3) == 3 * len(batches_of_fit[0])
+    task.fit(*rows, batch_size=4, validation_split=0.34)
+    held_out = task.num_steps(rows[0], batch_size=4, validation_split=0.34)
+    assert held_out == len(batches_of_fit[1]) < len(batches_of_fit[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("QuestionAnswerer", ([question("a " * 60), question("a")],)),
+        ("TokenClassifier", ([["a"] * 70, ["b"]], [[0] * 70, [1]])),
+        ("TokenClassifier", ([[["a"] * 70], [["b"], ["a"]]], [[[0] * 70], [[1], [0]]])),
+    ],
+)
+def test_steps_count_the_windows_of_long_rows(name, rows, batches_of_fit):
+    task, _ = TASKS[name]()
+    task.compile()
+    task.fit(*rows, batch_size=1)
+    assert task.num_steps(rows[0], batch_size=1) == len(batches_of_fit[0]) > 2
+
+
+def test_steps_of_datasets_of_text():
+    task = made("TextClassifier", 2)
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))
+    assert task.num_steps(rows, batch_size=4) == 2
+    assert task.num_steps(rows.filter(lambda text, label: label == 1), batch_size=2, epochs=2) == 4
+    assert task.num_steps(rows.map(lambda text, label: text).filter(lambda text: True)) == 1
+    assert task.num_steps(rows.batch(4).filter(lambda text, label: True), batch_size=1) == 2
+    with pytest.raises(ValueError, match="The dataset is infinite"):
+        task.num_steps(rows.repeat())
+    with pytest.raises(ValueError, match="needs rows in memory"):
+        task.num_steps(rows, validation_split=0.5)
+
+
+def test_steps_of_features():
+    task = make_task(keras_bert.TextClassifier)
+    ids = np.ones((10, 4), "int32")
+    assert task.num_steps(ids, batch_size=4) == 3
+    assert task.num_steps({"token_ids": ids}, batch_size=4, validation_split=0.5) == 2
+    assert task.num_steps(TASKS_OF_IDS[keras_bert.TextClassifier](), epochs=2) == 8
+    assert task.num_steps(tf.data.Dataset.from_tensor_slices(ids).batch(5)) == 2
+    with pytest.raises(ValueError, match="a generator, whose batches cannot be counted"):
+        task.num_steps(batch for batch in [ids])
+
+
+# Keras warns of each epoch of a dataset of unknown size.
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.on_each_backend
+def test_a_dataset_of_unknown_size_has_as_many_updates_as_batches():
+    """On TensorFlow, Keras begins a further step in each epoch, which the optimizer counts."""
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).filter(lambda text, label: True)
+    task = made("TextClassifier", 2)
+    steps = task.num_steps(rows, batch_size=2, epochs=2)
+    task.compile(AdamW(1e-2, steps))
+    task.fit(rows, batch_size=2, epochs=2, verbose=0, shuffle=False)
+    assert int(task.optimizer.iterations) == steps == 6
+    with pytest.raises(ValueError, match="would change no weight"):
+        task.fit(rows, batch_size=2, verbose=0)
+    task.compile(AdamW(1e-2, steps - 3))
+    with pytest.warns(UserWarning, match="changes no weight any more"):
+        task.fit(rows, batch_size=2, epochs=2, verbose=0, shuffle=False)
