@@ -6,34 +6,92 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # not available on Windows
+    fcntl = None  # type: ignore[assignment]
+
+# In a scratch folder, the file that its process locks, with the name of the machine
+_LOCK_FILE = ".process"
 
 
 @contextlib.contextmanager
-def atomic_path(
-    path: str | os.PathLike[str], *, suffix: str = "", sync: bool = False
-) -> Iterator[Path]:
-    """Context manager that yields a temporary path next to `path`, and renames it to `path`.
+def scratch_folder(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
+    """Context manager that yields a new hidden folder, and removes it at the end.
+
+    A process that is killed leaves its folder, `.NAME.*.partial`. It is removed when the next one
+    is created in the same place, by any process on the same machine: a file in it is locked as long
+    as its own process lives. On Windows, and on file systems without locks, it stays.
+
+    Args:
+        parent: The folder to create it in, which exists.
+        name: A part of its name, such as that of the file that is being written.
+    """
+    remove_abandoned(parent)
+    folder = Path(tempfile.mkdtemp(".partial", f".{name[:100]}.", os.path.abspath(parent)))
+    lock = _locked(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            lock.close()
+
+
+def remove_abandoned(parent: str | os.PathLike[str]) -> None:
+    """Removes the scratch folders in a folder that killed processes of this machine have left."""
+    for path in Path(parent).glob(f".*.partial/{_LOCK_FILE}") if fcntl else ():
+        with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
+            # A disk may be shared with machines whose locks are not seen here.
+            if file.read() == platform.node():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _locked(folder: Path) -> IO[str] | None:
+    """Returns the locked file of a new scratch folder; closing it releases the lock."""
+    if fcntl is None:
+        return None
+    unlocked = folder / f"{_LOCK_FILE}.new"
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(unlocked, "w", encoding="utf-8"))
+            file.write(platform.node())
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Only a locked file has the name by which others find it.
+            os.replace(unlocked, folder / _LOCK_FILE)
+        except OSError:  # a file system without locks, or a full one
+            return None
+        stack.pop_all()
+        return file
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator[Path]:
+    """Context manager that yields a temporary path, and renames it to `path` at the end.
 
     If the block raises an error, the temporary file is removed, and an existing file at `path` is
-    not changed. A process that is killed leaves a hidden file or folder with `.partial` in its
-    name.
+    not changed. What a killed process leaves is in a `scratch_folder` next to `path`.
 
     Args:
         path: Path of a file, which is replaced if it exists; or of a folder, which must be empty or
             not exist.
-        suffix: The suffix of the temporary name, for libraries that depend on it.
         sync: Whether to flush the content and the renaming to disk, so that they survive a power
             failure.
 
     Yields:
-        The temporary path, which does not exist.
+        The temporary path, which does not exist, with the same name in another folder.
 
     Raises:
-        FileNotFoundError: If the folder of `path` does not exist, and the block does not create it.
+        FileNotFoundError: If the folder of `path` does not exist.
         NotADirectoryError: If it is a file.
 
     Example:
@@ -46,10 +104,10 @@ def atomic_path(
     ['vocab.txt']
     """
     target = Path(path)
-    # One name per process: several may write the same file, and the last one wins.
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial{suffix}")
-    _remove(temporary)
-    try:
+    check_folder_of(target)
+    # Several may write the same file: the last one wins.
+    with scratch_folder(target.parent, target.name) as folder:
+        temporary = folder / target.name
         yield temporary
         if sync:
             _sync(temporary)
@@ -58,12 +116,6 @@ def atomic_path(
         os.replace(temporary, target)
         if sync:
             _sync(target.parent)
-    except BaseException as error:
-        _remove(temporary)
-        if isinstance(error, OSError) and not target.parent.is_dir():
-            # Its message would have the temporary name.
-            raise _no_folder(target) from None
-        raise
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -104,24 +156,13 @@ def check_folder_of(path: str | os.PathLike[str]) -> None:
         NotADirectoryError: If it is a file.
     """
     target = Path(path)
-    if not target.parent.is_dir():
-        raise _no_folder(target)
-
-
-def _no_folder(target: Path) -> OSError:
+    if target.parent.is_dir():
+        return
     if target.parent.exists():
-        return NotADirectoryError(f"{target} cannot be written: {target.parent} is not a folder.")
-    return FileNotFoundError(
+        raise NotADirectoryError(f"{target} cannot be written: {target.parent} is not a folder.")
+    raise FileNotFoundError(
         f"{target} cannot be written: the folder {target.parent} does not exist."
     )
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

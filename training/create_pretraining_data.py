@@ -125,7 +125,6 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         return _read_json(folder / SUMMARY_FILE)
     require_libraries(config)
     work.mkdir(parents=True, exist_ok=True)
-    _remove_partial(folder)
     if not (work / "store").exists():
         _tokenize(config, work / "store")
     store = TokenStore(work / "store")
@@ -217,15 +216,6 @@ def _missing_shards(folder: Path) -> list[str]:
     count = _read_json(folder / SUMMARY_FILE)["files"]
     paths = (shard_path(folder, shard, count) for shard in range(count))
     return [path.name for path in paths if not path.exists()]
-
-
-def _remove_partial(folder: Path) -> None:
-    """Removes the partial files of a process that was killed."""
-    for path in (*folder.glob(".*.partial"), *(folder / "work").glob("*.partial")):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:

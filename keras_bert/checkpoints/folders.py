@@ -6,13 +6,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.atomic import make_folder
+from keras_bert.atomic import make_folder, scratch_folder
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.vocabularies import files
 
@@ -61,9 +59,9 @@ def replaced_files(
     target = Path(folder)
     make_folder(target)
     # Inside the target, so that moving a file is a rename in the same file system.
-    temporary = target / f".writing-{uuid.uuid4().hex}"
-    temporary.mkdir()
-    try:
+    with scratch_folder(target, target.name) as scratch:
+        temporary = scratch / "files"
+        temporary.mkdir()
         yield temporary
         paths = (path for path in temporary.rglob("*") if path.is_file())
         written = [path.relative_to(temporary).as_posix() for path in paths]
@@ -75,5 +73,3 @@ def replaced_files(
             if "/" in name:
                 with contextlib.suppress(OSError):  # not empty, or missing
                     (target / name).parent.rmdir()
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -6,10 +6,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
-from keras_bert.atomic import make_folder
+from keras_bert.atomic import make_folder, scratch_folder
 
 _WHOLE_EXPORT = ("saved_model.pb", "variables/variables.index")
 
@@ -20,8 +19,8 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     TensorFlow Serving loads a version as soon as its folder contains `saved_model.pb`, even if the
     weights are still missing, and unloads the previous version. Therefore the files are copied to a
     hidden folder, which the server ignores, and the folder is renamed. A process that is killed
-    leaves its hidden folder, `.deploying.*`. Remove it while nothing is being deployed: it is
-    not removed here, because another machine that shares the disk may be writing to it.
+    leaves its hidden folder, `.deploying.*.partial`, which the next call on the same machine
+    removes. That of another machine that shares the disk stays, since it may be writing to it.
 
     Args:
         export: A folder written by `export`.
@@ -47,8 +46,8 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
         raise ValueError(f"{source} is not an exported SavedModel: it has no {missing[0]}.")
     make_folder(base)
     # On the same disk, so that it can be renamed
-    with tempfile.TemporaryDirectory(prefix=".deploying.", dir=base) as temporary:
-        copied = Path(temporary) / "version"
+    with scratch_folder(base, "deploying") as scratch:
+        copied = scratch / "version"
         shutil.copytree(source, copied)
         while True:
             version = base / str(max(_versions(base), default=0) + 1)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import keras
 
 from keras_bert import checks
-from keras_bert.atomic import make_folder
+from keras_bert.atomic import make_folder, scratch_folder
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
 
@@ -313,8 +312,7 @@ def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterat
         raise FileExistsError(f"{existing[0]} exists already; pass overwrite=True to replace it.")
     parent = paths[0].absolute().parent
     make_folder(parent)
-    with tempfile.TemporaryDirectory(prefix=f".{paths[0].name}.", dir=parent) as name:
-        folder = Path(name)
+    with scratch_folder(parent, paths[0].name) as folder:
         (folder / NEW_FOLDER).mkdir()
         (folder / "replaced").mkdir()
         yield folder

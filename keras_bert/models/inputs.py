@@ -137,7 +137,7 @@ def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any
     if not is_one_file or target.is_dir() or (target.exists() and not overwrite):
         yield filepath
         return
-    with atomic_path(target, suffix="".join(target.suffixes)) as temporary:
+    with atomic_path(target) as temporary:
         yield temporary
 
 

@@ -426,7 +426,7 @@ def save_model(model: keras.Model, path: Path) -> None:
         OSError: If the disk is full; an existing file is left unchanged.
     """
     try:
-        with atomic.atomic_path(path, suffix=path.suffix) as temporary:
+        with atomic.atomic_path(path) as temporary:
             model.save(temporary)
     except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
         raise OSError(f"{path} could not be written: {error}") from error

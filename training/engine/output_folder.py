@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import IO, Any
 
+from keras_bert import atomic
+
 try:
     import fcntl
 except ImportError:  # not available on Windows
@@ -59,9 +61,8 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
         raise OSError(f"--output_dir={path} cannot be written to: {reason}") from error
     with lock:
         _lock(lock, path)
-        # Partial files of a process that was killed. The lock excludes any other writer.
-        for leftover in (*path.glob(".*.partial*"), *path.glob("seed_*/.*.partial*")):
-            leftover.unlink() if leftover.is_file() else shutil.rmtree(leftover)
+        for folder in (path, *path.glob("seed_*")):
+            atomic.remove_abandoned(folder)
         _claimed.append(path)
         try:
             yield path

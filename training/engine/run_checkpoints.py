@@ -19,7 +19,7 @@ from absl import logging
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from keras_bert.atomic import atomic_path
+from keras_bert.atomic import atomic_path, make_folder
 
 from .output_folder import (
     NotFiniteError,
@@ -30,7 +30,6 @@ from .output_folder import (
 )
 
 _PREFIX = "step_"
-_PARTIAL = ".partial"
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
 # The key of the tensors' checksum in the state
@@ -112,14 +111,13 @@ class RunCheckpoints:
         """
         tensors = model_tensors(model, with_metrics)
         _check_finite(tensors, state.step)
-        for leftover in self.folder.glob(f"*{_PARTIAL}"):
-            shutil.rmtree(leftover)
+        make_folder(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
         if target.exists():  # corrupted, since the run was not resumed from it
             shutil.rmtree(target)
         try:
             with atomic_path(target, sync=True) as temporary:
-                temporary.mkdir(parents=True)
+                temporary.mkdir()
                 _write_tensors(temporary / _TENSORS, tensors)
                 values = dataclasses.asdict(state) | {_TENSORS_SUM: sha256_of(temporary / _TENSORS)}
                 values = with_checksum(values)
@@ -177,7 +175,7 @@ class RunCheckpoints:
     def _paths(self) -> list[Path]:
         """Returns the paths of the checkpoints, the last one first."""
         found = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
-        return sorted((path for path in found if path.suffix != _PARTIAL), reverse=True)
+        return sorted(found, reverse=True)
 
     def _no_room(self, state: RunState, tensors: Tensors, error: OSError) -> str:
         needed = sum(tensor.nbytes for tensor in tensors.values())

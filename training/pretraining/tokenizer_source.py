@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from keras_bert.atomic import atomic_path
+from keras_bert.atomic import atomic_path, make_folder
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
 from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
@@ -54,8 +54,9 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     """Writes a folder with a tokenizer's files, atomically."""
+    make_folder(folder.parent)
     with atomic_path(folder) as temporary:
-        temporary.mkdir(parents=True)
+        temporary.mkdir()
         write_tokenizer(temporary, tokenizer, NO_LIMIT)
 
 

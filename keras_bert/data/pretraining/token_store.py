@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Self, overload
 
 import numpy as np
 
-from keras_bert.atomic import atomic_path
+from keras_bert.atomic import atomic_path, make_folder
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Sentences = Sequence[Ids]
@@ -54,10 +54,11 @@ class TokenStoreWriter:
         self._folder = Path(folder)
         if self._folder.exists():
             raise FileExistsError(f"{self._folder} already exists.")
+        make_folder(self._folder.parent)
         # The files must be closed before the folder is renamed
         self._exits = contextlib.ExitStack()
         self._partial = self._exits.enter_context(atomic_path(self._folder))
-        self._partial.mkdir(parents=True)
+        self._partial.mkdir()
         self._tokens, self._sentences, self._documents = (
             self._create(name) for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
         )

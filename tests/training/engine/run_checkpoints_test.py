@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+import platform
 import resource
 from pathlib import Path
 
@@ -122,9 +123,10 @@ def test_no_changed_bit_of_a_state_is_taken(tmp_path):
 
 def test_what_a_killed_process_left_is_no_checkpoint(tmp_path):
     checkpoints = RunCheckpoints(tmp_path)
-    partial = tmp_path / "step_000000007.partial"
-    partial.mkdir()
-    (partial / "state.json").write_text("{}")
+    partial = tmp_path / ".step_000000007.x.partial"
+    (partial / "step_000000007").mkdir(parents=True)
+    (partial / "step_000000007" / "state.json").write_text("{}")
+    (partial / ".process").write_text(platform.node())  # not locked by any process
     assert checkpoints.restore(build()) is None
     checkpoints.save(build(), state(1))
     assert names(tmp_path) == ["step_000000001"]
