@@ -11,8 +11,10 @@ With a recipe, any value of which a flag can change:
     python -m training.rerank --recipe=minilm_cranfield --data_dir=cranfield --epochs=1
 
 Files written to `output_dir`: the rankings of the held-out queries in TREC's run format, by BM25
-(`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); their scores
-(`scores.json`); and the model (`model.keras`).
+(`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); the judgements
+of these queries (`held_out.qrels`); their scores (`scores.json`); and the model (`model.keras`).
+`trec_eval -c held_out.qrels reranked.run` computes the same MAP, and with `-M 10 -m recip_rank` and
+`-m ndcg_cut.10` the same MRR@10 and nDCG@10.
 
 Requires the extra `ranking`, which installs a BM25 implementation.
 """

@@ -17,12 +17,20 @@ from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
-from training.jobs.reranking import RerankConfig, combined, rerank  # noqa: E402
+from training.jobs.reranking import (  # noqa: E402
+    RerankConfig,
+    combined,
+    rerank,
+    training_triples,
+)
 from training.readers.trec_files import (  # noqa: E402
+    Collection,
+    ranked,
     read_collection,
     read_cranfield,
     read_judgements,
     read_run,
+    write_judgements,
     write_run,
 )
 from training.scores.ranking_scores import ranking_scores  # noqa: E402
@@ -52,11 +60,13 @@ def test_scores_equal_those_of_scikit_learn():
 
 
 @pytest.mark.backend_independent
-def test_what_is_not_found_counts_and_queries_without_relevant_documents_do_not():
-    judgements = {"1": {"a": 1, "b": 1}, "2": {"a": 0}, "3": {"c": 1}}
-    run = {"1": ["x", "a"], "2": ["a"]}
-    result = ranking_scores(run, judgements, cutoff=1)
-    assert result == {"mrr@1": 0.0, "map": 12.5, "ndcg@1": 0.0}
+def test_all_judged_queries_count_as_trec_eval_counts_them():
+    """The numbers are those of `trec_eval -c` (pytrec-eval-terrier 0.5.11, its C code)."""
+    judgements = {"1": {"a": 1, "b": 1}, "2": {"a": 0}, "3": {"c": 1}, "4": {}}
+    run = {"1": ["x", "a"], "2": ["a"], "4": ["a"]}
+    result = ranking_scores(run, judgements)
+    assert result == {"mrr@10": 16.67, "map": 8.33, "ndcg@10": 12.9}
+    assert ranking_scores(run, judgements, cutoff=1) == {"mrr@1": 0.0, "map": 8.33, "ndcg@1": 0.0}
     with pytest.raises(ValueError, match="no query has a relevant document"):
         ranking_scores(run, {"2": {"a": 0}})
     with pytest.raises(ValueError, match="query 1 has a document twice"):
@@ -65,11 +75,38 @@ def test_what_is_not_found_counts_and_queries_without_relevant_documents_do_not(
 
 @pytest.mark.backend_independent
 def test_rankings_come_back_from_files(tmp_path):
-    write_run(tmp_path / "a.run", {"1": [("d2", 3.5), ("d1", 3.5)], "2": [("d3", -1.0)]})
-    assert (tmp_path / "a.run").read_text().splitlines()[1] == "1 Q0 d1 2 3.500000 keras_bert"
-    assert read_run(tmp_path / "a.run") == {"1": ["d2", "d1"], "2": ["d3"]}
+    # To a float32, d2 and d10 are equal, and so are all three to six decimals.
+    first = ranked([("d10", 3e-7), ("é", 1e-7), ("d2", 3.00000001e-7), ("z", 1e-7)])
+    write_run(tmp_path / "a.run", {"1": first, "2": [("d3", -1.0)]})
+    assert (tmp_path / "a.run").read_text().splitlines() == [
+        "1 Q0 d2 1 3.00000011e-07 keras_bert",
+        "1 Q0 d10 2 3.00000011e-07 keras_bert",
+        "1 Q0 é 3 1.00000001e-07 keras_bert",
+        "1 Q0 z 4 1.00000001e-07 keras_bert",
+        "2 Q0 d3 1 -1 keras_bert",
+    ]
+    assert read_run(tmp_path / "a.run") == {"1": ["d2", "d10", "é", "z"], "2": ["d3"]}
+    write_judgements(tmp_path / "a.qrels", {"1": {"d1": 2, "d2": 0}})
+    assert read_judgements(tmp_path / "a.qrels") == {"1": {"d1": 2, "d2": 0}}
     (tmp_path / "qrels").write_text("1 0 d1 2\n1 0 d2 0\n\n2 d3  1\n")
     assert read_judgements(tmp_path / "qrels") == {"1": {"d1": 2, "d2": 0}, "2": {"d3": 1}}
+
+
+@pytest.mark.backend_independent
+def test_what_is_relevant_by_one_id_is_no_negative_by_another():
+    words = [f"text {number}" for number in range(6)]
+    documents = {f"d{number}": words[number % 6] for number in range(12)}
+    queries = {"q1": "a query", "q2": "a query", "q3": "another"}
+    judgements = {"q1": {"d0": 1, "d1": 0}, "q2": {"d2": 1, "d8": 1}, "q3": {"d3": 1}}
+    found = {query: [(document, 1.0) for document in documents] for query in queries}
+    collection = Collection(documents, queries, judgements)
+    triples = training_triples(RerankConfig(negatives=9), collection, found, list(queries))
+    # Both queries have one text: what is relevant to one is no negative of the other.
+    expected = {
+        ("a query", words[relevant], words[other]) for relevant in (0, 2) for other in (1, 3, 4, 5)
+    }
+    expected |= {("another", words[3], words[other]) for other in (0, 1, 2, 4, 5)}
+    assert sorted(triples) == sorted(expected)
 
 
 @pytest.mark.backend_independent
@@ -229,6 +266,9 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
     assert json.loads((folder / "scores.json").read_text()) == results
     runs = [read_run(folder / f"{name}.run") for name in ("bm25", "reranked", "combined")]
+    # What is printed is what the files give to who reads them.
+    held_out = read_judgements(folder / "held_out.qrels")
+    assert [ranking_scores(run, held_out) for run in runs] == list(results.values())
     assert [list(run) for run in runs] == [["3", "6"]] * 3
     documents = [{query: sorted(own) for query, own in run.items()} for run in runs]
     assert documents[1] == documents[2] == documents[0]

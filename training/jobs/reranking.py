@@ -18,7 +18,7 @@ from ..engine.options import EncoderConfig, Fraction, PositiveInt, check_one_of
 from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..engine.pretrained import preset_or_minilm
 from ..readers.data_splits import counts_table
-from ..readers.trec_files import Collection, write_run
+from ..readers.trec_files import Collection, ranked, write_judgements, write_run
 from ..scores.ranking_scores import ranking_scores
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Query id -> (document id, score), best first
 Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise")
+# The judgements of the queries that are scored
+JUDGEMENTS_FILE = "held_out.qrels"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
     Returns:
         The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
-        `ranking_scores`.
+        `ranking_scores`. `trec_eval -c` computes the same from the files that are written.
     """
     import keras
 
@@ -95,7 +97,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     queries = list(collection.queries)
     test = queries[config.test_every - 1 :: config.test_every]
     found = bm25(collection, config.candidates)
-    training = [query for query in queries if query not in test]
+    held_out = set(test)
+    training = [query for query in queries if query not in held_out]
     parts = {"train": training, "test": test}
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
@@ -111,6 +114,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     finetuning.save_model(model, seed_run.model_path)
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
     judgements = {query: collection.judgements.get(query, {}) for query in test}
+    write_judgements(folder / JUDGEMENTS_FILE, judgements)
     results = {}
     for name, scored in rankings.items():
         write_run(folder / f"{name}.run", scored, tag=name)
@@ -148,7 +152,7 @@ def bm25(collection: Collection, count: int) -> Scored:
         tokens(collection.queries.values()), k=min(count, len(ids)), show_progress=False
     )
     return {
-        query: [(ids[index], float(score)) for index, score in zip(*row, strict=True)]
+        query: ranked((ids[index], float(score)) for index, score in zip(*row, strict=True))
         for query, *row in zip(collection.queries, indices, scores, strict=True)
     }
 
@@ -156,17 +160,26 @@ def bm25(collection: Collection, count: int) -> Scored:
 def training_triples(
     config: RerankConfig, collection: Collection, found: Scored, queries: Sequence[str]
 ) -> list[tuple[str, str, str]]:
-    """Returns training triples of texts: query, relevant document, and a negative from BM25."""
+    """Returns training triples of texts: query, relevant document, and a negative from BM25.
+
+    Documents and queries are known by their texts, since several ids may have one text: what is
+    relevant by one of them is no negative by another.
+    """
     generator = np.random.default_rng(config.seed)
-    triples = []
+    relevant: dict[str, dict[str, None]] = {}  # texts by the text of the query, in order
     for query in queries:
         grades = collection.judgements.get(query, {})
-        relevant = [document for document, grade in grades.items() if grade > 0]
-        others = [document for document, _ in found[query] if grades.get(document, 0) <= 0]
-        for document in relevant:
-            for other in generator.permutation(others)[: config.negatives]:
-                texts = collection.documents[document], collection.documents[other]
-                triples.append((collection.queries[query], *texts))
+        texts = (collection.documents[document] for document, grade in grades.items() if grade > 0)
+        relevant.setdefault(collection.queries[query], {}).update(dict.fromkeys(texts))
+    triples = []
+    for query in queries:
+        text, grades = collection.queries[query], collection.judgements.get(query, {})
+        candidates = dict.fromkeys(collection.documents[document] for document, _ in found[query])
+        others = [candidate for candidate in candidates if candidate not in relevant[text]]
+        own = [document for document, grade in grades.items() if grade > 0]
+        for document in dict.fromkeys(collection.documents[name] for name in own):
+            drawn = generator.permutation(len(others))[: config.negatives]
+            triples += [(text, document, others[index]) for index in drawn]
     if not triples:
         raise ValueError(
             f"none of {len(queries)} training queries has both a relevant document and a negative "
@@ -195,8 +208,8 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
         y = np.zeros(len(x), "int32")
     else:
         model = TextClassifier.from_preset(preset, 2, **options)
-        relevant = {(query, document): 1 for query, document, _ in triples}
-        labels = relevant | {(query, other): 0 for query, _, other in triples}
+        labels = {(query, document): 1 for query, document, _ in triples}
+        labels |= {(query, other): 0 for query, _, other in triples}
         x, y = list(labels), np.array(list(labels.values()), "int32")
     finetuning.compile_task(model, config, x)
     logging.info("training on %d examples", len(x))
@@ -211,7 +224,7 @@ def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
     scored: Scored = {query: [] for query in found}
     for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
         scored[query].append((document, float(score)))
-    return {query: sorted(own, key=lambda pair: -pair[1]) for query, own in scored.items()}
+    return {query: ranked(own) for query, own in scored.items()}
 
 
 def combined(first: Scored, second: Scored, share: float) -> Scored:
@@ -227,7 +240,7 @@ def combined(first: Scored, second: Scored, share: float) -> Scored:
     for query, own in first.items():
         both = [_standard_scores(own), _standard_scores(second[query])]
         sums = {name: share * both[0][name] + (1 - share) * both[1][name] for name in both[0]}
-        result[query] = sorted(sums.items(), key=lambda pair: -pair[1])
+        result[query] = ranked(sums.items())
     return result
 
 

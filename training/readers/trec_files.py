@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from keras_bert.atomic import atomic_path
@@ -58,6 +59,26 @@ class Collection:
         }
 
 
+def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Sorts documents as `trec_eval` does: by descending score, and equal ones by descending id.
+
+    Scores are rounded to float32, which `trec_eval` reads, and ids are compared by their bytes.
+
+    Args:
+        scored: The documents of a query with their scores.
+
+    Returns:
+        The documents with the rounded scores, the best first.
+
+    Example:
+
+    >>> ranked([("d1", 2.0), ("d2", 2.00000001), ("d10", 3.0)])
+    [('d10', 3.0), ('d2', 2.0), ('d1', 2.0)]
+    """
+    rounded = [(document, float(np.float32(score))) for document, score in scored]
+    return sorted(rounded, key=lambda pair: (pair[1], pair[0].encode()), reverse=True)
+
+
 def write_run(
     path: Path, scored: Mapping[str, Sequence[tuple[str, float]]], tag: str = "keras_bert"
 ) -> None:
@@ -65,22 +86,32 @@ def write_run(
 
     Args:
         path: The file, which is written atomically.
-        scored: For each query, the documents with their scores, the best first.
+        scored: For each query, the documents with their scores, in the order of `ranked`: whoever
+            reads the file sorts them so.
         tag: The name of the system.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
             for rank, (document, score) in enumerate(ranking, start=1):
-                file.write(f"{query} Q0 {document} {rank} {score:.6f} {tag}\n")
+                # As many digits as a float32 has
+                file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
+
+
+def write_judgements(path: Path, judgements: Mapping[str, Mapping[str, int]]) -> None:
+    """Writes relevance judgements in TREC's format: `query 0 document grade` on each line."""
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for query, grades in judgements.items():
+            for document, grade in grades.items():
+                file.write(f"{query} 0 {document} {grade}\n")
 
 
 def read_run(path: Path) -> dict[str, list[str]]:
-    """Reads a TREC run: the documents of each query by descending score, ties by rank.
+    """Reads a TREC run: the documents of each query in the order of `ranked`, whatever their ranks.
 
     Raises:
         ValueError: If a line is malformed; the message names the file, the line and the field.
     """
-    rows: dict[str, list[tuple[float, int, str]]] = {}
+    rows: dict[str, list[tuple[str, float]]] = {}
     for line, fields in _fields(path):
         if len(fields) != 6:
             raise row_error(
@@ -88,10 +119,11 @@ def read_run(path: Path) -> dict[str, list[str]]:
             )
         query, _, document, rank, score, _ = fields
         try:
-            rows.setdefault(query, []).append((-float(score), int(rank), document))
+            int(rank)
+            rows.setdefault(query, []).append((document, float(score)))
         except ValueError as error:
             raise row_error(path, line, f"rank {rank!r}, score {score!r}: {error}") from error
-    return {query: [document for *_, document in sorted(own)] for query, own in rows.items()}
+    return {query: [document for document, _ in ranked(own)] for query, own in rows.items()}
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:

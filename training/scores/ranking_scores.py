@@ -2,8 +2,9 @@
 """Metrics of rankings: reciprocal rank, average precision, discounted cumulative gain.
 
 A ranking lists the documents that a system retrieved for a query, the best first. Judgements grade
-the relevance of documents for each query. Queries without a relevant document, or without a
-judgement, are ignored, as in `trec_eval`.
+the relevance of documents for each query. As in `trec_eval -c`, a query that has a judgement counts
+0 if the system retrieved nothing for it or if no document is relevant to it, and a query without a
+judgement does not count. (Without `-c`, queries that are not in the run do not count either.)
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ def ranking_scores(run: Run, judgements: Judgements, cutoff: int = 10) -> dict[s
         cutoff: The number k of documents that `mrr@k` and `ndcg@k` consider.
 
     Returns:
-        `mrr@k`, the reciprocal rank of the first relevant document among the first k; `map`, the
-        mean over relevant documents of the precision at their rank, 0 for those not retrieved; and
-        `ndcg@k`, the gains (the grades) discounted by log2(rank + 1), relative to the ideal
-        ranking.
+        `mrr@k`, the reciprocal rank of the first relevant document among the first k (for 10, that
+        is `trec_eval -c -M 10 -m recip_rank`); `map`, the mean over relevant documents of the
+        precision at their rank, 0 for those not retrieved (`-c -m map`); and `ndcg@k`, the gains
+        (the grades) discounted by log2(rank + 1), relative to the ideal ranking
+        (`-c -m ndcg_cut.10`).
 
     Raises:
         ValueError: If no query has a relevant document, or a ranking has a document twice.
@@ -43,9 +45,9 @@ def ranking_scores(run: Run, judgements: Judgements, cutoff: int = 10) -> dict[s
     per_query = [
         _query_scores(query, run.get(query, ()), grades, cutoff)
         for query, grades in judgements.items()
-        if max(grades.values(), default=0) > 0
+        if grades
     ]
-    if not per_query:
+    if not any(grade > 0 for grades in judgements.values() for grade in grades.values()):
         raise ValueError("no query has a relevant document, expected judgements above 0")
     names = (f"mrr@{cutoff}", "map", f"ndcg@{cutoff}")
     return {
@@ -61,6 +63,8 @@ def _query_scores(
         raise ValueError(f"query {query} has a document twice in its ranking")
     gains = [max(0, grades.get(document, 0)) for document in ranking]
     ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+    if not ideal:
+        return 0.0, 0.0, 0.0
     hits = [rank for rank, gain in enumerate(gains, start=1) if gain]
     reciprocal = 1 / hits[0] if hits and hits[0] <= cutoff else 0.0
     precisions = [count / rank for count, rank in enumerate(hits, start=1)]
