@@ -37,18 +37,11 @@ from .engine.options import check_one_of
 from .plots import error_report, page
 from .plots.classifier_plots import plot_calibration, plot_confusion
 from .plots.span_view import AnsweredQuestion, write_span_view
+from .readers import answer_files
 from .readers.choice_files import read_choices
 from .readers.labelled_text import LabelledText, TextColumns
 from .readers.tagged_words import WordColumns, in_scheme
-from .readers.text_rows import (
-    KINDS,
-    as_id,
-    excerpt,
-    kind_of,
-    read_records,
-    row_error,
-    row_ids,
-)
+from .readers.text_rows import KINDS, excerpt, kind_of
 from .scores import classifier_scores, entity_scores, squad_scores
 
 _REPORT = "report.html"
@@ -201,10 +194,19 @@ def _text(config: EvaluateConfig, model: Any) -> Evaluation:
     if model:
         rows = model.classify(data.inputs, batch_size=64)
     else:
-        rows = _read_answers(config, len(data), ids=data.ids)
+        names = data.class_names
+
+        def read_row(row: dict[str, Any]) -> dict[str, Any]:
+            return (
+                answer_files.number_of(row) if names is None else answer_files.class_of(row, names)
+            )
+
+        rows = answer_files.matched_answers(
+            Path(config.answers), read_row, config.data_file, len(data), data.ids
+        )
     metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:
-        numbers = [float(row["score"]) for row in rows]
+        numbers = [row["score"] for row in rows]
         return Evaluation(
             classifier_scores.score(metrics, numbers, data.labels),
             lambda: error_report.of_numbers(data, numbers),
@@ -244,74 +246,6 @@ def _plot(
         plot_calibration(folder / "calibration.png", right, probabilities)
 
 
-def _read_answers(
-    config: EvaluateConfig,
-    count: int,
-    fields: Sequence[str] = ("label", "score"),
-    ids: Sequence[str | None] | None = None,
-) -> list[Any]:
-    """Reads a file of predictions, and returns that of each row of the labeled file.
-
-    Args:
-        config: The config.
-        count: The number of rows of the labeled file.
-        fields: The fields of a prediction, of which each must have one.
-        ids: The ids of the rows, by which predictions are matched if they have ids too; otherwise
-            they are matched by their order.
-    """
-    path = Path(config.answers)
-    rows, lines = [], []
-    for line, row in read_records(path):
-        if not set(fields) & set(row):
-            raise row_error(
-                path,
-                line,
-                f"the fields are {excerpt(sorted(row), 300)}, expected {' or '.join(fields)}",
-            )
-        rows.append(row)
-        lines.append(line)
-    if len(rows) != count:
-        raise ValueError(f"{path} has {len(rows)} predictions, expected {count}, one for each row")
-    own_ids = row_ids(None if row.get("id") is None else as_id(row["id"]) for row in rows)
-    if ids is None or own_ids is None:
-        without = path if own_ids is None else config.data_file
-        logging.info("%s: matched by order, since %s has no column id", path, without)
-        return rows
-    logging.info("%s: matched by id", path)
-    if list(ids) == own_ids:
-        return rows
-    of_data = _indices(ids, config.data_file, [f"row {number}" for number in range(1, count + 1)])
-    of_answers = _indices(own_ids, path, [f"line {line}" for line in lines])
-    unknown = [id for id in of_answers if id not in of_data]
-    if unknown:
-        missing = [id for id in of_data if id not in of_answers]
-        raise ValueError(
-            f"{path} has predictions for {len(unknown)} ids that are not in {config.data_file}, "
-            f"such as {excerpt(unknown[0])}, and lacks {excerpt(missing[0])}"
-        )
-    return [rows[of_answers[id]] for id in of_data]
-
-
-def _indices(
-    ids: Sequence[str | None], path: Path | str, places: Sequence[str]
-) -> dict[str | None, int]:
-    """Returns the index of each id.
-
-    Raises:
-        ValueError: If a row has no id, or two have the same one; the message names their places.
-    """
-    indices: dict[str | None, int] = {}
-    for index, id in enumerate(ids):
-        if not id:
-            raise ValueError(f"{path}, {places[index]}: there is no id, but other rows have one")
-        if id in indices:
-            raise ValueError(
-                f"{path}: {places[indices[id]]} and {places[index]} have the same id {excerpt(id)}"
-            )
-        indices[id] = index
-    return indices
-
-
 def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
     from keras_bert.data.squad import read_squad
 
@@ -320,15 +254,7 @@ def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
         raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
     if config.answers and Path(config.answers).suffix == ".jsonl":
-        path = Path(config.answers)
-        lines, rows = zip(*read_records(path), strict=True)
-        for line, row in zip(lines, rows, strict=True):
-            if row.get("id") is None or not isinstance(row.get("answer"), str):
-                found = excerpt(row, 300)
-                raise row_error(path, line, f"expected an id and an answer, found {found}")
-        own_ids = [as_id(row["id"]) for row in rows]
-        indices = _indices(own_ids, path, [f"line {line}" for line in lines])
-        texts = {id: rows[index]["answer"] for id, index in indices.items()}
+        texts = answer_files.answers_by_id(Path(config.answers), answer_files.text_of)
     elif config.answers:
         texts = squad_scores.read_predictions(config.answers)
     else:
@@ -337,6 +263,17 @@ def _squad(config: EvaluateConfig, model: Any) -> Evaluation:
             [example.question for example in examples], [example.context for example in examples]
         )
         texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
+    missing = [gold.id for gold in golds if gold.id not in texts]
+    if missing and len(missing) == len(golds):
+        raise ValueError(f"{config.answers} has no answer to any question of {config.data_file}")
+    if missing:
+        logging.warning(
+            "%s has no answer to %d of %d questions, such as %s",
+            config.answers,
+            len(missing),
+            len(golds),
+            missing[0],
+        )
     if not is_version_2:
         scores = squad_scores.score_squad_v1(golds, texts)
     else:
@@ -389,9 +326,11 @@ def _tagging(config: EvaluateConfig, model: Any) -> Evaluation:
     gold = config.read_words(config.data_file)
     if config.answers:
         if Path(config.answers).suffix == ".jsonl":
-            rows = _read_answers(config, len(gold.words), ("answers",))
-            words = [[tag["word"] for tag in row["answers"]] for row in rows]
-            labels = [[str(tag["label"]) for tag in row["answers"]] for row in rows]
+            rows = answer_files.matched_answers(
+                Path(config.answers), answer_files.tags_of, config.data_file, len(gold.words)
+            )
+            words = [[word for word, _ in row] for row in rows]
+            labels = [[label for _, label in row] for row in rows]
         else:
             answered = read_conll(config.answers)
             words, labels = answered.words, answered.labels
@@ -408,6 +347,11 @@ def _tagging(config: EvaluateConfig, model: Any) -> Evaluation:
         # In another scheme, labels of the same entities would count as errors in the word accuracy.
         gold = in_scheme(gold, scheme)
     if are_span_labels(label for sentence in gold.labels for label in sentence):
+        if scheme is None:
+            raise ValueError(
+                f"{config.answers or config.model} predicts labels that are not those of spans, "
+                f"unlike the labels of {config.data_file}; expected O, B-TYPE, I-TYPE …"
+            )
         print(entity_scores.table(entity_scores.entity_scores(labels, gold.labels)))
     return Evaluation(
         entity_scores.tagging_scores(labels, gold.labels),
@@ -442,16 +386,16 @@ def _choice(config: EvaluateConfig, model: Any) -> Evaluation:
     if model:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
     else:
-        rows = _read_answers(config, len(data), ("choice", "answers"), data.ids)
-        first = [row["answers"][0] if row.get("answers") else row for row in rows]
-    given = [str(one.get("choice")) for one in first]
-    for number, (choice, own) in enumerate(zip(given, data.choices, strict=True), start=1):
-        if choice not in map(str, range(len(own))):
+        first = answer_files.matched_answers(
+            Path(config.answers), answer_files.choice_of, config.data_file, len(data), data.ids
+        )
+    chosen = [one["choice"] for one in first]
+    for number, (choice, own) in enumerate(zip(chosen, data.choices, strict=True), start=1):
+        if choice >= len(own):
             raise ValueError(
                 f"{config.answers or config.model}: the choice of row {number} is {choice}, "
                 f"expected an integer from 0 to {len(own) - 1}"
             )
-    chosen = list(map(int, given))
     return Evaluation(
         classifier_scores.score(("accuracy",), chosen, data.labels),
         lambda: error_report.of_choices(data, chosen, _probabilities(first)),

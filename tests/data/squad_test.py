@@ -193,6 +193,15 @@ def test_a_compressed_file_is_read(tmp_path):
         read_squad(path)
 
 
+def test_two_fields_of_the_same_name_are_refused(tmp_path):
+    path = tmp_path / "squad.json"
+    path.write_text('{"data": [], "data": []}')
+    with pytest.raises(
+        SquadError, match=r"squad\.json cannot be read: two fields have the name 'd"
+    ):
+        read_squad(path)
+
+
 def test_what_is_nested_too_deeply_is_refused(tmp_path):
     path = tmp_path / "squad.json"
     path.write_text('{"data": ' + "[" * 200_000)

@@ -74,7 +74,7 @@ def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     with pytest.raises(ValueError, match=r"answers\.tsv has 3 predictions, expected 4"):
         evaluate(EvaluateConfig(data_file=reviews, answers=answers))
     (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
-    with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* label or score"):
+    with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields are .* expected label"):
         evaluate(EvaluateConfig(data_file=reviews, answers=str(tmp_path / "answers.csv")))
     answers = write_answers(tmp_path / "answers.tsv", [("great", 1.0), *ANSWERS[1:]])
     with pytest.raises(ValueError, match=r"predicts 'great', expected one of \['bad', 'good'\]"):
@@ -110,11 +110,66 @@ def test_answers_are_matched_by_id(kind, tmp_path):
     for wrong_data, wrong_answers, message in [
         (data, [*answers[:2], {**answers[2], "id": "c"}], "1 ids .* such as 'c', and lacks 'a'"),
         (data, [*answers[:2], {**answers[2], "id": 7}], "line 2 and line 3 have the same id '7'"),
-        (data, [*answers[:2], {**answers[2], "id": None}], "line 3: there is no id, but other"),
+        (data, [*answers[:2], {**answers[2], "id": None}], "line 3: the row has no id"),
         (same, answers, "row 1 and row 2 have the same id 'a'"),
     ]:
         with pytest.raises(ValueError, match=message):
             accuracy(wrong_data, wrong_answers)
+
+
+ROWS = {
+    "text": "text\tlabel\na\tx\nb\ty\n",
+    "regression": "text\tlabel\na\t1\nb\t2\n",
+    "tagging": "a B-P\nb O\n",
+    "choice": '{"text": "a", "choices": ["b", "c"], "label": 0}\n',
+    "squad": json.dumps(
+        {"data": [{"paragraphs": [{"context": "b", "qas": [
+            {"id": "1", "question": "a", "answers": [{"text": "b", "answer_start": 0}]}
+        ]}]}]}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "message"),
+    [
+        ("text", '{"label": "x"}\n{"label": null}', "line 2: label is null"),
+        ("text", '{"label": "x", "score": "high"}', "line 1: score is 'high', expected a finite"),
+        ("text", '{"label": "x", "score": 7}', "line 1: score is 7, expected a probability"),
+        ("text", '{"label": "x", "score": []}', r"line 1: score is \[\], expected a finite"),
+        ("regression", '{"label": "x"}', r"line 1: the fields are \['label'\], expected score"),
+        ("regression", '{"score": 1}\n{"score": 1e999}', "line 2: score is inf, expected a finite"),
+        ("tagging", '{"answers": null}', "line 1: answers is null"),
+        (
+            "tagging",
+            '{"answers": [{"word": "a"}]}',
+            "line 1: answers holds .*, expected objects of",
+        ),
+        (
+            "tagging",
+            '{"answers": [{"word": "a", "label": "X"}, {"word": "b", "label": "O"}]}',
+            "predicts labels that are not those of spans, unlike the labels of",
+        ),
+        ("choice", '{"answers": "0"}', "line 1: answers is '0', expected a list of objects"),
+        ("choice", '{"choice": true}', "line 1: the choice is True, expected an integer from 0"),
+        ("squad", '{"id": "1", "answer": 3}', "line 1: the answer is 3, expected a string"),
+        ("squad", '{"id": "2", "answer": "b"}', "has no answer to any question of"),
+        ("squad", "", "has no answer to any question of"),
+    ],
+)
+def test_malformed_answers_are_named(kind, answers, message, tmp_path):
+    suffix = {"tagging": "conll", "choice": "jsonl", "squad": "json"}.get(kind, "tsv")
+    data, path = tmp_path / f"dev.{suffix}", tmp_path / "answers.jsonl"
+    data.write_text(ROWS[kind])
+    path.write_text(answers + "\n")
+    config = EvaluateConfig(
+        data_file=str(data),
+        answers=str(path),
+        kind=kind.replace("regression", "text"),
+        regression=kind == "regression",
+    )
+    with pytest.raises(ValueError, match=rf"answers\.jsonl.*{message}"):
+        evaluate(config)
 
 
 def test_squad(tmp_path):
@@ -242,9 +297,10 @@ def test_choices(tmp_path):
     for wrong in ({"choice": 2}, {"choice": -1}, {"answers": []}):
         answers = [{"choice": 0}, wrong]
         (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
-        with pytest.raises(
-            ValueError, match=r"choice of row 2 is .*, expected an integer from 0 to"
-        ):
+        message = (
+            r"choice of row 2 is 2, expected an integer from 0 to 1|line 2: (the choice|answers)"
+        )
+        with pytest.raises(ValueError, match=message):
             evaluate(config)
 
 
@@ -312,7 +368,7 @@ def test_lines_of_predict_are_scored(tmp_path):
     with pytest.raises(ValueError, match="line 1 and line 2 have the same id '1'"):
         evaluate(config)
     answers.write_text('{"id": "1"}\n')
-    with pytest.raises(ValueError, match="line 1: expected an id and an answer, found"):
+    with pytest.raises(ValueError, match=r"line 1: the fields are \['id'\], expected answer"):
         evaluate(config)
 
 

@@ -279,11 +279,11 @@ def _check_rows(path: Path, rows: list[Row], allow_empty: bool) -> None:
     if not rows:
         raise ValueError(f"{path}: no examples")
     for row in rows:
-        if "label" in row.cells and not _label(row):
+        if "label" in row.cells and is_invisible(_label(row)):
             text = excerpt(row.cells["text"], 40)
             raise row_error(path, row.line, f"the label is empty; the text is {text}")
         for role in ("text", "text_pair"):
-            if not row.cells.get(role, "-").strip() and not allow_empty:
+            if not allow_empty and is_invisible(row.cells.get(role, "-")):
                 raise row_error(path, row.line, f"{role} is empty (--allow_empty accepts it)")
 
 
@@ -395,6 +395,11 @@ def warn_of_spellings(
                 f"{path}: {found} are read as different classes, expected one spelling for a class",
                 stacklevel=stacklevel,
             )
+
+
+def is_invisible(text: str) -> bool:
+    """Returns whether a text has no visible character."""
+    return all(one.isspace() or unicodedata.category(one) == "Cf" for one in text)
 
 
 def _spelling(name: str) -> object:

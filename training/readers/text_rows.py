@@ -623,6 +623,12 @@ def _no_such_name(role: str, column: str | int, names: list[str], header: bool) 
             f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}, a single "
             "cell with semicolons: save the file with commas between the columns"
         )
+    for separator, format in (("\t", "tsv"), (",", "csv")):
+        if len(names) == 1 and separator in names[0]:
+            return (
+                f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}, a "
+                f"single cell that looks like {format}: use --format={format}, or that suffix"
+            )
     return (
         f"no column {column!r} for {role}{_did_you_mean(column, names)}; the first row is "
         f"{excerpt(names, 300)}. If that row is not a header, use --header=no and give columns by "

@@ -174,7 +174,7 @@ def _json_documents(
 def _json_text(line: str, field: str, where: str) -> str:
     try:
         record = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error}); it begins with {line[:40]!r}.") from None
     if not isinstance(record, dict):
         raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
@@ -183,4 +183,11 @@ def _json_text(line: str, field: str, where: str) -> str:
         raise ValueError(
             f"{where}: {field!r} is {has}, expected a string; the keys are {sorted(record)}."
         )
-    return cast(str, record[field])
+    text = cast(str, record[field])
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where}: character {error.start} of {field!r} is half of a surrogate pair."
+        ) from None
+    return text

@@ -98,6 +98,12 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
         ("a.jsonl", b'{"text": "good"}\n{"text": ', "a.jsonl, line 2: not JSON"),
         ("a.jsonl", b'\n["text"]\n', "a.jsonl, line 2: received list"),
         ("a.jsonl", b'{"body": "x"}\n', r"line 1: 'text' is missing.* keys are \['body'\]"),
+        (
+            "a.jsonl",
+            b'{"text": "\\ud83d"}\n',
+            "line 1: character 0 of 'text' is half of a surrogate",
+        ),
+        ("a.jsonl", b"9" * 5000, "line 1: not JSON"),
         ("a.jsonl", b'{"text": 5}\n', "line 1: 'text' is of type int, expected a string"),
         ("a.txt.gz", gzip.compress(b"x\n" * 99)[:-9], "a.txt.gz: cannot be read past line"),
     ],

@@ -233,6 +233,10 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.tsv", "text\tlabel\na\tx\nb\ty\tz\n", "line 3: 3 columns, expected 2"),
         ("a.tsv", "text\tlabel\na\tx\nb\t \n", "line 3: the label is empty; the text is 'b'"),
         ("a.tsv", "text\tlabel\na\tx\n  \ty\n", "line 3: text is empty"),
+        ("a.tsv", "text\tlabel\na\tx\n\u200b\ty\n", "line 3: text is empty"),
+        ("a.tsv", "text\tlabel\na\tx\nb\t\u200b\n", "line 3: the label is empty"),
+        ("a.tsv", "text,label\na,x\n", r"\['text,label'\], a single cell .*: use --format=csv"),
+        ("a.csv", "text\tlabel\na\tx\n", r"a single cell that looks like tsv: use --format=tsv"),
         ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns have the name 'text'"),
         (
             "a.tsv",

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of predictions, row by row, matched with the rows of a labeled file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from absl import logging
+
+from .text_rows import as_id, excerpt, is_number, read_records, row_error, row_ids
+
+Answer = TypeVar("Answer")
+# Of sums of float32
+_ROUNDING = 1e-5
+
+
+def read_answers(
+    path: Path, read_row: Callable[[dict[str, Any]], Answer]
+) -> tuple[list[Answer], list[str | None] | None, list[int]]:
+    """Reads the prediction of each row.
+
+    Args:
+        path: The file: a table with a header, JSON Lines, or a JSON array.
+        read_row: Converts the fields of a row to a prediction, or raises a `ValueError`.
+
+    Returns:
+        A tuple of the predictions, of the id of each, and of the line of each. The ids are `None`
+        if no row has one.
+
+    Raises:
+        ValueError: If a row is malformed; the message names the file and the line.
+    """
+    answers, ids, lines = [], [], []
+    for line, row in read_records(path):
+        try:
+            answers.append(read_row(row))
+        except ValueError as error:
+            raise row_error(path, line, str(error)) from error
+        ids.append(None if row.get("id") is None else as_id(row["id"]))
+        lines.append(line)
+    return answers, row_ids(ids), lines
+
+
+def matched_answers(
+    path: Path,
+    read_row: Callable[[dict[str, Any]], Answer],
+    data_file: str,
+    count: int,
+    ids: Sequence[str | None] | None = None,
+) -> list[Answer]:
+    """Reads a file of predictions, and returns that of each row of a labeled file.
+
+    Args:
+        path: The file of predictions.
+        read_row: As for `read_answers`.
+        data_file: The labeled file, for messages.
+        count: The number of its rows.
+        ids: The ids of its rows, by which predictions are matched if they have ids too; otherwise
+            they are matched by their order.
+
+    Raises:
+        ValueError: If the files have different numbers of rows or different ids, two rows have the
+            same id, or a row is malformed.
+    """
+    answers, own_ids, lines = read_answers(path, read_row)
+    if len(answers) != count:
+        raise ValueError(
+            f"{path} has {len(answers)} predictions, expected {count}, one for each row"
+        )
+    if ids is None or own_ids is None:
+        without = path if own_ids is None else data_file
+        logging.info("%s: matched by order, since %s has no ids", path, without)
+        return answers
+    logging.info("%s: matched by id", path)
+    if list(ids) == own_ids:
+        return answers
+    of_data = indices_of(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
+    of_answers = indices_of(own_ids, path, [f"line {line}" for line in lines])
+    unknown = [id for id in of_answers if id not in of_data]
+    if unknown:
+        missing = next(id for id in of_data if id not in of_answers)
+        raise ValueError(
+            f"{path} has predictions for {len(unknown)} ids that are not in {data_file}, such as "
+            f"{excerpt(unknown[0])}, and lacks {excerpt(missing)}"
+        )
+    return [answers[of_answers[id]] for id in of_data]
+
+
+def answers_by_id(
+    path: Path, read_row: Callable[[dict[str, Any]], Answer]
+) -> dict[str | None, Answer]:
+    """Reads a file of predictions, each of which has an id.
+
+    Raises:
+        ValueError: If a row has no id, or two have the same one, or a row is malformed.
+    """
+    answers, ids, lines = read_answers(path, read_row)
+    indices = indices_of(ids or [None] * len(lines), path, [f"line {line}" for line in lines])
+    return {id: answers[index] for id, index in indices.items()}
+
+
+def indices_of(
+    ids: Sequence[str | None], path: Path | str, places: Sequence[str]
+) -> dict[str | None, int]:
+    """Returns the index of each id.
+
+    Args:
+        ids: The ids.
+        path: Their file, for messages.
+        places: The place of each in the file, for messages.
+
+    Raises:
+        ValueError: If a row has no id, or two have the same one; the message names their places.
+    """
+    indices: dict[str | None, int] = {}
+    for index, id in enumerate(ids):
+        if not id:
+            raise ValueError(f"{path}, {places[index]}: the row has no id")
+        if id in indices:
+            raise ValueError(
+                f"{path}: {places[indices[id]]} and {places[index]} have the same id {excerpt(id)}"
+            )
+        indices[id] = index
+    return indices
+
+
+def class_of(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:
+    """Returns the `label` of a row, and its `score`, a probability, if there is one.
+
+    Raises:
+        ValueError: If the label is none of the classes, or the score no probability.
+    """
+    label = as_id(_required(row, "label"))
+    if label not in class_names:
+        raise ValueError(
+            f"predicts {excerpt(label)}, expected one of {excerpt(list(class_names), 300)}"
+        )
+    return {"label": label, **_probability(row)}
+
+
+def number_of(row: dict[str, Any]) -> dict[str, float]:
+    """Returns the `score` of a row, a number.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return {"score": _number(_required(row, "score"))}
+
+
+def choice_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the best `choice` of a row, or of its ranked `answers`, and its `score`.
+
+    Raises:
+        ValueError: If the choice is no index, or the score no probability.
+    """
+    best = row
+    if "answers" in row:
+        ranked = row["answers"]
+        if not isinstance(ranked, list) or not ranked or not isinstance(ranked[0], dict):
+            raise ValueError(f"answers is {excerpt(ranked)}, expected a list of objects")
+        best = ranked[0]
+    choice = _required(best, "choice")
+    if isinstance(choice, bool) or not str(choice).isdecimal():
+        raise ValueError(f"the choice is {excerpt(choice)}, expected an integer from 0")
+    return {"choice": int(choice), **_probability(best)}
+
+
+def tags_of(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns the word and the label of each of the `answers` of a row.
+
+    Raises:
+        ValueError: If `answers` is not a list of objects with `word` and `label`.
+    """
+    tags = _required(row, "answers")
+    for tag in tags if isinstance(tags, list) else [tags]:
+        is_tag = isinstance(tag, dict) and isinstance(tag.get("word"), str)
+        if not is_tag or not isinstance(tag.get("label"), str):
+            raise ValueError(f"answers holds {excerpt(tag)}, expected objects of word and label")
+    return [(tag["word"], tag["label"]) for tag in tags]
+
+
+def text_of(row: dict[str, Any]) -> str:
+    """Returns the `answer` of a row, a string.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    answer = _required(row, "answer")
+    if not isinstance(answer, str):
+        raise ValueError(f"the answer is {excerpt(answer)}, expected a string")
+    return answer
+
+
+def _required(row: dict[str, Any], name: str) -> Any:
+    if row.get(name) is None:
+        if name in row:
+            raise ValueError(f"{name} is null")
+        raise ValueError(f"the fields are {excerpt(sorted(row), 300)}, expected {name}")
+    return row[name]
+
+
+def _probability(row: dict[str, Any]) -> dict[str, float]:
+    if row.get("score") in (None, ""):
+        return {}
+    score = _number(row["score"])
+    if not -_ROUNDING <= score <= 1 + _ROUNDING:
+        raise ValueError(f"score is {score:g}, expected a probability, from 0 to 1")
+    return {"score": score}
+
+
+def _number(value: Any) -> float:
+    is_finite = isinstance(value, int | float) and math.isfinite(value)
+    if isinstance(value, bool) or not (is_finite or (isinstance(value, str) and is_number(value))):
+        raise ValueError(f"score is {excerpt(value)}, expected a finite number")
+    return float(value)
