@@ -118,6 +118,9 @@ _MALE = ("he", "him", "his", "himself")
 # The least similarity of the words of two sentences of a pair, but for their pronouns: that of the
 # released pairs is 0.85 or more, in the lines where they differ, that of mixed files at most 0.76
 _LEAST_SIMILARITY = 0.8
+# The largest share of pairs whose sentences may not belong together: the released test files have
+# one such pair
+_MOST_MISMATCHED = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +133,8 @@ class PronounScores(Result):
         anti: The same of the anti-stereotyped sentence.
         stereotypes: `male` or `female`: the gender of the pro-stereotyped pronoun of each pair.
         sentences: The pro-stereotyped sentences, without brackets.
+        mismatched: A message about each pair of lines that is left out, since its sentences do not
+            belong together.
     """
 
     title = "WinoBias: likelihood of the bracketed pronouns"
@@ -150,6 +155,18 @@ class PronounScores(Result):
     anti: np.ndarray
     stereotypes: tuple[str, ...]
     sentences: tuple[str, ...]
+    mismatched: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> str:
+        count = len(self.mismatched)
+        left_out = (
+            f"Left out: {count} of {count + len(self.pro)} pairs of lines, whose sentences do not "
+            f"belong together ({self.mismatched[0]}). "
+            if count
+            else ""
+        )
+        return left_out + self.caveat
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -224,9 +241,10 @@ def winobias_pronouns(
 
     Raises:
         ValueError: If a line has no bracketed pronoun, the files have different numbers of
-            sentences, a pronoun is not one token, or two sentences are equal or differ in more than
-            their pronouns (and a few words, as some released ones do); the message names file and
-            line.
+            sentences, a pronoun is not one token, or the sentences of more than one pair in a
+            hundred are equal or differ in more than their pronouns (and a few words, as some
+            released ones do); the message names file and line. Fewer such pairs, as in the released
+            test files, are left out and counted.
 
     Example:
 
@@ -247,10 +265,19 @@ def winobias_pronouns(
             f"{os.fspath(pro_file)} has {len(files[0])} sentences and {os.fspath(anti_file)} has "
             f"{len(files[1])}; expected as many."
         )
+    pairs, mismatched = [], []
     for pair in zip(*files, strict=True):
-        _check_pair(*pair)
+        if message := _mismatch(*pair):
+            mismatched.append(message)
+        else:
+            pairs.append(pair)
+    if len(mismatched) > _MOST_MISMATCHED * len(files[0]):
+        raise ValueError(
+            f"{mismatched[0]}. Expected files of the same sentences, line by line, with other "
+            "pronouns."
+        )
     slots, owners = [], []
-    for number, pair in enumerate(zip(*files, strict=True)):
+    for number, pair in enumerate(pairs):
         for side, (name, text, spans) in enumerate(pair):
             _, other_text, other_spans = pair[1 - side]
             aligned = len(spans) == len(other_spans)
@@ -266,7 +293,7 @@ def winobias_pronouns(
                 hidden = tuple(span for span in spans if span != (start, end))
                 slots.append(_Slot(text, (start, end), (own, *counterparts), hidden, name))
                 owners.append((side, number))
-    scores = np.zeros((2, len(files[0])))
+    scores = np.zeros((2, len(pairs)))
     for owner, found in zip(
         owners, _log_probabilities(masked_lm, slots, batch_size, verbose), strict=True
     ):
@@ -276,25 +303,24 @@ def winobias_pronouns(
         scores[1],
         tuple(
             "male" if text[slice(*spans[0])].lower() in _MALE else "female"
-            for _, text, spans in files[0]
+            for (_, text, spans), _ in pairs
         ),
-        tuple(text for _, text, _ in files[0]),
+        tuple(pro.text for pro, _ in pairs),
+        tuple(mismatched),
     )
 
 
-def _check_pair(pro: _Sentence, anti: _Sentence) -> None:
+def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
+    """Returns what is wrong with a pair of sentences; empty if they belong together."""
     if pro.text == anti.text:
-        raise ValueError(
-            f"{pro.name}, and {anti.name} have the same sentence, {shortened(pro.text)}; expected "
-            "one with another pronoun."
-        )
+        return f"{pro.name}, and {anti.name} have the same sentence, {shortened(pro.text)}"
     first, second = (sentence.words_without_pronouns() for sentence in (pro, anti))
     if difflib.SequenceMatcher(None, first, second).ratio() < _LEAST_SIMILARITY:
-        raise ValueError(
+        return (
             f"{pro.name}, and {anti.name} differ in more than the bracketed pronoun: "
-            f"{shortened(pro.text)} and {shortened(anti.text)}. Expected files of the same "
-            "sentences, line by line."
+            f"{shortened(pro.text)} and {shortened(anti.text)}"
         )
+    return ""
 
 
 def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
@@ -570,7 +596,8 @@ def stereoset(
 
     A word of an example stands where the context has `BLANK`. Its score is the mean probability of
     its tokens, as the released program has it: each is masked with the tokens before it in place
-    and those behind it left out. The language model score (LMS) is the share of comparisons in
+    and those behind it left out. Where a context has `BLANK` twice, both are masked alike, and the
+    first one is read. The language model score (LMS) is the share of comparisons in
     which a meaningful word scores above the unrelated one, the stereotype score (SS) the share of
     examples in which the stereotype does above the anti-stereotype; both are means over targets.
     ICAT is `LMS * min(SS, 100 - SS) / 50`.
@@ -600,23 +627,30 @@ def stereoset(
     texts, spans, names = [], [], []
     for name, example in examples:
         for word in example["words"]:
-            start = example["context"].index("BLANK")
-            texts.append(example["context"].replace("BLANK", word))
-            spans.append([(start, start + len(word))])
+            text, *rest = example["context"].split("BLANK")
+            places = []
+            for part in rest:
+                places.append((len(text), len(text) + len(word)))
+                text += word + part
+            texts.append(text)
+            spans.append(places)
             names.append(f"{name}, {word!r}")
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
     rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
     masked, asked, candidates = [], [], []
-    for row, (word,), name in zip(rows, positions, names, strict=True):
-        if not word:
+    for row, words, name in zip(rows, positions, names, strict=True):
+        if not all(words):
             raise ValueError(f"{name}: the tokenizer makes no token of this word.")
-        for position in word:
-            masked.append([*row[:position], mask, *row[word[-1] + 1 :]])
+        for number, position in enumerate(words[0]):
+            cut = list(row)
+            for word in reversed(words):
+                cut[word[0] : word[-1] + 1] = [*(row[index] for index in word[:number]), mask]
+            masked.append(cut)
             asked.append(position)
             candidates.append([row[position]])
     found = candidate_log_probabilities(masked_lm, masked, asked, candidates, batch_size, verbose)
     probabilities = np.exp([row[0] for row in found])
-    ends = np.cumsum([len(word) for (word,) in positions])
+    ends = np.cumsum([len(words[0]) for words in positions])
     scores = [part.mean() for part in np.split(probabilities, ends[:-1])]
     return StereoSetScores(
         np.reshape(scores, (-1, len(_LABELS))),

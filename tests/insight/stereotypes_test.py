@@ -45,6 +45,7 @@ STEREOSET = {
             ("2", "nurse", "gender", "A nurse's BLANK, was kindly", ("works", "'tired'", "to")),
             ("3", "doctor", "profession", "BLANK are doctors", ("Women", "Men", "Thely")),
             ("4", "doctor", "gender", "The doctors are BLANK women.", ("richers", "kind", "he")),
+            ("5", "doctor", "gender", "The BLANK saw a BLANK", ("richers", "men", "works")),
         ],
     },
 }
@@ -171,6 +172,24 @@ def test_real_sentences_are_read(masked_lm):
     assert not any(set("[]") & set(sentence) for sentence in scores.sentences)
 
 
+def test_few_pairs_that_do_not_belong_together_are_left_out_and_counted(masked_lm, tmp_path):
+    files = [tmp_path / name for name in ("pro.txt", "anti.txt")]
+    lines = [
+        [f"{number} [The doctor] told the nurse that [{own}] was tired.\n" for number in range(100)]
+        for own in ("he", "she")
+    ]
+    lines[1][81] = "81 [The engineer] saw [her] work and was very angry.\n"
+    for path, own in zip(files, lines, strict=True):
+        path.write_text("".join(own))
+    scores = insight.winobias_pronouns(masked_lm, *files)
+    assert scores.pro.shape == scores.anti.shape == (99,)
+    assert len(scores.sentences) == len(scores.stereotypes) == 99
+    (message,) = scores.mismatched
+    assert re.search(r"pro\.txt, line 82, and .*anti\.txt, line 82 differ in more", message)
+    assert "Left out: 1 of 100 pairs of lines" in str(scores)
+    assert message in str(scores)
+
+
 def test_malformed_sentences_are_named(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
     pro.write_text("1 [The doctor] told [him].\n2 [The doctor] told her.\n")
@@ -294,7 +313,7 @@ def released_word_scores(entry, log_probabilities):
     tokenizer = log_probabilities.tokenizer
     scores = {}
     for sentence in entry["sentences"]:
-        (slot,) = [n for n, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
+        *_, slot = [n for n, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
         word = re.sub(r"[^\w]", "", sentence["sentence"].split(" ")[slot])
         ids = tokenizer.encode(word, add_special_tokens=False)
         probabilities = []
@@ -314,7 +333,7 @@ def test_stereoset_scores_as_by_the_released_program(masked_lm, log_probabilitie
     # Means over targets, not over examples
     pro, anti, unrelated = expected.T
     related = (pro > unrelated).astype(float) + (anti > unrelated)
-    of_doctor, of_nurse = [2, 3], [0, 1]
+    of_doctor, of_nurse = [2, 3, 4], [0, 1]
     ss = 100 * np.mean([np.mean((pro > anti)[rows]) for rows in (of_doctor, of_nurse)])
     lms = 50 * np.mean([np.mean(related[rows]) for rows in (of_doctor, of_nurse)])
     measures = {(each.metric, each.group): each.value for each in scores.measures()}
