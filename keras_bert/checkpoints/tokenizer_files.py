@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from keras_bert.vocabularies.tokenizer_json import (
     TOKENIZER_FILE,
     TokenizerJson,
     byte_pair_merges,
+    row_formats,
     unigram_json,
     unigram_model,
     wordpiece_settings,
@@ -74,6 +76,7 @@ _SENTENCE_PIECE_NAMES = {
     "unk_token": "<unk>",
     "mask_token": "[MASK]",
 }
+_ID = re.compile("[0-9]{1,18}")
 # A field of this package, which the transformers library ignores.
 _SPECIAL_IN_TEXT = "special_tokens_in_text"
 
@@ -133,9 +136,11 @@ def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]
     if file.kind == "BPE":
         merges, prefix = byte_pair_merges(file)
         prefix = bool(settings.get("add_prefix_space", prefix))
+        _check_rows(file, "<s>", "</s>", pair_separators=2)
         return _byte_pair(file.vocabulary(), merges, prefix, path)
     if file.kind == "Unigram":
         model, lowercase, keep_accents = unigram_model(file)
+        _check_rows(file, "[CLS]", "[SEP]", pair_separators=1)
         return _sentence_piece(model, path, lowercase, keep_accents, albert_rules=True)
     try:
         vocab_txt.check_vocabulary(file.vocabulary())
@@ -241,11 +246,14 @@ def _wordpiece(
 
     Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
     `tokenizer.json`, or else inferred from the vocabulary. Of a tokenizer that is defined by
-    `tokenizer.json`, it is read from that file only.
+    `tokenizer.json` (by its class, or as the only file), it is read from that file only.
     """
     _check_settings(settings, folder / SETTINGS_FILE)
-    if file and _class_of(settings) in _DEFINED_BY_FILE:
+    name = _class_of(settings)
+    is_alone = name is None and not (folder / VOCABULARY_FILE).exists()
+    if file and (name in _DEFINED_BY_FILE or is_alone):
         settings = {**settings, **wordpiece_settings(file)}
+        _check_rows(file, "[CLS]", "[SEP]", pair_separators=1)
     normalizer = file.part("normalizer") if file else {}
     lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
     if not isinstance(lowercase, bool):
@@ -253,6 +261,38 @@ def _wordpiece(
     _warn_of_other_normalizing({**normalizer, **settings}, lowercase, folder)
     config = {"vocabulary": list(vocabulary), "lowercase": lowercase}
     return _with_added_tokens(config, *_added_tokens(folder, settings, file))
+
+
+def _check_rows(file: TokenizerJson, start: str, end: str, pair_separators: int) -> None:
+    """Checks that a post-processor packs texts into rows as the preprocessors do.
+
+    It warns if only the segment ids of pairs differ, which some models ignore.
+
+    Args:
+        file: The file.
+        start: The token at the beginning of a row.
+        end: The token at the end of each text.
+        pair_separators: The number of those between the texts of a pair.
+
+    Raises:
+        CheckpointError: If it does not.
+    """
+    formats = row_formats(file)
+    single = [start, "A", end]
+    expected = [single, [start, "A", *[end] * pair_separators, "B", end]]
+    found = [[name for name, _ in row] for row in formats]
+    if found and found != expected:
+        row, wanted = next(rows for rows in zip(found, expected, strict=True) if rows[0] != rows[1])
+        raise CheckpointError(
+            f"{file.path}: post_processor makes the row {' '.join(row)}; it must be "
+            f"{' '.join(wanted)}."
+        )
+    segments = [segment for _, segment in formats[1]] if formats else []
+    if pair_separators == 1 and segments not in ([], [0, 0, 0, 1, 1]):
+        warn(
+            f"{file.path}: post_processor gives pairs the segment ids {segments}; those of "
+            "keras_bert are [0, 0, 0, 1, 1], unless the model has no segments."
+        )
 
 
 def _class_of(settings: Mapping[str, Any]) -> str | None:
@@ -306,6 +346,8 @@ def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, fol
         differs.append(f"strip_accents={strip_accents} with lowercase={lowercase}")
     if split_chinese is False:
         differs.append("tokenize_chinese_chars=False")
+    if settings.get("clean_text") is False:
+        differs.append("clean_text=False")
     if differs:
         warn(
             f"{folder}: the tokenizer has {' and '.join(differs)}, which the original BERT "
@@ -329,8 +371,12 @@ def _added_tokens(
         path, added = file.path, list(file.added_tokens())
     else:
         return [], folder
-    if not all("content" in token and str(token.get("id")).isdigit() for token in added):
-        raise CheckpointError(f"{path}: each added token must have a content and an id.")
+    for token in added:
+        if not isinstance(token.get("content"), str) or not _ID.fullmatch(str(token.get("id"))):
+            raise CheckpointError(
+                f"{path}: each added token must have a content, a string, and an id, an integer "
+                f"from 0; received {token!r}."
+            )
     return added, path
 
 
@@ -412,12 +458,12 @@ def _with_added_tokens(
 
 def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the field `added_tokens_decoder` of `tokenizer_config.json`."""
-    vocabulary = list(config["vocabulary"])
+    ids = {token: index for index, token in enumerate(config["vocabulary"])}
     # RoBERTa's mask token includes the space before it, which its class in `transformers` 5 does
     # not know by itself.
-    taking_space = ["<mask>"] if config.get("kind") == BYTE_PAIR and "<mask>" in vocabulary else []
+    taking_space = ["<mask>"] if config.get("kind") == BYTE_PAIR and "<mask>" in ids else []
     return {
-        str(vocabulary.index(token)): {
+        str(ids[token]): {
             "content": token,
             "lstrip": token in taking_space,
             "rstrip": False,

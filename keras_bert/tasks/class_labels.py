@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
+
+_NAMES_SHOWN = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,10 +81,16 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
     if class_names is not None and len(class_names) != num_classes:
         raise ValueError(f"num_classes is {num_classes}, but class_names has {len(class_names)}.")
     names = () if class_names is None else tuple(class_names)
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"class_names has {name!r} more than once: {', '.join(names)}.")
+    if len(set(names)) < len(names):
+        name, _ = collections.Counter(names).most_common(1)[0]
+        raise ValueError(f"class_names has {name!r} more than once: {listed(names)}.")
     return num_classes
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names for an error message, those after the first 20 as their number."""
+    rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + rest
 
 
 def checked_ids(
@@ -178,14 +187,15 @@ def checked_class_weight(
     names = tuple(class_names or ())
     expected = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
     if names:
-        expected = f"one of {', '.join(names)}, or {expected}"
+        expected = f"one of {listed(names)}, or {expected}"
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f"class_weight is {class_weight!r}; expected a dict of weights, each of {expected}."
         )
+    ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
     by_id: dict[int, float] = {}
     for key, weight in class_weight.items():
-        class_id = names.index(key) if key in names else key
+        class_id = ids_of_names.get(key, key)
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
             raise ValueError(f"class_weight has a weight of {key!r}; expected {expected}.")
@@ -238,9 +248,8 @@ def _ids_of_names(
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels):
         if str(label) not in ids:
-            classes = ", ".join(class_names)
             raise ValueError(
-                f"The label in row {row} is {str(label)!r}; the classes are {classes}."
+                f"The label in row {row} is {str(label)!r}; the classes are {listed(class_names)}."
             )
     return np.array([ids[str(label)] for label in labels], "int32")
 

@@ -15,6 +15,7 @@ from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import bilstm_of_options, bilstm_options
+from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import tokens_of
 
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
@@ -180,10 +181,11 @@ def _stored_outputs(
     if stored is None or list(stored) == list(wanted):
         return None
     if sorted(stored) == sorted(wanted):
-        return [list(stored).index(name) for name in wanted]
+        index_of = {name: index for index, name in enumerate(stored)}
+        return [index_of[name] for name in wanted]
     checkpoints.errors.warn(
-        f"{os.fspath(preset)} has a trained head for the classes {', '.join(stored)}; class_names "
-        f"renames its outputs, in this order, to {', '.join(wanted)}. If these are different "
+        f"{os.fspath(preset)} has a trained head for the classes {listed(stored)}; class_names "
+        f"renames its outputs, in this order, to {listed(wanted)}. If these are different "
         "classes and not only different names, start from the encoder alone: save it with "
         "`backbone.save_to_preset`.",
     )

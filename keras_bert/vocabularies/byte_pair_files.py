@@ -81,17 +81,17 @@ def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
     Raises:
         ValueError: If the ids are not 0, 1, 2 …
     """
-    try:
-        tokens = {int(index): token for token, index in ids.items()}
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{where} must give each token an id; the file is malformed ({error!r})."
-        ) from error
+    for token, index in ids.items():
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise ValueError(
+                f"{where} must give each token an id, an integer; {token!r} has {index!r}."
+            )
+    tokens = {index: token for token, index in ids.items()}
     if len(tokens) < len(ids):
-        first = next(token for token, index in ids.items() if tokens[int(index)] != token)
+        first = next(token for token, index in ids.items() if tokens[index] != token)
         raise ValueError(
             f"{where} must give each token an id of its own; {first!r} and "
-            f"{tokens[int(ids[first])]!r} both have id {ids[first]}."
+            f"{tokens[ids[first]]!r} both have id {ids[first]}."
         )
     gaps = [index for index in range(len(tokens)) if index not in tokens]
     if gaps or not tokens:

@@ -42,6 +42,7 @@ class Piece(NamedTuple):
 
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _UNIGRAM = 1
+_MOST_VARINT_BYTES = 10  # of 64 bits, 7 in a byte
 
 
 def read_pieces(model: bytes) -> list[Piece]:
@@ -133,14 +134,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _read_varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
+    value = 0
+    for index in range(_MOST_VARINT_BYTES):
+        byte = message[position + index]
+        value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return value, position
-        shift += 7
+            return value, position + index + 1
+    raise TypeError(f"a number has more than {_MOST_VARINT_BYTES} bytes at byte {position}")
 
 
 def _field(number: int, value: bytes | int) -> bytes:

@@ -34,9 +34,16 @@ _OFF: dict[str, tuple[Any, ...]] = {
     "byte_fallback": (None, False),
     "ignore_merges": (None, False),
 }
+# The field of the steps of each part that is a Sequence
+_STEPS = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+}
 _ALBERT_TOKENS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
+_SPACE = "▁"
 
 
 class TokenizerJson:
@@ -57,14 +64,18 @@ class TokenizerJson:
     def part(self, name: str) -> Mapping[str, Any]:
         """Returns an object of the file; `{}` if it is absent."""
         value = self._fields.get(name)
-        return value if isinstance(value, dict) else {}
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self.error(f"{name} is {type(value).__name__}; it must be an object")
+        return value
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
-        """Returns the steps of a normalizer or a pre-tokenizer, also if there is only one."""
+        """Returns the steps of a normalizer, pre-tokenizer or post-processor, even if it is one."""
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
-        steps = part.get(f"{name}s", part.get("pretokenizers"))
+        steps = part.get(_STEPS[name])
         if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
             raise self.error(f"{name} is a Sequence of {steps!r}; expected a list of objects")
         return steps
@@ -98,7 +109,10 @@ class TokenizerJson:
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
         """Returns the added tokens, which include the special tokens."""
-        return self._fields.get("added_tokens") or ()
+        added = self._fields.get("added_tokens") or []
+        if not isinstance(added, list) or not all(isinstance(token, dict) for token in added):
+            raise self.error("added_tokens must be a list of objects with id and content")
+        return added
 
     def error(self, what: str) -> ValueError:
         """Creates an error that names the file."""
@@ -138,40 +152,95 @@ def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
     """Reads how a WordPiece tokenizer normalizes text.
 
     Returns:
-        The equivalent settings of BERT's tokenizer: `do_lower_case`, `strip_accents` and
-        `tokenize_chinese_chars`.
+        The equivalent settings of BERT's tokenizer: `do_lower_case`, `strip_accents`,
+        `tokenize_chinese_chars` and `clean_text`.
 
     Raises:
-        ValueError: If the tokenizer differs from BERT's.
+        ValueError: If the tokenizer differs from BERT's; the message names the step.
     """
-    prefix = tokenizer.part("model").get("continuing_subword_prefix", "##")
-    if prefix != "##":
-        raise tokenizer.error(f"model.continuing_subword_prefix is {prefix!r}; it must be '##'")
-    types = [str(step.get("type")) for step in tokenizer.steps("pre_tokenizer")]
-    if types != ["BertPreTokenizer"]:
+    model = tokenizer.part("model")
+    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
+        if model.get(name, expected) != expected:
+            raise tokenizer.error(f"model.{name} is {model[name]!r}; it must be {expected!r}")
+    steps = tokenizer.steps("pre_tokenizer")
+    # BertPreTokenizer does what the other two do one after the other.
+    splits = {str(step.get("type")) for step in steps}
+    if (
+        splits - {"BertPreTokenizer", "WhitespaceSplit", "Punctuation"}
+        or not ("BertPreTokenizer" in splits or splits == {"WhitespaceSplit", "Punctuation"})
+        or any(step.get("behavior", "Isolated") != "Isolated" for step in steps)
+    ):
         raise tokenizer.error(
-            f"pre_tokenizer is {', '.join(types) or 'missing'}; it must be BertPreTokenizer"
+            f"pre_tokenizer is {_described(steps)}; it must be BertPreTokenizer, or split at "
+            "whitespace and at punctuation as that does"
         )
-    steps = tokenizer.steps("normalizer")
+    # Texts are split at whitespace, so that stripping it has no effect.
+    steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]
     types = [str(step.get("type")) for step in steps]
     if types == ["BertNormalizer"]:
         return {
             "do_lower_case": steps[0].get("lowercase", True),
             "strip_accents": steps[0].get("strip_accents"),
             "tokenize_chinese_chars": steps[0].get("handle_chinese_chars", True),
+            "clean_text": steps[0].get("clean_text", True),
         }
     # Accents are separate characters, which can be stripped, only after NFD.
     strips = "NFD" in types and "StripAccents" in types[types.index("NFD") :]
     if set(types) - {"NFD", "Lowercase", "StripAccents"} or ("StripAccents" in types) != strips:
         raise tokenizer.error(
-            f"normalizer has the steps {', '.join(types)}; it must be BertNormalizer, or have the "
+            f"normalizer has the steps {_described(steps)}; it must be BertNormalizer, or have the "
             "steps NFD, Lowercase and StripAccents only"
         )
     return {
         "do_lower_case": "Lowercase" in types,
         "strip_accents": strips,
         "tokenize_chinese_chars": False,
+        "clean_text": False,
     }
+
+
+def row_formats(tokenizer: TokenizerJson) -> list[list[tuple[str, int]]]:
+    """Reads how the post-processor packs a text, and two, into a row.
+
+    Returns:
+        A list of the two formats, each a list of special tokens, and of `A` and `B` for the texts,
+        with their segment ids; an empty list if there is no post-processor.
+
+    Raises:
+        ValueError: If the file is malformed, or the post-processor is of another kind.
+    """
+    # ByteLevel changes offsets only.
+    steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]
+    if not steps:
+        return []
+    kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")
+    if len(steps) > 1 or steps[0].get("type") not in kinds:
+        raise tokenizer.error(
+            f"post_processor has the steps {_described(steps)}; it must be one of "
+            f"{', '.join(kinds)}"
+        )
+    kind = steps[0]["type"]
+    try:
+        if kind == "TemplateProcessing":
+            rows = (steps[0]["single"], steps[0]["pair"])
+            return [[_template_part(part) for part in row] for row in rows]
+        start, end = (steps[0][name][0] for name in ("cls", "sep"))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
+    single = [(start, 0), ("A", 0), (end, 0)]
+    if kind == "BertProcessing":
+        return [single, [*single, ("B", 1), (end, 1)]]
+    return [single, [*single, (end, 0), ("B", 0), (end, 0)]]
+
+
+def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
+    (value,) = part.values()
+    return str(value["id"]), int(value["type_id"])
+
+
+def _described(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the types of steps for an error message."""
+    return ", ".join(str(step.get("type")) for step in steps) or "missing"
 
 
 def unigram_json(
@@ -188,7 +257,12 @@ def unigram_json(
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
-    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": _SPACE,
+        "prepend_scheme": "always",
+        "split": True,
+    }
     steps = [{"type": "WhitespaceSplit"}, metaspace]
     return {
         "version": "1.0",
@@ -305,8 +379,7 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
     for step in tokenizer.steps("normalizer"):
         name = str(step.get("type"))
         if name == "Replace":
-            pattern = step.get("pattern")
-            name = f"Replace {next(iter(pattern.values())) if isinstance(pattern, dict) else ''}"
+            name = f"Replace {_replacement(step)}"
         elif name == "Precompiled":
             try:
                 encoded = step.get("precompiled_charsmap") or ""
@@ -316,12 +389,12 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
         names.append(name)
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     expected = [
-        *(f"Replace {quotes}" for quotes in _QUOTES),
+        *(f"Replace {quotes!r} by '\"'" for quotes in _QUOTES),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
         *(["Precompiled"] if "Precompiled" in names else []),
     ]
-    if [name for name in names if name != f"Replace {_SPACES}"] != expected:
+    if [name for name in names if name != f"Replace {_SPACES!r} by ' '"] != expected:
         raise tokenizer.error(
             f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
             f"{', '.join(expected)}. Use the spiece.model of the checkpoint instead"
@@ -329,16 +402,29 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
     return lowercase, keep_accents, characters_map
 
 
+def _replacement(step: Mapping[str, Any]) -> str:
+    pattern = step.get("pattern")
+    pattern = next(iter(pattern.values()), None) if isinstance(pattern, dict) else pattern
+    return f"{pattern!r} by {step.get('content')!r}"
+
+
 def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
     steps = tokenizer.steps("pre_tokenizer")
     types = [step.get("type") for step in steps]
     last = steps[-1] if steps else {}
-    prefixed = last.get("prepend_scheme", "always") == "always" and last.get(
-        "add_prefix_space", True
+    begins_words = (
+        last.get("prepend_scheme", "always") == "always"
+        and last.get("add_prefix_space", True)
+        and last.get("replacement", _SPACE) == _SPACE
     )
-    if types not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) or not prefixed:
+    # Files of transformers 4 have normalizers of runs of whitespace instead of WhitespaceSplit.
+    normalizers = [step.get("type") for step in tokenizer.steps("normalizer")]
+    splits = types == ["WhitespaceSplit", "Metaspace"] or (
+        types == ["Metaspace"] and normalizers[-2:] == ["Precompiled", "Replace"]
+    )
+    if not splits or not begins_words:
         raise tokenizer.error(
-            f"pre_tokenizer has the steps {', '.join(map(str, types)) or 'none'}; expected "
-            "ALBERT's, a Metaspace that begins every text with a space. Use the spiece.model of "
-            "the checkpoint instead"
+            f"pre_tokenizer has the steps {_described(steps)}; expected ALBERT's, WhitespaceSplit "
+            f"and a Metaspace that begins every text with {_SPACE}. Use the spiece.model of the "
+            "checkpoint instead"
         )

@@ -91,7 +91,9 @@ def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no token has id 1"),
         ({"type": "WordPiece", "vocab": {}}, "no token has id 0"),
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 0, "c": 1}}, "'a' and 'b' both have id 0"),
-        ({"type": "WordPiece", "vocab": {"a": [0]}}, "malformed"),
+        ({"type": "WordPiece", "vocab": {"a": [0]}}, r"an id, an integer; 'a' has \[0\]"),
+        ({"type": "WordPiece", "vocab": {"a": 0.5}}, "an id, an integer; 'a' has 0.5"),
+        ({"type": "WordPiece", "vocab": {"a": float("inf")}}, "the number Infinity is not finite"),
     ],
 )
 def test_another_tokenizer_is_an_error(model, message, tmp_path):
@@ -105,6 +107,8 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
     tokenizer = {
         "model": {"type": "WordPiece", "vocab": {token: i for i, token in enumerate(SPECIAL)}},
         "added_tokens": [{"id": 5, "content": "[ENTITY]", "special": True}],
+        "normalizer": UNCASED,
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     tokenizer = read_tokenizer(tmp_path)
@@ -143,7 +147,9 @@ def test_the_class_in_config_json_counts_too(tmp_path):
     [
         ({"[E]": 8}, "'\\[E\\]' has id 8, where the vocabulary of 9 tokens has 'é'"),
         ({"[E]": 10}, "has id 10, where the vocabulary of 9 tokens has nothing"),
-        ({"[E]": "x"}, "each added token must have a content and an id"),
+        ({"[E]": "x"}, "each added token must have .* an integer from 0; received .*'x'"),
+        ({"[E]": float("inf")}, "the number Infinity is not finite"),
+        ({"[E]": 9.5}, "an integer from 0; received"),
     ],
 )
 def test_added_tokens_that_do_not_fit_are_an_error(added, message, tmp_path):
@@ -249,9 +255,13 @@ def test_another_normalization_warns(settings, tmp_path):
 NFD = {"type": "NFD"}
 STRIPPED = {"type": "StripAccents"}
 LOWERED = {"type": "Lowercase"}
+STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
 
 
-def write_tokenizer_json(folder, normalizer, pre_tokenizer="BertPreTokenizer", prefix="##"):
+BERT_SPLITS = {"type": "BertPreTokenizer"}
+
+
+def write_tokenizer_json(folder, normalizer, pre_tokenizer=BERT_SPLITS, prefix="##"):
     """A tokenizer that is defined by its tokenizer.json, with a vocabulary that looks cased."""
     vocabulary = [*SPECIAL, "film", "##s", "Caf", "##e", "##é", "caf", ".", "s"]
     fields = {
@@ -260,7 +270,7 @@ def write_tokenizer_json(folder, normalizer, pre_tokenizer="BertPreTokenizer", p
         "padding": None,
         "added_tokens": [],
         "normalizer": normalizer,
-        "pre_tokenizer": {"type": pre_tokenizer},
+        "pre_tokenizer": pre_tokenizer,
         "post_processor": None,
         "decoder": None,
         "model": {
@@ -308,19 +318,134 @@ def test_a_tokenizer_json_alone_defines_how_text_is_normalized(normalizer, tmp_p
     assert ours(text).numpy().tolist() == theirs(text, add_special_tokens=False)["input_ids"]
 
 
+TWO_SPLITS = {
+    "type": "Sequence",
+    "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Punctuation", "behavior": "Isolated"}],
+}
+
+
+def sequence(*normalizers):
+    return {"type": "Sequence", "normalizers": normalizers}
+
+
+def replaced(text, content):
+    return {"type": "Replace", "pattern": {"String": text}, "content": content}
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("settings", [None, "PreTrainedTokenizerFast"])
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "expected"),
     [
-        ({"pre_tokenizer": "WhitespaceSplit"}, "pre_tokenizer is WhitespaceSplit; it must be Bert"),
-        ({"prefix": "@@"}, "model.continuing_subword_prefix is '@@'"),
-        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC"),
+        ({}, ""),
+        ({"pre_tokenizer": TWO_SPLITS}, ""),
+        ({"normalizer": sequence(STRIP, UNCASED)}, ""),
+        ({"normalizer": {**UNCASED, "clean_text": False}}, "clean_text=False"),
+        ({"normalizer": {**UNCASED, "strip_accents": False}}, "strip_accents=False"),
+        ({"normalizer": LOWERED}, "strip_accents=False .*chinese_chars=False and clean_text"),
+        *(
+            ({"pre_tokenizer": {"type": kind, **options}}, f"pre_tokenizer is {kind}; it must be")
+            for kind, options in {
+                "ByteLevel": {"add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+                "CharDelimiterSplit": {"delimiter": "-"},
+                "Digits": {"individual_digits": False},
+                "FixedLength": {"length": 5},
+                "Metaspace": {"replacement": "▁", "prepend_scheme": "always", "split": True},
+                "Punctuation": {"behavior": "Isolated"},
+                "Split": {"pattern": {"String": " "}, "behavior": "Removed", "invert": False},
+                "UnicodeScripts": {},
+                "Whitespace": {},
+                "WhitespaceSplit": {},
+            }.items()
+        ),
+        *(
+            ({"normalizer": sequence({"type": kind, **options}, UNCASED)}, f"steps {kind}, BertNor")
+            for kind, options in {
+                "ByteLevel": {},
+                "NFC": {},
+                "NFKC": {},
+                "NFKD": {},
+                "Nmt": {},
+                "Prepend": {"prepend": "film"},
+            }.items()
+        ),
+        ({"normalizer": sequence(replaced("caf", "film"), UNCASED)}, "steps Replace, BertNorm"),
         ({"normalizer": STRIPPED}, "normalizer has the steps StripAccents"),
+        ({"prefix": "@@"}, "model.continuing_subword_prefix is '@@'"),
     ],
 )
-def test_a_tokenizer_json_of_other_rules_is_refused(changes, message, tmp_path):
-    """Its ids would be others than in the training of the model, without any error."""
-    write_tokenizer_json(tmp_path, **{"normalizer": None, **changes})
-    with pytest.raises(CheckpointError, match=rf"tokenizer\.json: {message}"):
+def test_each_step_of_a_tokenizer_json_is_applied_or_named(changes, expected, settings, tmp_path):
+    """By its ids for text in which each step makes a difference; or by a warning, or an error."""
+    pytest.importorskip("tensorflow_text")
+    tokenizers = pytest.importorskip("tokenizers")
+    from keras_bert.text import tokenizer_from_config
+
+    write_tokenizer_json(tmp_path, **{"normalizer": UNCASED, **changes})
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({"tokenizer_class": settings} if settings else {}))
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    if expected:
+        # Warnings are errors here.
+        with pytest.raises((CheckpointError, CheckpointWarning), match=expected):
+            read_tokenizer(tmp_path)
+    else:
+        text = " film. CAFÉS caf-film\tfilm?  s"
+        ours = tokenizer_from_config(read_tokenizer(tmp_path))
+        assert ours(text).numpy().tolist() == theirs.encode(text).ids
+
+
+def test_a_vocabulary_of_its_own_is_that_of_bert_s_tokenizer(tmp_path):
+    """As in transformers, whose class ignores the steps of a tokenizer.json beside it."""
+    write_tokenizer_json(tmp_path, UNCASED, {"type": "WhitespaceSplit"})
+    (tmp_path / "tokenizer_config.json").unlink()
+    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
+    assert read_tokenizer(tmp_path)["vocabulary"] == VOCABULARY
+
+
+def row(*parts):
+    names = [part.partition(":") for part in parts]
+    return [
+        {"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": int(segment or 0)}}
+        for name, _, segment in names
+    ]
+
+
+def template(single, pair):
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {}}
+
+
+SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
+
+
+@pytest.mark.parametrize(
+    ("post_processor", "message"),
+    [
+        (None, ""),
+        (template(row(*SINGLE), row(*SINGLE, *PAIR)), ""),
+        ({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}, ""),
+        ({"type": "ByteLevel"}, ""),
+        (template(row(*SINGLE), row(*SINGLE, "B", "[SEP]")), r"the segment ids \[0, 0, 0, 0, 0\]"),
+        (template(row("A"), row("A", "B")), r"makes the row A; it must be \[CLS\] A \[SEP\]"),
+        (
+            template(row(*SINGLE), row(*SINGLE, "[SEP]", *PAIR)),
+            r"makes the row \[CLS\] A \[SEP\] \[SEP\] B \[SEP\]; it must be",
+        ),
+        ({"type": "RobertaProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]}, "makes the row <s>"),
+        (
+            {"type": "Sequence", "processors": [{"type": "Other"}]},
+            "has the steps Other; it must be",
+        ),
+        (template(["A"], ["A"]), "is a malformed TemplateProcessing"),
+    ],
+)
+def test_rows_of_a_tokenizer_json_are_those_of_the_preprocessors(post_processor, message, tmp_path):
+    write_tokenizer_json(tmp_path, UNCASED)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": post_processor}))
+    if not message:
+        read_tokenizer(tmp_path)
+        return
+    with pytest.raises((CheckpointError, CheckpointWarning), match=message):
         read_tokenizer(tmp_path)
 
 

@@ -173,7 +173,8 @@ def test_keras_hub_s(kind, tmp_path):
     [
         ("vocab.json", b"{", r"vocab\.json: the file must contain JSON"),
         ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
-        ("vocab.json", b'{"<s>": 0, "a": "x"}', r"vocab\.json: .* malformed"),
+        ("vocab.json", b'{"<s>": 0, "a": "x"}', r"vocab\.json: .* an integer; 'a' has 'x'"),
+        ("vocab.json", b'{"<s>": 0, "a": Infinity}', "the number Infinity is not finite"),
         ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
         ("merges.txt", b"#version: 0.2\n\xc4\xa0 t\nq z\n", r"merges\.txt, line 3 is 'q z': the"),
         (
@@ -220,11 +221,32 @@ def test_another_byte_pair_tokenizer_is_refused(change, message, tmp_path):
     assert str(path) in str(raised.value)
 
 
+SPLIT_AT_SPACES = {"type": "WhitespaceSplit"}
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected ALBERT's"),
+        (
+            {"normalizer": {"type": "Replace", "pattern": {"String": "``"}, "content": "x"}},
+            "has the steps Replace '``' by 'x'; expected ALBERT's, Replace '``' by '\"'",
+        ),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer has the steps ByteLevel"),
+        (
+            {"pre_tokenizer": METASPACE},
+            "has the steps Metaspace; expected ALBERT's, WhitespaceSplit",
+        ),
+        (
+            {
+                "pre_tokenizer": {
+                    "type": "Sequence",
+                    "pretokenizers": [SPLIT_AT_SPACES, {**METASPACE, "replacement": "_"}],
+                }
+            },
+            "a Metaspace that begins every text with ▁",
+        ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
         ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"2 pieces lacks \[CLS\], \[SEP\], <pad>, <unk>"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),
@@ -238,7 +260,7 @@ def test_another_unigram_is_refused(change, message, tmp_path):
     pieces = [[piece, 0.0] for piece in ("<pad>", "<unk>", "[CLS]", "[SEP]", "▁a")]
     fields = {
         "normalizer": {"type": "Sequence", "normalizers": [*replaced, {"type": "Lowercase"}]},
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [SPLIT_AT_SPACES, METASPACE]},
     }
     model = {"type": "Unigram", "unk_id": 1, "vocab": pieces}
     path = tmp_path / "tokenizer.json"
@@ -254,7 +276,9 @@ def test_another_unigram_is_refused(change, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no model", b"\x0a\xff\xff", b"\x0a\x03\x0a\x01\xff"], ids=repr
+    "content",
+    [b"", b"no model", b"\x0a\xff\xff", b"\x0a\x03\x0a\x01\xff", b"\xff" * 10**6],
+    ids=lambda content: repr(content[:8]),
 )
 def test_what_is_no_model_names_the_file(content, tmp_path):
     (tmp_path / "spiece.model").write_bytes(content)

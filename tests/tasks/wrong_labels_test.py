@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Invalid labels: one error on every backend, which names the row."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from keras_bert import (
     TextClassifier,
     TokenClassifier,
 )
+from keras_bert.tasks.class_labels import checked_num_classes
 from tests.small_tasks import CONFIG, make_task
 
 IDS = np.ones((4, 3), "int32")
@@ -115,6 +118,15 @@ def test_a_distiller_takes_rows_without_a_label():
 def test_two_classes_of_one_name_are_refused():
     with pytest.raises(ValueError, match="'a' more than once"):
         TextClassifier(Backbone(CONFIG), class_names=["a", "b", "a"])
+
+
+def test_very_many_names_are_compared_in_no_time_and_few_of_them_shown():
+    names = [str(index) for index in range(100_000)]
+    start = time.process_time()
+    assert checked_num_classes(None, names) == 100_000
+    with pytest.raises(ValueError, match=r"'7' more than once: 0, 1, .*, 19 and 99,?981 more\.$"):
+        checked_num_classes(None, [*names, "7"])
+    assert time.process_time() - start < 5
 
 
 def test_class_weights_are_not_for_the_rows_that_are_held_out():
