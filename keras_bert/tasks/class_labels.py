@@ -195,7 +195,7 @@ def checked_class_weight(
     ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
     by_id: dict[int, float] = {}
     for key, weight in class_weight.items():
-        class_id = ids_of_names.get(key, key)
+        class_id: Any = ids_of_names.get(key, key)
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
             raise ValueError(f"class_weight has a weight of {key!r}; expected {expected}.")
