@@ -268,10 +268,11 @@ def checked_counts(
     rows, width = tf.unstack(tf.shape(values))
     same = tf.debugging.assert_equal(tf.size(counts), rows, f"{name}: expected one for each row")
     with tf.control_dependencies([same]):
-        error = row_errors(
-            (counts < lowest, f"{name} must be at least {lowest}"),
-            (counts > width, f"{name}: more than the row has elements"),
-        )
+        counts = tf.identity(counts)
+    error = row_errors(
+        (counts < lowest, f"{name} must be at least {lowest}"),
+        (counts > width, f"{name}: more than the row has elements"),
+    )
     return tf.clip_by_value(counts, tf.minimum(lowest, width), width), error
 
 
