@@ -425,10 +425,8 @@ def embedding(_family):
 
     def served(text, of_ids, _answers, vectors, features):
         texts = [first for first, _ in x]
-        (received,) = text(text=texts).values()
-        yield received, vectors["first"]
-        (received,) = of_ids(token_ids=features(texts)["token_ids"]).values()
-        yield received, vectors["first"]
+        yield text(text=texts)["embedding"], vectors["first"]
+        yield of_ids(token_ids=features(texts)["token_ids"])["embedding"], vectors["first"]
 
     return Lesson(
         make=keras_bert.TextEmbedder,
