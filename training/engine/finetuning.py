@@ -482,7 +482,8 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
             run = train(job, seed_run, meter)
         except NotFiniteError as error:
             messages.append(str(diverged(seed, error, folder)))
-            logging.error("%s", messages[-1])
+            if config.num_seeds > 1:  # or else it ends the program, which says so
+                logging.error("%s", messages[-1])
             continue
         own = time.perf_counter() - start
         building = max(0.0, own - sum(run.seconds.values()))

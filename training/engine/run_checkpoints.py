@@ -283,7 +283,7 @@ def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
 
 def _read(path: Path) -> tuple[RunState, Tensors]:
     names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
-    values = read_checked(path / _STATE, names)
+    values = read_checked(path / _STATE, names, added={"details"})
     if values.pop(_TENSORS_SUM) != sha256_of(path / _TENSORS):
         raise ValueError(f"the checksum of {_TENSORS} differs")
     return RunState(**values), load_file(path / _TENSORS)
