@@ -494,7 +494,7 @@ def _is_quoted(path: Path) -> bool:
     that, but it is not certain, quotes are text, and a warning says so.
     """
     seen: list[str] = []
-    num_rows, num_quoted, is_doubled = 0, 0, False
+    num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
     in_every_row: set[int] | None = None
     line_widths, row_widths = set(), set()
     csv.field_size_limit(_LONGEST_CELL)
@@ -513,15 +513,20 @@ def _is_quoted(path: Path) -> bool:
             quoted = {index for index, cell in enumerate(raw) if cell.startswith('"')}
             num_quoted += len(quoted)
             is_doubled |= any('"' in cells[index] for index in quoted)
+            has_separators |= any(set("\t\n\r") & set(cells[index]) for index in quoted)
             in_every_row = quoted if in_every_row is None else in_every_row & quoted
-            line_widths |= {line.count("\t") for line in lines if line}
+            line_widths |= {line.count("\t") + 1 for line in lines if line}
             row_widths.add(len(cells))
     except csv.Error:
         _warn_of_quotes(path)
         return False
-    if not num_quoted or len(line_widths) == 1 < len(row_widths):
+    # Lines with equally many cells are hardly parts of cells.
+    are_rows = len(line_widths) == 1 and line_widths != {1}
+    if not num_quoted or (are_rows and len(row_widths) > 1):
         return False
-    if is_doubled or (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
+    if (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
+        return True
+    if is_doubled and not (are_rows and has_separators):
         return True
     warnings.warn(
         f"{path}: {num_quoted} cells are in double quotes, and nothing tells whether these are "
