@@ -137,7 +137,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
             "--plots_dir: plots are available for text classification, and for question answering "
             "with --model"
         )
-    if config.report_dir:
+    if config.report_dir or kind in ("text", "choice"):
         program.require(program.TRAINING_LIBRARIES, "training")
     found = _KINDS[kind](config, model)
     if config.report_dir:

@@ -160,7 +160,9 @@ class SelfAttention(keras.layers.Layer):
         """Computes the attention probabilities alone, whether or not calls return them.
 
         Args:
-            inputs, padding_mask, sequence_ids: See the call arguments.
+            inputs: See the call arguments.
+            padding_mask: See the call arguments.
+            sequence_ids: See the call arguments.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.

@@ -96,6 +96,23 @@ def test_help_of_a_command():
     assert "--model=" in shown.stdout
 
 
+def test_help_is_shown_without_the_libraries_of_extras():
+    """As the site's pages of the command line are made."""
+    extras = ("bm25s", "codecarbon", "matplotlib", "onnx", "openvino", "scipy", "sentencex")
+    missing = [*extras, "sentencepiece", "sklearn", "tensorboard", "tensorflow", "tokenizers"]
+    modules = [command_line.module_of(name) for name in COMMANDS]
+    script = f"""
+import importlib, sys
+sys.modules.update(dict.fromkeys({missing}))
+for module in {modules}:
+    importlib.import_module(module)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_wheel_has_the_library_and_the_programs(installed, tmp_path):
     roots = {path.name for path in installed.iterdir()}
     assert {name for name in roots if not name.endswith(".dist-info")} == {

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.stats
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.labelled_text import LabelledText
@@ -357,7 +356,9 @@ def _slices_of(members: Mapping[str, np.ndarray], values: np.ndarray, is_share: 
 
 def _share(right: np.ndarray) -> tuple[float, float, float]:
     """Returns a share in percent, with Wilson's interval."""
-    found = scipy.stats.binomtest(int(right.sum()), len(right))
+    from scipy.stats import binomtest
+
+    found = binomtest(int(right.sum()), len(right))
     interval = found.proportion_ci(method="wilson")
     return 100 * found.statistic, 100 * interval.low, 100 * interval.high
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of classification and regression, and their mean over seeds.
 
-Requires scikit-learn and SciPy: the extra `training`.
+Requires scikit-learn and SciPy, the extra `training`. They are imported where they compute, so that
+the help of programs is shown without them.
 """
 
 import math
@@ -11,37 +12,42 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
-from sklearn import metrics as sklearn_metrics
+
+Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
-def _correlation(statistic: Callable[..., Any]) -> Callable[[np.ndarray, np.ndarray], float]:
+def _correlation(name: str) -> Metric:
     def score_of(predictions: np.ndarray, labels: np.ndarray) -> float:
+        import scipy.stats
+
         if len(labels) < 2:
             return 0.0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-            value = float(statistic(predictions, labels).statistic)
+            value = float(getattr(scipy.stats, name)(predictions, labels).statistic)
         return 0.0 if math.isnan(value) else value
 
     return score_of
 
 
-def _f1(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    return lambda predictions, labels: sklearn_metrics.f1_score(
-        labels, predictions, average=average, zero_division=0
-    )
+def _of_sklearn(name: str, **options: Any) -> Metric:
+    def score_of(predictions: np.ndarray, labels: np.ndarray) -> float:
+        from sklearn import metrics
+
+        return float(getattr(metrics, name)(labels, predictions, **options))
+
+    return score_of
 
 
 # Name -> (function of predictions and labels, factor)
-_METRICS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], float], float]] = {
-    "accuracy": (sklearn_metrics.accuracy_score, 100.0),
-    "f1": (_f1("binary"), 100.0),
-    "macro_f1": (_f1("macro"), 100.0),
-    "mcc": (sklearn_metrics.matthews_corrcoef, 100.0),
-    "pearson": (_correlation(scipy.stats.pearsonr), 100.0),
-    "spearman": (_correlation(scipy.stats.spearmanr), 100.0),
-    "mse": (sklearn_metrics.mean_squared_error, 1.0),
+_METRICS: dict[str, tuple[Metric, float]] = {
+    "accuracy": (_of_sklearn("accuracy_score"), 100.0),
+    "f1": (_of_sklearn("f1_score", average="binary", zero_division=0), 100.0),
+    "macro_f1": (_of_sklearn("f1_score", average="macro", zero_division=0), 100.0),
+    "mcc": (_of_sklearn("matthews_corrcoef"), 100.0),
+    "pearson": (_correlation("pearsonr"), 100.0),
+    "spearman": (_correlation("spearmanr"), 100.0),
+    "mse": (_of_sklearn("mean_squared_error"), 1.0),
 }
 _OF_SCORES = ("pearson", "spearman", "mse")
 
@@ -85,7 +91,7 @@ def score(
         count = int(np.sum(~np.isfinite(predicted)))
         raise ValueError(f"{count} of {predicted.size} predictions are not finite")
     return {
-        name: float(_METRICS[name][0](*_as_doubles(name, predicted, true))) * _METRICS[name][1]
+        name: _METRICS[name][0](*_as_doubles(name, predicted, true)) * _METRICS[name][1]
         for name in metric_names
     }
 
@@ -100,7 +106,9 @@ def by_class(
         labels: Class ids, in the same order.
         class_names: The classes, in the order of their ids.
     """
-    columns = sklearn_metrics.precision_recall_fscore_support(
+    from sklearn import metrics
+
+    columns = metrics.precision_recall_fscore_support(
         labels, predictions, labels=range(len(class_names)), zero_division=0
     )
     return {
@@ -159,8 +167,10 @@ def summarise(scores: Sequence[float]) -> tuple[float, float]:
     """
     if not scores:
         raise ValueError("expected at least one score, received none")
+    from scipy import stats
+
     mean, count = float(np.mean(scores)), len(scores)
     if count == 1:
         return mean, math.nan
     standard_error = float(np.std(scores, ddof=1)) / math.sqrt(count)
-    return mean, float(scipy.stats.t.ppf(0.975, count - 1)) * standard_error
+    return mean, float(stats.t.ppf(0.975, count - 1)) * standard_error
