@@ -69,6 +69,8 @@ WITHOUT_TENSORFLOW = {
     "atomic", "checks", "config", "vocabularies", "losses", "metrics", "optimizers", "layers",
     "models", "checkpoints", "tasks", "insight",
 }  # fmt: skip
+# In `text`, this package alone imports it.
+GRAPHS = "keras_bert.text.graph"
 
 
 def room_of(module: str) -> str | None:
@@ -101,6 +103,8 @@ def _complaint(module: str, room: str | None, imported: str, deferred: bool) -> 
         return _room_complaint(room, room_of(imported))
     if package not in LIBRARIES[room]:
         return f"{room} knows {sorted(LIBRARIES[room])} of other libraries"
+    if package.startswith("tensorflow") and room == "text" and not module.startswith(GRAPHS):
+        return f"tokenizers are plain Python; their graph operations are in {GRAPHS}"
     if package.startswith("tensorflow") and room in WITHOUT_TENSORFLOW and not deferred:
         return f"{room} is imported where TensorFlow is missing; import it inside a function"
     return None
@@ -182,6 +186,7 @@ def test_a_cycle_is_found():
         ("keras_bert.layers.spy", "def f():\n    import tensorflow as tf", "layers knows"),
         ("keras_bert.layers.spy", "import torch.nn", "layers knows"),
         ("keras_bert.text.spy", "import keras", "text knows"),
+        ("keras_bert.text.spy", "def f():\n    import tensorflow_text", "plain Python"),
         ("keras_bert.data.spy", "from keras_bert import models", "data knows"),
         ("keras_bert.ops.spy", "import keras_bert", "ops knows"),
         ("keras_bert.tasks.spy", "import tensorflow", "inside a function"),
@@ -202,6 +207,7 @@ def test_a_violation_is_found(module, source, complaint):
     [
         ("keras_bert.models.spy", "def f():\n    from keras_bert.checkpoints import preset"),
         ("keras_bert.tasks.spy", "def f():\n    import tensorflow as tf"),
+        ("keras_bert.text.graph.spy", "import tensorflow as tf"),
         ("keras_bert.layers.spy", "import math\nimport keras\nfrom keras_bert.ops import gelu"),
     ],
 )

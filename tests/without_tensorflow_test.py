@@ -14,7 +14,7 @@ from tests.source_imports import ROOT, source_files
 # Each program is a process of its own, so one run of this file serves every backend.
 pytestmark = pytest.mark.backend_independent
 
-NEED_TENSORFLOW = {"keras_bert.text", "keras_bert.data", "keras_bert.export"}
+NEED_TENSORFLOW = {"keras_bert.data", "keras_bert.export"}
 
 SMALL_MODEL = """
 import numpy as np
@@ -38,6 +38,13 @@ classifier.compile()
 history = classifier.fit(ids, np.array([0, 1, 0, 1]), batch_size=2, epochs=2, verbose=0)
 print(np.isfinite(history.history["loss"]).tolist())
 print(np.shape(classifier.predict(ids, verbose=0)))
+"""
+
+TOKENIZING = """
+from keras_bert.text import WordPieceTokenizer, train_vocabulary
+
+tokenizer = WordPieceTokenizer(train_vocabulary(["low lower", "lower, lowest"], 40, progress=False))
+print(tokenizer.detokenize(tokenizer("Lower, LOW")), tokenizer.tokenize_with_offsets("löw")[1:])
 """
 
 BLOCKER = """
@@ -91,8 +98,8 @@ def test_the_blocker_comes_before_tensorflow_or_not_at_all(monkeypatch):
 def test_rooms_import_and_fit_on_ids_trains(backend):
     rooms = {module for module in source_files() if re.fullmatch(r"keras_bert\.\w+", module)}
     imports = "".join(f"import {room}\n" for room in sorted(rooms - NEED_TENSORFLOW))
-    printed = run_without_tensorflow(imports + SMALL_MODEL + TRAINING, backend)
-    assert printed == "(4, 6, 8)\n[True, True]\n(4, 2)"
+    printed = run_without_tensorflow(imports + TOKENIZING + SMALL_MODEL + TRAINING, backend)
+    assert printed == "lower , low ([0], [3])\n(4, 6, 8)\n[True, True]\n(4, 2)"
 
 
 WITHOUT_BACKEND = """

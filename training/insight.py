@@ -439,7 +439,7 @@ def _question(model: Any, given: Any) -> tuple[Any, Any, str]:
 def _masked_word(model: Any, text: str) -> tuple[str, str, str]:
     """The text with a word near its middle masked, that word's token, and what is filled in."""
     tokenizer = model.preprocessor.tokenizer
-    ids, starts, ends = (part.to_list()[0] for part in tokenizer.tokenize_with_offsets([text]))
+    ids, starts, ends = tokenizer.tokenize_with_offsets(text)
     words = [
         number
         for number, (start, end) in enumerate(zip(starts, ends, strict=True))

@@ -73,7 +73,7 @@ vocabulary = keras_bert.text.train_vocabulary(corpus, 1500, lowercase=choice.low
 tokenizer = keras_bert.WordPieceTokenizer(vocabulary, lowercase=choice.lowercase)
 ids, starts, ends = tokenizer.tokenize_with_offsets(corpus[0])
 print(corpus[0])
-print([corpus[0][start:end] for start, end in zip(starts.numpy(), ends.numpy(), strict=True)])
+print([corpus[0][start:end] for start, end in zip(starts, ends, strict=True)])
 
 # %% [markdown]
 # ## Train
@@ -106,8 +106,8 @@ masked_lm.fit(corpus, epochs=epochs, batch_size=32, verbose=0)
 # Is it better than guessing? A unigram model always says the most frequent token; its perplexity is that of the tokens' frequencies.
 
 # %%
-counts = np.bincount(tokenizer(corpus).flat_values.numpy(), minlength=len(vocabulary)) + 1
-tokens = tokenizer(held_out).flat_values.numpy()
+counts = np.bincount(np.concatenate(tokenizer(corpus)), minlength=len(vocabulary)) + 1
+tokens = np.concatenate(tokenizer(held_out))
 perplexity = np.exp(-np.log(counts / counts.sum())[tokens].mean())
 print(f"unigrams:  accuracy {np.mean(tokens == counts.argmax()):.1%}, perplexity {perplexity:.1f}")
 scores = masked_lm.evaluate(held_out, verbose=0, return_dict=True)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
-from keras_bert.text.graph_functions import traced_once
+from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.tokenizer import Tokenizer
 
 # The number of batches whose rows are sorted by length together: large enough that the rows of a

@@ -17,6 +17,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
+from keras_bert.text.characters import check_characters
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -88,28 +89,6 @@ def split_index(num_rows: int, share: float) -> int:
             "leaves rows to train on and holds out others."
         )
     return start
-
-
-def check_characters(text: Any, where: str) -> None:
-    """Checks that UTF-8 can represent a text, which is so unless it has half of a surrogate pair.
-
-    Args:
-        text: The text; bytes and other types are not checked.
-        where: What the text is, for the error message.
-
-    Raises:
-        ValueError: If it has; the message has the position of the character.
-    """
-    # `isascii` takes no time.
-    if not isinstance(text, str) or text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{where} has the character {text[error.start]!r} at position {error.start}, half of a "
-            "surrogate pair; expected characters that UTF-8 can represent."
-        ) from error
 
 
 def listed(x: Any) -> Any:

@@ -21,7 +21,7 @@ from keras_bert.data.text_batches import (
     surround_second,
 )
 from keras_bert.text.from_config import tokenizer_from_config
-from keras_bert.text.normalization import drop_invalid
+from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.tokenizer import Tokenizer
 
 # Number of questions that are tokenized in one call
@@ -139,8 +139,9 @@ class QuestionAnswererPreprocessor:
 
     def tokenize(self, question: Any, context: Any) -> TokenizedQuestions:
         """Tokenizes questions and passages, the first step of a call."""
-        ids = self.tokenizer(question)[:, : self.max_query_length]
-        return TokenizedQuestions(ids, *self.tokenizer.tokenize_with_offsets(context))
+        tokenizer = self.tokenizer.graph
+        ids = tokenizer(question)[:, : self.max_query_length]
+        return TokenizedQuestions(ids, *tokenizer.tokenize_with_offsets(context))
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:
         """Splits tokenized passages into windows, the second step of a call."""

@@ -13,8 +13,8 @@ from keras_bert import checks
 from keras_bert.data.batching import BatchOptions, row_batches, without_autograph
 from keras_bert.data.text_batches import cut_rows, num_special_tokens, pack_texts, padded
 from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.graph.words import words_with_offsets
 from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.text.words import words_with_offsets
 
 _FEATURES = ("token_ids", "segment_ids", "padding_mask")
 
@@ -110,7 +110,7 @@ class TokenClassifierPreprocessor:
         Returns:
             A tuple of the words, the offset of the first character of each, and the offset one
             past its last character, ragged `(batch, None)`; see
-            `keras_bert.text.words.words_with_offsets`.
+            `keras_bert.text.graph.words.words_with_offsets`.
         """
         return words_with_offsets(tf.convert_to_tensor(text, tf.string))
 
@@ -182,7 +182,7 @@ class TokenClassifierPreprocessor:
 
     def _pieces(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the flat ids of all words, and the row splits of words, int64 `(words + 1,)`."""
-        pieces = self.tokenizer.tokenize_words(words.flat_values)
+        pieces = self.tokenizer.graph.tokenize_words(words.flat_values)
         is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(is_empty)], self.tokenizer.unk_token_id)
         pieces = tf.concat([pieces, tf.RaggedTensor.from_row_lengths(unknown, is_empty)], axis=1)

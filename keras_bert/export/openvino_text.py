@@ -26,9 +26,11 @@ from keras_bert.data.text_batches import TextClassifierPreprocessor, num_special
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
 from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
-from keras_bert.text.byte_pair import LETTER, NUMBER, character_kinds
-from keras_bert.text.normalization import MAX_WORD_LENGTH, WHITE_SPACE, lower, normalize
-from keras_bert.text.wordpiece import PieceFinder
+from keras_bert.text.characters import WHITE_SPACE, class_of
+from keras_bert.text.graph.normalization import lower, normalize
+from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
+from keras_bert.text.graph.wordpiece import PieceFinder
+from keras_bert.text.normalization import MAX_WORD_LENGTH
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
 
@@ -187,17 +189,15 @@ def _truncated(texts: Sequence[Ids], room: int) -> list[Ids]:
 
 
 def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
-    typed = tokenizer.typed
-    marks = typed.marks if typed else {}
-    typed_as = {tokenizer.token_to_id(token): mark for token, mark in marks.items()}
-    vocabulary = PieceFinder.searchable(tokenizer.vocabulary, typed_as)
+    marks = tokenizer.token_marks
+    vocabulary = tokenizer.matched_vocabulary
     unknown = vocabulary[tokenizer.unk_token_id]
     characters = _characters_map(_word_characters(tokenizer.lowercase))
     sigma = _final_sigma(lambda texts: normalize(texts, True)[0]) if tokenizer.lowercase else None
 
     def find(strings: Strings) -> Ids:
         strings = _replaced(_valid(strings), r"\x00", "")
-        for pattern, mark in typed.replacements if typed else ():
+        for pattern, mark in marks.replacements if marks else ():
             strings = _replaced(strings, pattern, mark)
         strings = _replaced(strings, *sigma) if sigma else strings
         strings = _mapped(strings, characters)
@@ -221,7 +221,7 @@ def _word_characters(lowercase: bool) -> dict[str, str]:
     ]
     parts = sorted(set("".join(normalized)))
     # "a", the character, "a": how many words that is says what the character is.
-    find = PieceFinder(["[UNK]", "a", "##a"], 0, {})
+    find = PieceFinder(["[UNK]", "a", "##a"], 0)
     pieces = find(tf.constant([f"a{part}a" for part in parts]), tf.constant(False)).ids
     spelled = {}
     for part, ids in zip(parts, pieces.to_list(), strict=True):
@@ -268,11 +268,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    letters = _letters()
-    kinds = character_kinds(tf.constant(letters)).numpy()
-    letter, number = (
-        _character_class(np.asarray(letters)[kinds == kind]) for kind in (LETTER, NUMBER)
-    )
+    letter, number = class_of("L"), class_of("N")
     space = WHITE_SPACE
     pattern = (
         rf"'(?:s|t|m|d|re|ve|ll)| ?[{letter}]+| ?[{number}]+| ?[^{space}{letter}{number}]+"
@@ -305,7 +301,9 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    cleaner, commas = tokenizer.cleaner, tokenizer.commas
+    cleaner = SentenceCleaner(
+        tokenizer.lowercase, tokenizer.keep_accents, collapse=tokenizer.albert_rules
+    )
     letters = _letters()
     maps, sigma = [], None
     if not cleaner.keep_accents:
@@ -341,7 +339,8 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
             ops.convert(ops.search_sorted(rows, numbers, right_mode=right), "i32").output(0)
             for right in (False, True)
         )
-        return _expanded([begins, ends, ids], commas.parts) if commas else [begins, ends, ids]
+        found = [begins, ends, ids]
+        return _expanded(found, tokenizer.ids_of_parts) if tokenizer.parts else found
 
     return find
 

@@ -98,7 +98,7 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     """
     functions = task.serving_signatures(options)
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
-    save_signatures(signatures, folder, task.preprocessor.tokenizer.resources)
+    save_signatures(signatures, folder, task.preprocessor.tokenizer.graph.resources)
     check_serving_ops(folder)
     write_batching_parameters(
         folder,

@@ -83,9 +83,7 @@ def annotated_words(
     checks.POSITIVE_INT.check_given(max_sentences=max_sentences)
     sentences = _read(files)[:max_sentences]
     tokenizer = preprocessor.tokenizer
-    pieces = iter(
-        tokenizer.tokenize_words([word for words, *_ in sentences for word in words]).to_list()
-    )
+    pieces = iter(tokenizer.tokenize_words([word for words, *_ in sentences for word in words]))
     rows, starts, kept = [], [], []
     for sentence in sentences:
         # A word without tokens, such as a control character, is [UNK]

@@ -481,8 +481,8 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
     spans: list[Span] = [None] * int(features["padding_mask"].sum())
     for position in positions:
         spans[position] = (1, starts[position], ends[position])
-    _, of_question, to_question = task.preprocessor.tokenizer.tokenize_with_offsets([question])
-    bounds = list(zip(of_question.to_list()[0], to_question.to_list()[0], strict=True))
+    _, of_question, to_question = task.preprocessor.tokenizer.tokenize_with_offsets(question)
+    bounds = list(zip(of_question, to_question, strict=True))
     if len(bounds) > task.preprocessor.max_query_length:
         raise ValueError(
             f"The question has {len(bounds)} tokens; expected at most max_query_length, which is "
@@ -541,8 +541,8 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     if target not in tokenizer.vocabulary:
         raise ValueError(f"target is {target!r}; expected a token of the vocabulary.")
     token = tokenizer.token_to_id(target)
-    _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets([x])
-    bounds = zip(starts.to_list()[0], ends.to_list()[0], strict=True)
+    _, starts, ends = tokenizer.reading_special_tokens.tokenize_with_offsets(x)
+    bounds = zip(starts, ends, strict=True)
     spans: list[Span] = [None] * len(ids)
     for position, (start, end) in enumerate(bounds, start=1):
         # The mask is what is asked for, and no reason
@@ -583,7 +583,7 @@ def _packed(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], 
     tokenizer = preprocessor.tokenizer
     pack = TextClassifierPreprocessor(tokenizer, preprocessor.sequence_length)
     features = _one_row(task, pack([texts[0]], [texts[1]] if len(texts) == 2 else None))
-    _, starts, ends = (part.to_list() for part in tokenizer.tokenize_with_offsets(list(texts)))
+    _, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
     spans: list[Span] = [None] * int(features["padding_mask"].sum())
     position = 1
     for number, bounds in enumerate(zip(starts, ends, strict=True)):

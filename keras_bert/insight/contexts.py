@@ -94,7 +94,7 @@ def neighbours(
     tokenizer = preprocessor.tokenizer
     vocabulary = tokenizer.vocabulary
     if token not in vocabulary:
-        parts = tokenizer.tokenize_with_offsets([token])[0].to_list()[0]
+        parts = tokenizer(token)
         raise ValueError(
             f"{token!r} is not a token of the vocabulary; as a text it becomes "
             f"{[vocabulary[part] for part in parts]}."
@@ -243,8 +243,7 @@ def contexts(
         if match is None:
             raise ValueError(f"Text {number} has no word {word!r}: {shortened(text)}.")
         spans.append(match.span())
-    _, *offsets = preprocessor.tokenizer.tokenize_with_offsets(list(texts))
-    starts, ends = (part.to_list() for part in offsets)
+    _, starts, ends = preprocessor.tokenizer.tokenize_with_offsets(list(texts))
     vectors, units = [], []
     # Only the word must be within the row
     rows = text_states(backbone, preprocessor, [(text,) for text in texts], truncate=True)

@@ -424,10 +424,7 @@ def _tokenized(
         if not isinstance(text, str):
             name = names[number] if names else f"Text {number}"
             raise ValueError(f"{name} is {shortened(text)}; expected a string.")
-    ids, starts, ends = (
-        part.to_list()
-        for part in masked_lm.preprocessor.tokenizer.tokenize_with_offsets(list(texts))
-    )
+    ids, starts, ends = masked_lm.preprocessor.tokenizer.tokenize_with_offsets(list(texts))
     room = masked_lm.preprocessor.sequence_length - 2
     for number, row in enumerate(ids):
         if not 1 <= len(row) <= room:

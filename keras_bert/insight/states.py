@@ -82,7 +82,7 @@ def require_fit(
     tokenizer = preprocessor.tokenizer
     if special_tokens_in_text:
         tokenizer = tokenizer.reading_special_tokens
-    lengths = tokenizer.tokenize_with_offsets(list(texts))[0].row_lengths().numpy().tolist()
+    lengths = [len(ids) for ids in tokenizer(list(texts))]
     room = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     if sum(lengths) > room:
         what = "The text has" if len(texts) == 1 else "The texts have"

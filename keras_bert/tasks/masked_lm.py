@@ -277,9 +277,7 @@ class MaskedLM(MaskedTokenTask):
         room = self.preprocessor.sequence_length - 2
         parts = own.reading_special_tokens.tokenize_with_offsets(texts)
         rows, positions, spans = [], [], []
-        for number, (ids, starts, ends) in enumerate(
-            zip(*(part.to_list() for part in parts), strict=True)
-        ):
+        for number, (ids, starts, ends) in enumerate(zip(*parts, strict=True)):
             masks = [index for index, token in enumerate(ids[:room]) if token == own.mask_token_id]
             if not masks:
                 which = "The text" if len(texts) == 1 else f"Text {number}"

@@ -321,8 +321,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         tokenizer = self.preprocessor.tokenizer
         room = self.preprocessor.sequence_length - 2
         ids, starts, ends = (
-            [row[:room] for row in part.to_list()]
-            for part in tokenizer.tokenize_with_offsets(texts)
+            [row[:room] for row in part] for part in tokenizer.tokenize_with_offsets(texts)
         )
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
         batches = text_batches.token_batches(

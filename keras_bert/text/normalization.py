@@ -1,164 +1,201 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's text normalization as TensorFlow operations, equal to the original for every character.
-
-Splitting at whitespace, punctuation and CJK ideographs is not part of it: `FastWordpieceTokenizer`
-does it, at the same characters as the original.
+"""BERT's text normalization and splitting into words, with the source of each character.
 
 Reference:
     [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), the released code, `BasicTokenizer`.
 """
 
-import unicodedata
+from __future__ import annotations
 
-import tensorflow as tf
-import tensorflow_text as tf_text
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-WHITE_SPACE = (
-    r"\t\n\x0b\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+from keras_bert.text.characters import (
+    category,
+    combining_class,
+    decomposed,
+    is_ideograph,
+    is_punctuation,
+    lowered,
 )
-"""The whitespace of byte-level BPE, for character classes of regular expressions."""
 
 MAX_WORD_LENGTH = 200
 """The maximum number of characters of a word; longer words are unknown, as in the original."""
 
-# Texts of printable ASCII characters whose words have at most 200 characters: lowercasing A-Z is
-# all that is necessary. Most English text matches, and skips the full normalization.
-_PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
-# Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
-_DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
-CJK = (
-    r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
-    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
-)
-_ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# A coarse filter, by CJK ideographs and most punctuation; exact lengths are computed later.
-_MAYBE_LONG_WORD = (
-    rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
-    rf"\x{{ff01}}-\x{{ff0f}}{CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
-)
-# Uppercase letters added in Unicode 14: (characters, distance to the lowercase letter).
-# TensorFlow's version of ICU is older and does not lowercase them.
-_NEW_CAPITALS = (
-    (r"\x{2c2f}", 48),
-    (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
-    (r"\x{10570}-\x{1057a}\x{1057c}-\x{1058a}\x{1058c}-\x{10592}\x{10594}-\x{10595}", 39),
-)
-# Punctuation added in Unicode 13 and 14, at which TF Text in older servers does not split.
-_NEW_PUNCTUATION = (
-    r"\x{61d}\x{1b7d}\x{1b7e}\x{2e52}-\x{2e5d}\x{10ead}\x{10f86}-\x{10f89}\x{1145a}\x{116b9}"
-    r"\x{11944}-\x{11946}\x{12ff1}\x{12ff2}"
-)
-# Valid UTF-8 (without surrogates) that has none of these letters and punctuation marks.
-_USUAL = "".join(
-    (r"[^\x{d800}-\x{dfff}", _NEW_PUNCTUATION, *(letters for letters, _ in _NEW_CAPITALS), "]*")
-)
+# What `str.split` takes for whitespace and the original drops, as control characters
+_DROPPED_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+# A run of what is no whitespace for the original
+_RAW_WORD = re.compile(r"(?:\S|[\x0b\x0c\x1c-\x1f\x85])+")
+_JOINERS_AND_TAGS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
 
-def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
+class Word(NamedTuple):
+    """A normalized word.
 
     Args:
-        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
+        letters: Its characters.
+        firsts: The index in the raw word of the character that each of them comes from; of marks
+            that canonical decomposition may reorder, the first one.
+        lasts: The index of the last one of these.
+    """
+
+    letters: str
+    firsts: Sequence[int]
+    lasts: Sequence[int]
+
+    def part(self, begin: int, end: int) -> Word:
+        """Returns some of its characters."""
+        return Word(self.letters[begin:end], self.firsts[begin:end], self.lasts[begin:end])
+
+
+def raw_words(text: str) -> list[str]:
+    """Splits a text at whitespace; control characters that the original drops may be missing."""
+    if _DROPPED_SPACE.search(text):
+        text = _DROPPED_SPACE.sub("", text)
+    return text.split()
+
+
+def raw_words_with_starts(text: str) -> Iterator[tuple[str, int]]:
+    """Yields the words between whitespace, with the offset of the first character of each."""
+    for found in _RAW_WORD.finditer(text):
+        yield found[0], found.start()
+
+
+def words_of(raw: str, lowercase: bool) -> Iterator[Word]:
+    """Normalizes a raw word, and splits it at punctuation and ideographs, which are words too.
+
+    Args:
+        raw: Text without whitespace.
         lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
-
-    Returns:
-        A tuple of the normalized texts, a string tensor `(texts,)`, and of whether they may have
-        words of more than 200 characters, a bool scalar; if it is False, they have none.
     """
-    rows = tf.where(~tf.strings.regex_full_match(text, _PLAIN))
-    intricate = normalize_intricate(tf.gather(text, rows[:, 0]), lowercase)
-    plain = tf.strings.lower(text) if lowercase else text
-    return (
-        tf.tensor_scatter_nd_update(plain, rows, intricate),
-        tf.reduce_any(tf.strings.regex_full_match(intricate, _MAYBE_LONG_WORD)),
-    )
+    word = _normalized(raw, lowercase)
+    begin = 0
+    for index, letter in enumerate(word.letters):
+        if is_punctuation(letter) or is_ideograph(letter):
+            if begin < index:
+                yield word.part(begin, index)
+            yield word.part(index, index + 1)
+            begin = index + 1
+    if begin < len(word.letters):
+        yield word.part(begin, len(word.letters))
 
 
-def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
-    """Normalizes texts like `normalize`, without its shortcut for plain ASCII text.
+def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
+    """Returns a function that normalizes a text and splits it into words.
+
+    Each punctuation mark and each CJK ideograph is a word.
 
     Args:
-        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
         lowercase: Whether to lowercase and strip accents.
-
-    Returns:
-        The normalized texts, a string tensor `(texts,)`, valid UTF-8.
     """
-    # This check costs a tenth of decoding all characters.
-    is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
-    text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
-    text = tf.strings.regex_replace(text, _DROPPED, "")
-    if not lowercase:
-        return text
-    text = _lower(text)
-    text = tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
-    text = tf_text.normalize_utf8(text, "NFD")
-    return tf.strings.regex_replace(text, r"\p{Mn}", "")
+
+    @functools.lru_cache(1 << 17)
+    def words(raw: str) -> list[str]:
+        return [word.letters for word in words_of(raw, lowercase)]
+
+    return lambda text: itertools.chain.from_iterable(map(words, raw_words(text)))
 
 
-def drop_invalid(text: tf.Tensor) -> tf.Tensor:
-    """Drops the bytes that are not valid UTF-8.
+def over_dropped_marks(
+    text: str, start: int, end: int, is_dropped: Callable[[int], bool]
+) -> tuple[int, int]:
+    """Extends a span by the marks after it that normalization drops.
+
+    Marks at the beginning of a text, or after whitespace, belong to the span after them.
 
     Args:
-        text: String tensor of any shape.
+        text: A text.
+        start: The offset of the first character of the span.
+        end: The offset one past its last character.
+        is_dropped: Returns whether the character at an offset is a mark that is dropped.
 
     Returns:
-        A string tensor of the same shape.
+        A tuple of the offsets of the extended span.
     """
-    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+    while end < len(text) and is_dropped(end):
+        end += 1
+    marks = start
+    while marks and is_dropped(marks - 1):
+        marks -= 1
+    begins_word = not marks or text[marks - 1] in " \t\n\r" or category(text[marks - 1])[0] == "Z"
+    return (marks if begins_word else start), end
 
 
-def split_words(text: tf.Tensor, lowercase: bool) -> tf.RaggedTensor:
-    """Normalizes texts and splits them into words, as WordPiece tokenization does first.
-
-    Args:
-        text: String tensor `(texts,)`, UTF-8.
-        lowercase: Whether to lowercase and strip accents.
-
-    Returns:
-        The words, a ragged string tensor `(texts, None)`. Each punctuation mark and each CJK
-        ideograph is a word.
-    """
-    text, _ = normalize(text, lowercase)
-    alone = rf"([{_ASCII_PUNCTUATION}\p{{P}}{CJK}])"
-    text = tf.strings.regex_replace(text, alone, r" \1 ")
-    return tf.strings.split(tf.strings.regex_replace(text, r"[\t\r\n\p{Z}]", " "))
-
-
-def lower(text: tf.Tensor) -> tf.Tensor:
-    """Lowercases texts as Python's `str.lower` does.
-
-    Args:
-        text: String tensor `(texts,)`, valid UTF-8.
-
-    Returns:
-        A string tensor `(texts,)`.
-    """
-    is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
-    text = _lower(text)
-    return tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
-
-
-def _lower(text: tf.Tensor) -> tf.Tensor:
-    # ASCII first: with encoding="utf-8" it depends on the locale, and in Turkish "I" becomes "ı".
-    return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
-
-
-def _set_apart(text: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(text, f"([{_NEW_PUNCTUATION}])", r" \1 ")
-
-
-def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
-    points = tf.strings.unicode_decode(text, "UTF-8")
-    letters = tf.strings.unicode_encode(points.flat_values[:, tf.newaxis], "UTF-8")
-    shift = tf.zeros_like(points.flat_values)
-    for characters, distance in _NEW_CAPITALS:
-        is_capital = tf.strings.regex_full_match(letters, f"[{characters}]")
-        shift += distance * tf.cast(is_capital, tf.int32)
-    return tf.strings.unicode_encode(points.with_flat_values(points.flat_values + shift), "UTF-8")
+def is_extending(character: str) -> bool:
+    """Returns whether a character belongs to the one before it (UAX 29, rule GB9), if dropped."""
+    return _is_mark(character) or character in _JOINERS_AND_TAGS
 
 
 def without_case(text: str) -> str:
     """Lowercases a text and strips its accents, as an uncased tokenizer does."""
-    parts = unicodedata.normalize("NFD", text.lower())
-    return "".join(part for part in parts if unicodedata.category(part) != "Mn")
+    parts = "".join(map(decomposed, lowered(text)))
+    return "".join(part for part in parts if not _is_mark(part))
+
+
+def _normalized(raw: str, lowercase: bool) -> Word:
+    """Drops control characters and, for uncased vocabularies, case and accents."""
+    if raw.isascii() and raw.isprintable():
+        return Word(raw.lower() if lowercase else raw, range(len(raw)), range(len(raw)))
+    sources = [index for index, character in enumerate(raw) if not _is_dropped(character)]
+    letters = "".join([raw[index] for index in sources])
+    return _uncased(letters, sources) if lowercase else Word(letters, sources, sources)
+
+
+def _uncased(letters: str, sources: Sequence[int]) -> Word:
+    """Lowercases, decomposes, and strips marks of category Mn."""
+    # The form of a sigma depends on its neighbors; the number of small letters does not.
+    small = lowered(letters)
+    origins = [
+        source
+        for letter, source in zip(letters, sources, strict=True)
+        for _ in range(len(lowered(letter)))
+    ]
+    parts = [
+        (part, source)
+        for letter, source in zip(small, origins, strict=True)
+        for part in decomposed(letter)
+    ]
+    kept = [part for part in _in_canonical_order(parts) if not _is_mark(part[0])]
+    clusters = _movable_marks([part for part in parts if not _is_mark(part[0])])
+    return Word(
+        "".join([letter for letter, _ in kept]),
+        [clusters.get(source, (source,))[0] for _, source in kept],
+        [clusters.get(source, (source,))[-1] for _, source in kept],
+    )
+
+
+def _movable_marks(parts: list[tuple[str, int]]) -> dict[int, list[int]]:
+    """Maps the source of each mark that may be reordered to those of the marks around it."""
+    sources = {source for letter, source in parts if combining_class(letter)}
+    clusters: dict[int, list[int]] = {}
+    if sources:
+        order = sorted({source for _, source in parts})
+        for is_movable, run in itertools.groupby(order, sources.__contains__):
+            if is_movable:
+                cluster = list(run)
+                clusters |= dict.fromkeys(cluster, cluster)
+    return clusters
+
+
+def _in_canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Sorts each run of combining marks by their combining class."""
+    classes = [combining_class(letter) for letter, _ in parts]
+    if not any(classes):
+        return parts
+    ordered: list[int] = []
+    for _, run in itertools.groupby(range(len(parts)), lambda index: classes[index] > 0):
+        ordered += sorted(run, key=classes.__getitem__)
+    return [parts[index] for index in ordered]
+
+
+@functools.cache
+def _is_dropped(character: str) -> bool:
+    return category(character) in ("Cc", "Cf") or character == "\ufffd"
+
+
+@functools.cache
+def _is_mark(character: str) -> bool:
+    return category(character) == "Mn"

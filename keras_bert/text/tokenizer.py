@@ -1,26 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of the tokenizers, and the conversion of text of any shape."""
+"""The base class of the tokenizers: plain Python for strings, graph operations for tensors."""
 
 from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Self
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import tensorflow as tf
 
-from keras_bert.text.graph_functions import traced_once
-from keras_bert.text.offsets import Pieces
+from keras_bert.text.characters import check_characters
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
+
+if TYPE_CHECKING:
+    from keras_bert.text.graph.tokenizer import GraphTokenizer
+
+# Distinct words whose tokens are remembered; a word takes some 300 bytes.
+_MAX_KNOWN_WORDS = 1 << 17
+# Longer words are hardly ever seen twice.
+_MAX_KNOWN_LENGTH = 64
+
+
+class Tokens(NamedTuple):
+    """The tokens of a text.
+
+    Args:
+        ids: The id of each token.
+        starts: The offset of the first character of each token.
+        ends: The offset one past its last character.
+    """
+
+    ids: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+
+class KnownWords(dict[str, Tokens]):
+    """The tokens of words, computed when a word is first looked up.
+
+    The number of words that are remembered is bounded, and several threads may look words up.
+
+    Args:
+        tokenize: Computes the tokens of a word, with offsets in the word.
+    """
+
+    def __init__(self, tokenize: Callable[[str], Tokens]) -> None:
+        super().__init__()
+        self._tokenize = tokenize
+
+    def __missing__(self, word: str) -> Tokens:
+        tokens = self._tokenize(word)
+        if len(word) <= _MAX_KNOWN_LENGTH:
+            if len(self) >= _MAX_KNOWN_WORDS:
+                self.clear()
+            self[word] = tokens
+        return tokens
 
 
 class Tokenizer(abc.ABC):
-    """Base class of tokenizers, which convert text to ids and back with graph operations.
+    """Base class of tokenizers, which convert text to ids and back.
 
-    Subclasses define their special tokens, and implement `_tokenize`, `_tokenize_with_offsets` and
-    `_join`.
+    Strings are converted in Python, and tensors of TensorFlow, in a graph or not, with graph
+    operations. Both give the same ids and offsets.
+
+    Subclasses define their special tokens, and implement `_ids_of`, `_tokens_of`, `_text_of` and
+    `_make_graph`.
 
     Args:
         vocabulary: The tokens in the order of their ids.
@@ -53,28 +99,22 @@ class Tokenizer(abc.ABC):
         self.vocabulary = vocabulary
         self.special_tokens_in_text = special_tokens_in_text
         self._ids = {token: index for index, token in enumerate(vocabulary)}
-        # A constant that is created while a graph is traced would belong to that graph alone.
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._special_ids = tf.constant(self.special_token_ids, tf.int32)
-        self._ids_of_texts = traced_once(lambda texts: (self._tokenize(texts),))
-        self._pieces_of_texts = traced_once(lambda texts: self._tokenize_with_offsets(texts))
+        self._graph: GraphTokenizer | None = None
         self._graphs: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self._lock = threading.RLock()
 
     @classmethod
     def special_tokens(cls) -> tuple[str, ...]:
         """Returns the special tokens of the class, which a vocabulary may or may not contain."""
         return (cls.pad_token, cls.unk_token, cls.cls_token, cls.sep_token, cls.mask_token)
 
-    def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
+    def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""
-        (ids,) = on_any_shape(text, self._ids_of_texts)
-        return ids
+        if is_tensor(text):
+            return self.graph(text)
+        return _on_strings(text, self._ids_of)
 
-    def tokenize_with_offsets(
-        self, text: Any
-    ) -> tuple[
-        tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor
-    ]:
+    def tokenize_with_offsets(self, text: Any) -> tuple[Any, Any, Any]:
         """Converts texts to ids, with the offsets of each token in its text.
 
         Offsets count the Unicode code points of the original text, without invalid bytes, and never
@@ -92,10 +132,70 @@ class Tokenizer(abc.ABC):
 
         Returns:
             A tuple of the ids, the start of each token (the offset of its first character), and its
-            end (the offset one past its last character), all int32 and of the same shape.
+            end (the offset one past its last character), each as from a call.
         """
-        ids, starts, ends = on_any_shape(text, self._pieces_of_texts)
+        if is_tensor(text):
+            return self.graph.tokenize_with_offsets(text)
+        tokens = _on_strings(text, self._tokens_of)
+        ids, starts, ends = (_part_of(tokens, index) for index in range(3))
         return ids, starts, ends
+
+    def tokenize_words(self, words: Any) -> Any:
+        """Converts the words of a text, each a separate string, to ids.
+
+        Args:
+            words: Strings of any shape; see the call arguments.
+
+        Returns:
+            The ids of each word; see a call.
+        """
+        if is_tensor(words):
+            return self.graph.tokenize_words(words)
+        return _on_strings(words, lambda word: self._ids_of(self._as_word(word)))
+
+    def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
+        """Converts ids to text.
+
+        Args:
+            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a tensor of
+                TensorFlow, which may be ragged.
+            skip_special_tokens: Whether to omit special tokens, such as padding.
+
+        Returns:
+            A string or a list of strings; for a tensor, a string tensor of shape `()` or
+            `(batch,)`.
+
+        Raises:
+            ValueError: If `token_ids` has another number of dimensions, or an id is not in the
+                vocabulary. For a tensor, the latter is a `tf.errors.InvalidArgumentError`.
+        """
+        if is_tensor(token_ids):
+            return self.graph.detokenize(token_ids, skip_special_tokens)
+        rows = list(token_ids) if np.iterable(token_ids) else []
+        if rows and all(map(np.iterable, rows)):
+            return [self._join(row, skip_special_tokens) for row in rows]
+        return self._join(token_ids, skip_special_tokens)
+
+    def _join(self, token_ids: Any, skip_special_tokens: bool) -> str:
+        special = set(self.special_token_ids) if skip_special_tokens else ()
+        ids = np.asarray(token_ids)
+        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+            raise ValueError(
+                f"token_ids has rows of shape {ids.shape} and type {ids.dtype}; expected integers, "
+                "(tokens,) or (batch, tokens)."
+            )
+        wrong = ids[(ids < 0) | (ids >= len(self.vocabulary))]
+        if wrong.size:
+            raise ValueError(f"Token id {wrong[0]} is not in [0, {len(self.vocabulary)}).")
+        return self._text_of([index for index in ids.tolist() if index not in special])
+
+    @property
+    def graph(self) -> GraphTokenizer:
+        """This tokenizer as TensorFlow operations, made on first use."""
+        with self._lock:
+            if self._graph is None:
+                self._graph = self._make_graph()
+            return self._graph
 
     def graph_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Returns a graph of a function of this tokenizer, which all who use the tokenizer share.
@@ -106,42 +206,10 @@ class Tokenizer(abc.ABC):
         Returns:
             A function of the other arguments.
         """
-        if function not in self._graphs:
-            self._graphs[function] = traced_once(functools.partial(function, self))
-        return self._graphs[function]
-
-    def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """Converts the words of a text, each a separate string, to ids.
-
-        Args:
-            words: Strings of any shape; see the call arguments.
-
-        Returns:
-            The ids of each word; see a call.
-        """
-        return self(words)
-
-    def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> tf.Tensor:
-        """Converts ids to text.
-
-        Args:
-            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: a list, a tensor or a ragged tensor.
-            skip_special_tokens: Whether to omit special tokens, such as padding.
-
-        Returns:
-            A string tensor of shape `()` or `(batch,)`.
-
-        Raises:
-            ValueError: If `token_ids` has another number of dimensions.
-            tf.errors.InvalidArgumentError: If an id is not in the vocabulary.
-        """
-        ids, is_batch = to_rows(token_ids)
-        with tf.device("CPU:0"):
-            if skip_special_tokens:
-                is_special = tf.reduce_any(ids.flat_values[:, None] == self._special_ids, axis=1)
-                ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~is_special))
-            texts = self._join(ids)
-        return texts if is_batch else texts[0]
+        with self._lock:
+            if function not in self._graphs:
+                self._graphs[function] = self.graph.traced(functools.partial(function, self))
+            return self._graphs[function]
 
     @property
     def vocabulary_size(self) -> int:
@@ -182,11 +250,6 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def continuation_token_ids(self) -> Sequence[int]:
         """The ids of tokens that continue the word of the token before them."""
-
-    @property
-    def resources(self) -> tuple[Any, ...]:
-        """The resources, such as tables, that a SavedModel with this tokenizer must track."""
-        return ()
 
     def token_to_id(self, token: str) -> int:
         """Returns the id of a token.
@@ -237,94 +300,47 @@ class Tokenizer(abc.ABC):
         return self.from_config(self.get_config())
 
     @abc.abstractmethod
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Converts texts `(texts,)` to ids, ragged int32 `(texts, None)`."""
+    def _ids_of(self, text: str) -> list[int]:
+        """Converts a text to ids."""
 
     @abc.abstractmethod
-    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        """Converts texts `(texts,)` to ids with offsets in characters."""
+    def _tokens_of(self, text: str) -> Tokens:
+        """Converts a text to ids with offsets in characters."""
 
     @abc.abstractmethod
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Converts ids, ragged int32 `(texts, None)`, to strings `(texts,)`."""
+    def _text_of(self, ids: Sequence[int]) -> str:
+        """Converts ids to text."""
+
+    @abc.abstractmethod
+    def _make_graph(self) -> GraphTokenizer:
+        """Creates this tokenizer as TensorFlow operations."""
+
+    def _as_word(self, word: str) -> str:
+        """Returns a word as a text that it is tokenized as."""
+        return word
 
 
-def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
-    """Converts a list or an array to a tensor, which is ragged if rows differ in length."""
-    if isinstance(values, tf.RaggedTensor):
-        # The dtype of row splits that tokenizers use
-        return tf.cast(values, dtype).with_row_splits_dtype(tf.int64)
-    if isinstance(values, tf.Tensor):
-        return tf.cast(values, dtype)
-    try:
-        return tf.convert_to_tensor(values, dtype)
-    except ValueError:
-        _check_characters([values] if isinstance(values, str) else values)
-        # Rows of different lengths
-        return tf.ragged.constant(values, dtype)
+def is_tensor(value: Any) -> bool:
+    """Returns whether a value is a tensor of TensorFlow, ragged or not; does not import it."""
+    return type(value).__module__.startswith("tensorflow.")
 
 
-def _check_characters(rows: Iterable[Any], path: tuple[int, ...] = ()) -> None:
-    """Raises a `ValueError` if UTF-8 cannot represent a text; the message has its indices."""
-    for index, row in enumerate(rows):
-        here = (*path, index)
-        if isinstance(row, (list, tuple, np.ndarray)):
-            _check_characters(row, here)
-        elif isinstance(row, str):
-            try:
-                row.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(
-                    f"Text {', '.join(map(str, here))} has the character {row[error.start]!r} at "
-                    f"position {error.start}, half of a surrogate pair; expected characters that "
-                    "UTF-8 can represent."
-                ) from error
+def _on_strings(text: Any, function: Callable[[str], Any], path: tuple[int, ...] = ()) -> Any:
+    """Applies a function to a string, or to each string of nested sequences."""
+    if isinstance(text, str):
+        check_characters(text, f"Text {', '.join(map(str, path))}" if path else "The text")
+        return function(text)
+    if isinstance(text, bytes):
+        return function(text.decode("utf-8", "ignore"))
+    if isinstance(text, np.ndarray) and not text.ndim:
+        return _on_strings(text.item(), function, path)
+    if hasattr(text, "__iter__") and not isinstance(text, dict):
+        return [_on_strings(item, function, (*path, index)) for index, item in enumerate(text)]
+    raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
 
 
-def on_any_shape(
-    text: Any, function: Callable[[tf.Tensor], tuple[tf.RaggedTensor, ...]]
-) -> tuple[tf.Tensor | tf.RaggedTensor, ...]:
-    """Applies a function of texts `(texts,)` to texts of any shape.
-
-    Args:
-        text: Strings of any shape.
-        function: Maps strings `(texts,)` to a tuple of ragged tensors `(texts, None)`.
-
-    Returns:
-        A tuple of the results, each of the shape of `text` with an additional ragged dimension.
-
-    Raises:
-        ValueError: If the rank of `text` is unknown.
-    """
-    texts = to_tensor(text, tf.string)
-    rank = texts.shape.rank
-    if rank is None:
-        raise ValueError("The rank of the text is unknown; set it by tf.ensure_shape.")
-    with tf.device("CPU:0"):
-        if rank == 0:
-            return tuple(part[0] for part in function(texts[tf.newaxis]))
-        if rank == 1:
-            return function(texts)
-        if not isinstance(texts, tf.RaggedTensor):
-            texts = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
-        return tuple(
-            texts.with_flat_values(part) for part in on_any_shape(texts.flat_values, function)
-        )
-
-
-def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
-    """Converts ids to ragged int32 `(batch, None)`.
-
-    Returns:
-        A tuple of the ids, and of whether they were a batch and not a single row.
-
-    Raises:
-        ValueError: If the rank of `token_ids` is not 1 or 2.
-    """
-    ids = to_tensor(token_ids, tf.int32)
-    if ids.shape.rank not in (1, 2):
-        raise ValueError(f"token_ids has shape {ids.shape}; expected (tokens,) or (batch, tokens).")
-    if isinstance(ids, tf.RaggedTensor):
-        return ids, True
-    is_batch = ids.shape.rank == 2
-    return tf.RaggedTensor.from_tensor(ids if is_batch else ids[tf.newaxis]), is_batch
+def _part_of(tokens: Any, index: int) -> Any:
+    """Returns one of the fields of nested `Tokens`."""
+    if isinstance(tokens, Tokens):
+        return tokens[index]
+    return [_part_of(item, index) for item in tokens]

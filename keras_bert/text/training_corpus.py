@@ -7,14 +7,12 @@ import importlib
 import os
 import sys
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
+from keras_bert.text.characters import category
 from keras_bert.text.normalization import without_case
 
 _SAMPLE_BYTES = 2**21
@@ -22,7 +20,6 @@ _SAMPLE_BYTES = 2**21
 _PARTS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
-_BATCH_BYTES = 2**20
 _SECONDS_ON_TERMINAL = 1.0
 _SECONDS_BETWEEN_LINES = 30.0
 _WORDS_AT_A_TIME = 1024
@@ -74,49 +71,33 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
             yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
 
 
-def corpus_batches(texts: Iterable[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """Yields batches of about a megabyte of text, with the number of bytes read so far."""
-    batch, size, total = [], 0, 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= _BATCH_BYTES:
-            total += size
-            yield batch, total
-            batch, size = [], 0
-    if batch:
-        yield batch, total + size
-
-
 def count_words(
     texts: Iterable[bytes],
-    split: Callable[[tf.Tensor], tf.Tensor],
+    split: Callable[[str], Iterable[str]],
     max_distinct_words: int,
     report: Report,
-) -> dict[bytes, int]:
+) -> dict[str, int]:
     """Counts the words of a corpus.
 
     Args:
         texts: The corpus.
-        split: A function, traced to a graph, from strings `(texts,)` to their words `(words,)`.
+        split: Splits a text into words.
         max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
             words are dropped.
         report: Reports the progress.
 
     Returns:
         A dict of the count of each word, in descending order of counts, then in the order of the
-        words' bytes.
+        words' code points.
     """
-    function = tf.function(
-        split, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
-    )
-    counts: Counter[bytes] = Counter()
+    counts: Counter[str] = Counter()
     total, too_rare = 0, 0
-    for batch, total in corpus_batches(texts):
-        counts.update(function(tf.constant(batch)).numpy().tolist())
+    for text in texts:
+        counts.update(split(text.decode("utf-8", "ignore")))
         while len(counts) > max_distinct_words:
             too_rare += 1
             counts = Counter({word: count for word, count in counts.items() if count > too_rare})
+        total += len(text)
         report(total, len(counts))
     report(total, len(counts), done=True)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
@@ -189,11 +170,11 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
         characters.update(text.decode("utf-8", "ignore"))
     letters, cased, changed, total = 0, 0, 0, 0
     for character, count in characters.items():
-        category = unicodedata.category(character)[0]
-        if category in "LM":
+        kind = category(character)[0]
+        if kind in "LM":
             total += count
             changed += count * (without_case(character) != character.lower())
-        if category == "L":
+        if kind == "L":
             letters += count
             cased += count * (character.lower() != character.upper())
     if not letters:

@@ -10,18 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from keras_bert import checks
 from keras_bert.text.byte_pair import split_byte_words
-from keras_bert.text.normalization import MAX_WORD_LENGTH, drop_invalid, split_words
-from keras_bert.text.sentence_piece_cleaning import SentenceCleaner
+from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
+from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import SPECIAL_TOKENS
 from keras_bert.text.training_corpus import (
     Corpus,
     Report,
     chosen_lowercase,
-    corpus_batches,
     corpus_texts,
     count_words,
     import_trainer,
@@ -177,11 +174,14 @@ def train_byte_pair_vocabulary(
             f"{smallest}."
         )
     texts = (text.rstrip(b"\r\n") for text in corpus_texts(corpus))
-    counts = count_words(texts, _words, max_distinct_words, Report(progress))
+    counts = count_words(texts, split_byte_words, max_distinct_words, Report(progress))
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters = byte_characters()
-    words = (("".join(letters[byte] for byte in word), count) for word, count in counts.items())
+    words = (
+        ("".join(letters[byte] for byte in word.encode("utf-8")), count)
+        for word, count in counts.items()
+    )
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary_size,
         min_frequency=min_frequency,
@@ -251,7 +251,7 @@ def train_sentence_piece_model(
         keep_accents = keep_accents or not lowercase
     checks.POSITIVE_FRACTION.check(character_coverage=character_coverage)
     model = io.BytesIO()
-    clean = SentenceCleaner(lowercase, keep_accents, collapse=True)
+    clean = TextCleaner(lowercase, keep_accents, collapse=True)
     sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -284,14 +284,8 @@ def train_sentence_piece_model(
 def _counts(
     texts: Iterable[bytes], lowercase: bool, max_distinct_words: int, report: Report
 ) -> dict[str, int]:
-    counts = count_words(
-        texts,
-        lambda batch: split_words(batch, lowercase).flat_values,
-        max_distinct_words,
-        report,
-    )
-    decoded = ((word.decode("utf-8"), count) for word, count in counts.items())
-    return {word: count for word, count in decoded if len(word) <= MAX_WORD_LENGTH}
+    counts = count_words(texts, split_words(lowercase), max_distinct_words, report)
+    return {word: count for word, count in counts.items() if len(word) <= MAX_WORD_LENGTH}
 
 
 def _alphabet(
@@ -317,10 +311,6 @@ def _alphabet(
     return sorted(kept), sorted(kept & inside)
 
 
-def _words(texts: tf.Tensor) -> tf.Tensor:
-    return split_byte_words(drop_invalid(texts)).words.flat_values
-
-
 def _learned(learner: Any) -> BytePairVocabulary:
     model = json.loads(learner.to_str())["model"]
     ids = model["vocab"]
@@ -328,16 +318,12 @@ def _learned(learner: Any) -> BytePairVocabulary:
     return BytePairVocabulary(tuple(sorted(ids, key=ids.__getitem__)), tuple(merges))
 
 
-def _sentences(texts: Iterable[bytes], clean: SentenceCleaner, report: Report) -> Iterator[str]:
-    function = tf.function(
-        lambda batch: clean(drop_invalid(batch)),
-        input_signature=[tf.TensorSpec([None], tf.string)],
-        autograph=False,
-    )
+def _sentences(texts: Iterable[bytes], clean: TextCleaner, report: Report) -> Iterator[str]:
     total = 0
-    for batch, total in corpus_batches(texts):
+    for text in texts:
+        total += len(text)
         report(total)
-        for text in function(tf.constant(batch)).numpy().tolist():
-            if text:
-                yield text.decode("utf-8")
+        cleaned = clean(text.decode("utf-8", "ignore"))
+        if cleaned:
+            yield cleaned
     report(total, done=True)

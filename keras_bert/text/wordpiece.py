@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's WordPiece tokenizer with graph operations, exact and with character offsets."""
+"""BERT's WordPiece tokenizer, exact and with character offsets."""
 
 from __future__ import annotations
 
+import itertools
 import os
-import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import tensorflow as tf
-import tensorflow_text as tf_text
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.text import special_tokens
-from keras_bert.text.normalization import MAX_WORD_LENGTH, drop_invalid, normalize
-from keras_bert.text.offsets import Pieces, to_source_characters
-from keras_bert.text.special_tokens import TypedTokens
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.characters import category
+from keras_bert.text.normalization import (
+    MAX_WORD_LENGTH,
+    Word,
+    is_extending,
+    over_dropped_marks,
+    raw_words,
+    raw_words_with_starts,
+    words_of,
+)
+from keras_bert.text.special_tokens import TokenMarks
+from keras_bert.text.tokenizer import KnownWords, Tokenizer, Tokens
 from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
+if TYPE_CHECKING:
+    from keras_bert.text.graph.tokenizer import GraphTokenizer
+
 SUFFIX = "##"
-# TF Text limits the bytes of a word, not its characters, so its limit is disabled.
-_NO_LIMIT = 2**30
+"""The prefix of tokens that continue a word."""
+
 # TF Text stores the length of a token in a byte.
 _MAX_PIECE_BYTES = 256
 
@@ -28,10 +36,11 @@ _MAX_PIECE_BYTES = 256
 class WordPieceTokenizer(Tokenizer):
     """A WordPiece tokenizer, with the same ids as BERT's released code.
 
-    It uses graph operations only, and so runs in `tf.data.Dataset.map`, a `tf.function` and a
-    SavedModel, which then contains the vocabulary. It does not add special tokens around a text.
-    The ids are those of the original for every character assigned in Unicode 14 (Python 3.11);
-    bytes that are not valid UTF-8 are dropped, as in the original.
+    Strings are tokenized in Python, with a cache of words. Tensors of TensorFlow are tokenized with
+    graph operations, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
+    contains the vocabulary. No special tokens are added around a text. The ids are those of the
+    original for every character assigned in Unicode 15; bytes that are not valid UTF-8 are
+    dropped, as in the original.
 
     Args:
         vocabulary: The tokens in the order of their ids, or the path of a `vocab.txt`.
@@ -45,14 +54,15 @@ class WordPieceTokenizer(Tokenizer):
             accents.
 
     Call arguments:
-        text: A string or `bytes`, or a batch of them: a list, an array, a string tensor or a ragged
-            tensor.
+        text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
+            TensorFlow, which may be ragged.
 
     Input shape:
         `()`, `(batch,)`, or more dimensions.
 
     Output shape:
-        int32 `(tokens,)` for a single string, otherwise ragged `(batch, tokens)`.
+        For a string, a list of its ids, and for a batch, a list of such lists. For a tensor, an
+        int32 tensor `(tokens,)`, or a ragged one `(batch, tokens)`.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -63,14 +73,14 @@ class WordPieceTokenizer(Tokenizer):
 
     >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "caf", "##e", "##s", "!"]
     >>> tokenizer = keras_bert.WordPieceTokenizer(tokens)
-    >>> tokenizer("Cafés!").numpy().tolist()
+    >>> tokenizer("Cafés!")
     [5, 6, 7, 8]
-    >>> tokenizer(["Café", "Bar!"]).to_list()
+    >>> tokenizer(["Café", "Bar!"])
     [[5, 6], [1, 8]]
-    >>> tokenizer.detokenize([5, 6, 7, 8]).numpy().decode()
+    >>> tokenizer.detokenize([5, 6, 7, 8])
     'cafes !'
     >>> ids, starts, ends = tokenizer.tokenize_with_offsets("Cafés!")
-    >>> list(zip(starts.numpy().tolist(), ends.numpy().tolist()))
+    >>> list(zip(starts, ends))
     [(0, 3), (3, 4), (4, 5), (5, 6)]
 
     Reference:
@@ -108,15 +118,25 @@ class WordPieceTokenizer(Tokenizer):
         unknown = sorted({*self.uncased_tokens} - {*self.added_tokens})
         if unknown:
             raise ValueError(f"uncased_tokens has {unknown[0]!r}, which is not in added_tokens.")
-        typed = [token for token in self.special_tokens() if token in self._ids]
-        typed = [*(typed if special_tokens_in_text else ()), *self.added_tokens]
-        typed = list(dict.fromkeys(typed))
-        self.typed = TypedTokens(typed, self.uncased_tokens) if typed else None
-        marks = self.typed.marks if self.typed else {}
-        typed_as = {self._ids[token]: mark for token, mark in marks.items()}
-        self._find_pieces = PieceFinder(self.vocabulary, self.unk_token_id, typed_as)
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._tokens = tf.constant(self.vocabulary)
+        present = [token for token in self.special_tokens() if token in self._ids]
+        in_text = [*(present if special_tokens_in_text else ()), *self.added_tokens]
+        in_text = list(dict.fromkeys(in_text))
+        self.token_marks = TokenMarks(in_text, self.uncased_tokens) if in_text else None
+        """The recognition of special and added tokens in texts; `None` if there are none."""
+        self._matched = {token: index for index, token in enumerate(self.matched_vocabulary)}
+        self._known = KnownWords(self._tokens_of_word)
+
+    @property
+    def matched_vocabulary(self) -> list[str]:
+        """The tokens as strings that match, in marked texts, where the original matches them.
+
+        Special and added tokens are the characters that `token_marks` replaces them with. Tokens
+        that the original never matches are strings that no text contains.
+        """
+        marks = self.token_marks.marks if self.token_marks else {}
+        return [
+            marks.get(token, _matched(token, index)) for index, token in enumerate(self.vocabulary)
+        ]
 
     @property
     def continuation_token_ids(self) -> list[int]:
@@ -137,105 +157,80 @@ class WordPieceTokenizer(Tokenizer):
             **({"uncased_tokens": list(self.uncased_tokens)} if self.uncased_tokens else {}),
         }
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        marked = self.typed.mark(texts) if self.typed else texts
-        return self._find_pieces(*normalize(marked, self.lowercase)).ids
+    def _ids_of(self, text: str) -> list[int]:
+        marked = self.token_marks.mark(text) if self.token_marks else text
+        tokens = map(self._known.__getitem__, raw_words(marked))
+        return list(itertools.chain.from_iterable([ids for ids, _, _ in tokens]))
 
-    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        marked = drop_invalid(self.typed.mark(texts) if self.typed else texts)
-        pieces = self._find_pieces(*normalize(marked, self.lowercase))
-        pieces = to_source_characters(marked, self.lowercase, pieces)
-        return self.typed.to_typed_characters(marked, pieces) if self.typed else pieces
+    def _tokens_of(self, text: str) -> Tokens:
+        marked = self.token_marks.mark(text) if self.token_marks else text
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        for raw, begin in raw_words_with_starts(marked):
+            tokens = self._known[raw]
+            ids += tokens.ids
+            starts += [begin + start for start in tokens.starts]
+            ends += [begin + end for end in tokens.ends]
+        if self.token_marks:
+            offsets = self.token_marks.offsets(marked)
+            starts, ends = ([offsets[index] for index in part] for part in (starts, ends))
+        return Tokens(ids, starts, ends)
 
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+    def _text_of(self, ids: Sequence[int]) -> str:
         """Joins words and punctuation with spaces, and subwords without."""
-        tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
-        text = tf.strings.reduce_join(tokens, axis=1, separator=" ")
-        return tf.strings.regex_replace(text, f" {SUFFIX}", "")
+        return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
 
+    def _make_graph(self) -> GraphTokenizer:
+        from keras_bert.text.graph.wordpiece import WordPieceGraph
 
-class PieceFinder:
-    """Splits normalized texts into subwords: greedily, longest match first.
+        return WordPieceGraph(
+            self.vocabulary,
+            self.special_token_ids,
+            self.unk_token_id,
+            self.matched_vocabulary,
+            self.lowercase,
+            self.token_marks,
+        )
 
-    Args:
-        vocabulary: The tokens in the order of their ids.
-        unknown_id: The id of the unknown token.
-        typed_as: The strings that represent tokens in marked texts (see `TypedTokens`), by id.
+    def _tokens_of_word(self, raw: str) -> Tokens:
+        """Converts a raw word, without whitespace, to tokens with offsets in it."""
 
-    Raises:
-        ValueError: If a token has more than 256 bytes.
+        def is_dropped(index: int) -> bool:
+            is_accent = category(raw[index]) == "Mn"
+            return is_extending(raw[index]) and (self.lowercase or not is_accent)
 
-    Reference:
-        [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search.
-    """
-
-    def __init__(
-        self, vocabulary: Sequence[str], unknown_id: int, typed_as: Mapping[int, str]
-    ) -> None:
-        tokens = self.searchable(vocabulary, typed_as)
-        # Constants that are created while a graph is traced would belong to that graph alone.
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._search = tf_text.FastWordpieceTokenizer(
-                tokens,
-                suffix_indicator=SUFFIX,
-                max_bytes_per_word=_NO_LIMIT,
-                token_out_type=tf.int32,
-                unknown_token=tokens[unknown_id],
-            )
-            self._is_suffix = tf.constant([token.startswith(SUFFIX) for token in tokens])
-        self._unknown_id = unknown_id
-
-    @staticmethod
-    def searchable(vocabulary: Sequence[str], typed_as: Mapping[int, str]) -> list[str]:
-        """Returns the tokens as strings that match where the original algorithm matches them."""
-        return [
-            typed_as.get(index, _searchable(token, index)) for index, token in enumerate(vocabulary)
+        pieces = [
+            (index, *over_dropped_marks(raw, start, end, is_dropped))
+            for word in words_of(raw, self.lowercase)
+            for index, start, end in self._match(word)
         ]
+        ids, starts, ends = zip(*pieces, strict=True) if pieces else ((), (), ())
+        return Tokens(ids, starts, ends)
 
-    def __call__(self, normalized: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
-        """Splits texts.
-
-        Args:
-            normalized: String tensor `(texts,)` that `normalize` returned.
-            may_have_long_words: Bool scalar, whether words may have more than 200 characters.
-
-        Returns:
-            `Pieces` with offsets in bytes of the normalized text.
-        """
-        pieces = Pieces(*self._search.tokenize_with_offsets(normalized))
-        row_splits, ids, starts, ends = tf.cond(
-            may_have_long_words,
-            lambda: self._forget_long_words(normalized, pieces),
-            lambda: (pieces.ids.row_splits, *(part.flat_values for part in pieces)),
-        )
-        return Pieces(
-            *(
-                tf.RaggedTensor.from_row_splits(part, row_splits, validate=False)
-                for part in (ids, starts, ends)
-            )
-        )
-
-    def _forget_long_words(
-        self, normalized: tf.Tensor, pieces: Pieces
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Replaces each word of more than 200 characters with one unknown token."""
-        ids, starts, ends = (part.flat_values for part in pieces)
-        continues = tf.gather(self._is_suffix, ids)
-        word = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
-        num_words = tf.reduce_sum(tf.cast(~continues, tf.int32))
-        lengths = _lengths_in_characters(normalized, pieces)
-        is_long = tf.gather(tf.math.segment_sum(lengths, word) > MAX_WORD_LENGTH, word)
-        word_ends = tf.gather(tf.math.unsorted_segment_max(ends, word, num_words), word)
-        kept = pieces.ids.with_flat_values(~(is_long & continues))
-        return (
-            tf.ragged.boolean_mask(pieces.ids, kept).row_splits,
-            tf.boolean_mask(tf.where(is_long, self._unknown_id, ids), kept.flat_values),
-            tf.boolean_mask(starts, kept.flat_values),
-            tf.boolean_mask(tf.where(is_long, word_ends, ends), kept.flat_values),
-        )
+    def _match(self, word: Word) -> list[tuple[int, int, int]]:
+        """Splits a word into subwords, longest match first: the id and the span of each."""
+        letters, firsts, lasts = word
+        length = len(letters)
+        unknown = [(self.unk_token_id, min(firsts), max(lasts) + 1)]
+        if length > MAX_WORD_LENGTH:
+            return unknown
+        pieces = []
+        start = 0
+        while start < length:
+            prefix = SUFFIX if start else ""
+            for end in range(length, start, -1):
+                index = self._matched.get(prefix + letters[start:end])
+                if index is not None:
+                    break
+            else:
+                return unknown
+            pieces.append((index, firsts[start], lasts[end - 1] + 1))
+            start = end
+        return pieces
 
 
-def _searchable(token: str, index: int) -> str:
+def _matched(token: str, index: int) -> str:
     """Returns the token, or a string that no text contains if the original never matches the token.
 
     TF Text matches tokens before it splits at whitespace, so that a token with a space inside would
@@ -247,20 +242,7 @@ def _searchable(token: str, index: int) -> str:
             f"at most {_MAX_PIECE_BYTES} are supported."
         )
     unmatched = token == SUFFIX or any(
-        character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
-        for character in token
+        character.isspace() or category(character) in ("Cc", "Cf") for character in token
     )
     # Punctuation is always a word of its own, so this is never matched.
     return f"[unmatched {index}]" if unmatched else token
-
-
-def _lengths_in_characters(normalized: tf.Tensor, pieces: Pieces) -> tf.Tensor:
-    """Returns the number of characters in each subword, int32 `(pieces,)`."""
-    text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized), tf.int64), exclusive=True)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized), tf.uint8)
-    # UTF-8: every character has exactly one byte that is not 10xxxxxx.
-    begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
-    before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
-    offset = tf.gather(text_starts, pieces.ids.value_rowids())
-    starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
-    return tf.gather(before, offset + ends) - tf.gather(before, offset + starts)

@@ -173,7 +173,7 @@ def test_added_tokens_are_found_as_transformers_finds_them(tmp_path):
     expected = theirs(texts, add_special_tokens=False)["input_ids"]
     config = read_tokenizer(tmp_path / "saved")
     assert config["vocabulary"] == [*tokens, "[E]", "[/E]", "[E]e"]
-    assert tokenizer_from_config(config)(texts).to_list() == expected
+    assert tokenizer_from_config(config)(texts) == expected
     write_tokenizer(tmp_path / "saved", config, 12)
     assert read_tokenizer(tmp_path / "saved") == config
 
@@ -207,7 +207,7 @@ def test_added_tokens_of_an_uncased_vocabulary_are_found_in_any_case(tmp_path):
     config = read_tokenizer(tmp_path / "saved")
     assert config["uncased_tokens"] == ["Covid", "ÉE", "[e1]"]
     ours = tokenizer_from_config(config)
-    ids, starts, ends = (part.to_list() for part in ours.tokenize_with_offsets(texts))
+    ids, starts, ends = ours.tokenize_with_offsets(texts)
     assert ids == expected["input_ids"]
     offsets = [list(zip(*row, strict=True)) for row in zip(starts, ends, strict=True)]
     assert offsets == expected["offset_mapping"]
@@ -315,7 +315,7 @@ def test_a_tokenizer_json_alone_defines_how_text_is_normalized(normalizer, tmp_p
     text = "Cafés. Films"
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     ours = tokenizer_from_config(read_tokenizer(tmp_path))
-    assert ours(text).numpy().tolist() == theirs(text, add_special_tokens=False)["input_ids"]
+    assert ours(text) == theirs(text, add_special_tokens=False)["input_ids"]
 
 
 TWO_SPLITS = {
@@ -391,7 +391,7 @@ def test_each_step_of_a_tokenizer_json_is_applied_or_named(changes, expected, se
     else:
         text = " film. CAFÉS caf-film\tfilm?  s"
         ours = tokenizer_from_config(read_tokenizer(tmp_path))
-        assert ours(text).numpy().tolist() == theirs.encode(text).ids
+        assert ours(text) == theirs.encode(text).ids
 
 
 def test_a_vocabulary_of_its_own_is_that_of_bert_s_tokenizer(tmp_path):

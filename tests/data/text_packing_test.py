@@ -39,7 +39,7 @@ def tokenizer(request):
 def expected_pair(tokenizer, first, second):
     """The ids and segments of a pair, put together by hand."""
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-    first, second = (tokenizer(text).numpy().tolist() for text in (first, second))
+    first, second = (tokenizer(text) for text in (first, second))
     if tokenizer.kind == "byte_pair":
         ids = [cls, *first, sep, sep, *second, sep]
         return ids, [0] * len(ids)
@@ -49,7 +49,7 @@ def expected_pair(tokenizer, first, second):
 
 def test_texts_and_pairs(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 64)
-    ids = tokenizer("the test").numpy().tolist()
+    ids = tokenizer("the test")
     single = preprocessor("the test")
     assert single["token_ids"].numpy().tolist() == [
         tokenizer.cls_token_id, *ids, tokenizer.sep_token_id,
@@ -96,9 +96,9 @@ def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 32, doc_stride=5, max_query_length=8)
     passage = "Größe «été»: the  test\nfails, if it's skipped; or the case is closed. " * 2
     windows = preprocessor(["what fails?"], [passage])
-    question = tokenizer("what fails?").numpy().tolist()[:8]
+    question = tokenizer("what fails?")[:8]
     begin = 1 + len(question) + tokenizer.pair_separators
-    ids, starts, ends = (part.numpy() for part in tokenizer.tokenize_with_offsets(passage))
+    ids, starts, ends = map(np.array, tokenizer.tokenize_with_offsets(passage))
     assert windows.question_index.shape[0] > 3
     rows = zip(
         windows.features["token_ids"].to_list(),
@@ -125,7 +125,7 @@ def test_words_of_sentences(tokenizer):
     (row,) = windows.token_ids.to_list()
     places = [*windows.word_position.numpy().tolist(), len(row) - 1]
     for index, word in enumerate(words):
-        pieces = tokenizer.tokenize_words(word).numpy().tolist() or [tokenizer.unk_token_id]
+        pieces = tokenizer.tokenize_words(word) or [tokenizer.unk_token_id]
         assert row[places[index] : places[index + 1]] == pieces
     assert tokenizer.id_to_token(row[places[1]]).startswith(("Ġ", "▁"))
 

@@ -538,7 +538,7 @@ def detection(family):
     ]
     behind = [text.rindex(" ") for text in asked]
     # Each is one token after a space, in every vocabulary: a space alone is never replaced
-    tokens = [row[-1] for row in tokenizer([f"the {word}" for word in strange]).to_list()]
+    tokens = [row[-1] for row in tokenizer([f"the {word}" for word in strange])]
 
     def make(backbone, preprocessor):
         task = keras_bert.ReplacedTokenDetector(

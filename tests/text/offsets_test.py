@@ -16,6 +16,7 @@ from keras_bert.text import (  # noqa: E402
     train_sentence_piece_model,
 )
 from tests.text import vocabularies  # noqa: E402
+from tests.text.executors import InGraph  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -55,8 +56,10 @@ def words_of(text):
 def test_every_word_is_in_the_spans_of_its_tokens_whole(script, lowercase, make):
     # Texts of one batch do not touch, whatever they begin and end with.
     texts = [WORDS[script], f"\u0301{WORDS[script]}", WORDS["latin"]]
-    parts = make(lowercase).tokenize_with_offsets(texts)
-    for text, starts, ends in zip(texts, *(part.to_list() for part in parts[1:]), strict=True):
+    tokenizer = make(lowercase)
+    parts = tokenizer.tokenize_with_offsets(texts)
+    assert parts == InGraph(tokenizer).tokenize_with_offsets(texts)
+    for text, starts, ends in zip(texts, *parts[1:], strict=True):
         assert starts == sorted(starts)
         assert ends == sorted(ends)
         for word, first in words_of(text):
@@ -92,5 +95,6 @@ def test_every_answer_of_whole_words_is_the_text_of_its_target_tokens(lowercase)
 def test_marks_belong_to_the_character_before_them_and_other_dropped_characters_to_none():
     tokenizer = word_pieces(lowercase=True)
     text = "a\u0301\u0323e\u200b\u0301 \xada\u200b, \u0301"
-    _, starts, ends = (part.numpy().tolist() for part in tokenizer.tokenize_with_offsets(text))
+    _, starts, ends = tokenizer.tokenize_with_offsets(text)
+    assert (starts, ends) == InGraph(tokenizer).tokenize_with_offsets(text)[1:]
     assert list(zip(starts, ends, strict=True)) == [(0, 3), (3, 4), (8, 9), (10, 11)]

@@ -3,6 +3,8 @@
 
 import tokenizers
 
+from tests.text.executors import InGraph
+
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
@@ -23,14 +25,22 @@ def reference(vocabulary, merges, add_prefix_space=False, special_tokens_in_text
 
 
 def differences(texts, tokenizer, expected):
-    """Texts whose ids or places are not those of the library.
+    """Texts whose ids or places are not those of the library, in Python or as graph operations.
 
     Where a space is added before texts, the library takes that of a text which begins with one for
     added too, and leaves it in the first token's place: such places are not looked at.
     """
     encodings = expected.encode_batch(list(texts), add_special_tokens=False)
-    ids, starts, ends = (part.to_list() for part in tokenizer.tokenize_with_offsets(list(texts)))
-    alone = tokenizer(list(texts)).to_list()
+    return [
+        text
+        for executor in (tokenizer, InGraph(tokenizer))
+        for text in _differing(list(texts), executor, encodings)
+    ]
+
+
+def _differing(texts, tokenizer, encodings):
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    alone = tokenizer(texts)
     return [
         text
         for index, (text, encoding) in enumerate(zip(texts, encodings, strict=True))

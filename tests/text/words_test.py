@@ -6,7 +6,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.words import words_with_offsets  # noqa: E402
+from keras_bert.text.graph.words import words_with_offsets  # noqa: E402
 
 
 def split(text):

@@ -213,9 +213,8 @@ def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
         part = texts[start : start + _TOKENIZED_AT_ONCE]
         ids = tokenizer(part)
-        is_unknown = ids.flat_values.numpy() == tokenizer.unk_token_id
-        unknown = np.bincount(ids.value_rowids().numpy()[is_unknown], minlength=len(part))
-        num_tokens.append(ids.row_lengths().numpy())
+        unknown = np.array([row.count(tokenizer.unk_token_id) for row in ids])
+        num_tokens.append(np.array([len(row) for row in ids]))
         num_unknown.append(unknown)
         for index in np.flatnonzero(unknown).tolist():
             words.update(part[index].split())
@@ -243,7 +242,7 @@ def _unknown_words(words: Counter[str], tokenizer: Tokenizer) -> list[tuple[str,
     ranked = words.most_common()
     if not ranked:
         return []
-    ids = tokenizer([word for word, _ in ranked]).to_list()
+    ids = tokenizer([word for word, _ in ranked])
     unknown = [
         one for one, of_word in zip(ranked, ids, strict=True) if tokenizer.unk_token_id in of_word
     ]

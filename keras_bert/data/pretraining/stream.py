@@ -19,7 +19,7 @@ from keras_bert.data.pretraining.records import (
     interleaved_records,
     record_paths,
 )
-from keras_bert.text.graph_functions import traced_once
+from keras_bert.text.graph.functions import traced_once
 
 # Number of consecutive records, or packed rows, that are shuffled together
 SHUFFLE_WINDOW = 8192

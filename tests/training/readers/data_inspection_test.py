@@ -88,7 +88,7 @@ def test_tokens_are_counted_with_their_separators():
     # A pair of RoBERTa's has two separators in its middle.
     tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
     roberta = BytePairTokenizer(tokens, ["a b"])
-    of_texts = sum(map(len, roberta(["a", "ab"]).to_list()))
+    of_texts = sum(map(len, roberta(["a", "ab"])))
     assert tokens_of(Rows([("a", "ab")]), roberta).lengths.tolist() == [of_texts + 4]
 
 

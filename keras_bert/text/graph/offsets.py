@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
-from keras_bert.text.normalization import normalize_intricate
+from keras_bert.text.graph.normalization import normalize_intricate
 
 # Canonical decomposition reorders combining marks, across characters. These are all the marks, and
 # characters that contain one, that it may move and that remain after category Mn is dropped.

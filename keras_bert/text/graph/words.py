@@ -6,7 +6,7 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert.text.normalization import CJK, drop_invalid
+from keras_bert.text.graph.normalization import CJK, drop_invalid
 
 # A character that a word can begin with, and one that can follow it: also accents and the
 # zero-width joiners of Persian or Hindi.

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of characters: those of TensorFlow's operations, on every version of Python.
+
+Categories and combining classes are those of `characters.txt`. The case and the decomposition of a
+character never change once it is assigned, so Python's are used for characters that are assigned in
+the table. Newer ones have neither case nor decomposition, except for those in the table.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import importlib.resources
+import itertools
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""Whitespace, for character classes of regular expressions (Python's and RE2's)."""
+
+_IDEOGRAPHS = (
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0x2F800, 0x2FA1F),
+)
+_UNASSIGNED = "Cn"
+
+
+class _Range(NamedTuple):
+    """Consecutive code points with the same properties."""
+
+    first: int
+    last: int
+    category: str
+    combining_class: int
+
+
+class _Table(NamedTuple):
+    """The content of `characters.txt`: ranges in ascending order, and newer decompositions."""
+
+    ranges: list[_Range]
+    canonical: dict[str, str]
+    compatible: dict[str, str]
+
+
+@functools.cache
+def category(character: str) -> str:
+    """Returns the general category: `"L"` or `"N"` for all letters or numbers, else two letters."""
+    return _range_of(character).category
+
+
+@functools.cache
+def combining_class(character: str) -> int:
+    """Returns the canonical combining class; 0 for all but combining marks."""
+    return _range_of(character).combining_class
+
+
+@functools.cache
+def is_punctuation(character: str) -> bool:
+    """Returns whether BERT splits at a character: category P, and all other ASCII symbols."""
+    if character.isascii():
+        return character.isprintable() and not character.isalnum() and character != " "
+    return category(character)[0] == "P"
+
+
+@functools.cache
+def is_ideograph(character: str) -> bool:
+    """Returns whether a character is in one of the blocks that BERT's code regards as Chinese."""
+    return any(first <= ord(character) <= last for first, last in _IDEOGRAPHS)
+
+
+def check_characters(text: Any, where: str) -> None:
+    """Checks that UTF-8 can represent a text, which is so unless it has half of a surrogate pair.
+
+    Args:
+        text: The text; bytes and other types are not checked.
+        where: What the text is, for the error message.
+
+    Raises:
+        ValueError: If it has; the message has the position of the character.
+    """
+    # `isascii` takes no time.
+    if not isinstance(text, str) or text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where} has the character {text[error.start]!r} at position {error.start}, half of a "
+            "surrogate pair; expected characters that UTF-8 can represent."
+        ) from error
+
+
+def lowered(text: str) -> str:
+    """Lowercases a text. A sigma at the end of a word becomes a final one, as in `str.lower`."""
+    if text.isascii():
+        return text.lower()
+    runs = itertools.groupby(text, lambda character: category(character) == _UNASSIGNED)
+    return "".join("".join(run) if is_new else "".join(run).lower() for is_new, run in runs)
+
+
+@functools.cache
+def decomposed(character: str, compatible: bool = False) -> str:
+    """Decomposes a character.
+
+    Args:
+        character: A single character.
+        compatible: Whether to use its compatibility decomposition (NFKD), and not NFD.
+    """
+    table = _table()
+    if category(character) == _UNASSIGNED:
+        found = table.canonical.get(character)
+        return found or (compatible and table.compatible.get(character)) or character
+    if compatible and character in table.compatible:
+        return table.compatible[character]
+    return unicodedata.normalize("NFKD" if compatible else "NFD", character)
+
+
+def class_of(categories: Collection[str]) -> str:
+    """Returns the characters of some categories, for character classes of regular expressions."""
+    return _spelled((row.first, row.last) for row in _table().ranges if row.category in categories)
+
+
+def combining_marks() -> str:
+    """Returns the characters with a combining class, for character classes likewise."""
+    return _spelled((row.first, row.last) for row in _table().ranges if row.combining_class)
+
+
+def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and joined[-1][1] == first - 1:
+            first = joined.pop()[0]
+        joined.append((first, last))
+    return "".join(
+        chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in joined
+    )
+
+
+def _range_of(character: str) -> _Range:
+    point = ord(character)
+    ranges = _table().ranges
+    index = bisect.bisect(ranges, point, key=lambda row: row.first) - 1
+    if ranges[index].last >= point:
+        return ranges[index]
+    return _Range(point, point, _UNASSIGNED, 0)
+
+
+@functools.cache
+def _table() -> _Table:
+    table = _Table([], {}, {})
+    for line in _lines():
+        points, mark, *rest = line.split()
+        if mark in "=~":
+            decompositions = table.canonical if mark == "=" else table.compatible
+            decompositions[chr(int(points, 16))] = "".join(chr(int(point, 16)) for point in rest)
+        else:
+            first, _, last = points.partition("..")
+            table.ranges.append(
+                _Range(int(first, 16), int(last or first, 16), mark, int(rest[0]) if rest else 0)
+            )
+    return table
+
+
+def _lines() -> Iterator[str]:
+    file = importlib.resources.files("keras_bert.text") / "characters.txt"
+    for line in file.read_text("ascii").splitlines():
+        if not line.startswith("#"):
+            yield line

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT's text normalization as TensorFlow operations, equal to the original for every character.
+
+Splitting at whitespace, punctuation and CJK ideographs is not part of it: `FastWordpieceTokenizer`
+does it, at the same characters as the original.
+
+Reference:
+    [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), the released code, `BasicTokenizer`.
+"""
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert.text.normalization import MAX_WORD_LENGTH
+
+# Texts of printable ASCII characters whose words have at most 200 characters: lowercasing A-Z is
+# all that is necessary. Most English text matches, and skips the full normalization.
+_PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
+# Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
+_DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
+CJK = (
+    r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
+    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
+)
+_ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
+# A coarse filter, by CJK ideographs and most punctuation; exact lengths are computed later.
+_MAYBE_LONG_WORD = (
+    rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
+    rf"\x{{ff01}}-\x{{ff0f}}{CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
+)
+# Uppercase letters added in Unicode 14: (characters, distance to the lowercase letter).
+# TensorFlow's version of ICU is older and does not lowercase them.
+_NEW_CAPITALS = (
+    (r"\x{2c2f}", 48),
+    (r"\x{a7c0}\x{a7d0}\x{a7d6}\x{a7d8}", 1),
+    (r"\x{10570}-\x{1057a}\x{1057c}-\x{1058a}\x{1058c}-\x{10592}\x{10594}-\x{10595}", 39),
+)
+# Punctuation added in Unicode 13 and 14, at which TF Text in older servers does not split.
+_NEW_PUNCTUATION = (
+    r"\x{61d}\x{1b7d}\x{1b7e}\x{2e52}-\x{2e5d}\x{10ead}\x{10f86}-\x{10f89}\x{1145a}\x{116b9}"
+    r"\x{11944}-\x{11946}\x{12ff1}\x{12ff2}"
+)
+# Valid UTF-8 (without surrogates) that has none of these letters and punctuation marks.
+_USUAL = "".join(
+    (r"[^\x{d800}-\x{dfff}", _NEW_PUNCTUATION, *(letters for letters, _ in _NEW_CAPITALS), "]*")
+)
+
+
+def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
+
+    Args:
+        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
+        lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
+
+    Returns:
+        A tuple of the normalized texts, a string tensor `(texts,)`, and of whether they may have
+        words of more than 200 characters, a bool scalar; if it is False, they have none.
+    """
+    rows = tf.where(~tf.strings.regex_full_match(text, _PLAIN))
+    intricate = normalize_intricate(tf.gather(text, rows[:, 0]), lowercase)
+    plain = tf.strings.lower(text) if lowercase else text
+    return (
+        tf.tensor_scatter_nd_update(plain, rows, intricate),
+        tf.reduce_any(tf.strings.regex_full_match(intricate, _MAYBE_LONG_WORD)),
+    )
+
+
+def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
+    """Normalizes texts like `normalize`, without its shortcut for plain ASCII text.
+
+    Args:
+        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
+        lowercase: Whether to lowercase and strip accents.
+
+    Returns:
+        The normalized texts, a string tensor `(texts,)`, valid UTF-8.
+    """
+    # This check costs a tenth of decoding all characters.
+    is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
+    text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
+    text = tf.strings.regex_replace(text, _DROPPED, "")
+    if not lowercase:
+        return text
+    text = _lower(text)
+    text = tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
+    text = tf_text.normalize_utf8(text, "NFD")
+    return tf.strings.regex_replace(text, r"\p{Mn}", "")
+
+
+def drop_invalid(text: tf.Tensor) -> tf.Tensor:
+    """Drops the bytes that are not valid UTF-8.
+
+    Args:
+        text: String tensor of any shape.
+
+    Returns:
+        A string tensor of the same shape.
+    """
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+
+
+def lower(text: tf.Tensor) -> tf.Tensor:
+    """Lowercases texts as Python's `str.lower` does.
+
+    Args:
+        text: String tensor `(texts,)`, valid UTF-8.
+
+    Returns:
+        A string tensor `(texts,)`.
+    """
+    is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
+    text = _lower(text)
+    return tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
+
+
+def _lower(text: tf.Tensor) -> tf.Tensor:
+    # ASCII first: with encoding="utf-8" it depends on the locale, and in Turkish "I" becomes "ı".
+    return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
+
+
+def _set_apart(text: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(text, f"([{_NEW_PUNCTUATION}])", r" \1 ")
+
+
+def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
+    points = tf.strings.unicode_decode(text, "UTF-8")
+    letters = tf.strings.unicode_encode(points.flat_values[:, tf.newaxis], "UTF-8")
+    shift = tf.zeros_like(points.flat_values)
+    for characters, distance in _NEW_CAPITALS:
+        is_capital = tf.strings.regex_full_match(letters, f"[{characters}]")
+        shift += distance * tf.cast(is_capital, tf.int32)
+    return tf.strings.unicode_encode(points.with_flat_values(points.flat_values + shift), "UTF-8")

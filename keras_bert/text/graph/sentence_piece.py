@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ALBERT's SentencePiece tokenizer as TensorFlow operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert.text.graph.functions import traced_once
+from keras_bert.text.graph.normalization import drop_invalid
+from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
+from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
+from keras_bert.text.graph.special_tokens import SplitTexts
+from keras_bert.text.graph.tokenizer import GraphTokenizer
+from keras_bert.text.special_tokens import TokenSplitter
+
+_SPACE = "▁"
+
+
+class SentencePieceGraph(GraphTokenizer):
+    """The graph operations of a `SentencePieceTokenizer`.
+
+    Args:
+        vocabulary: The pieces in the order of their ids.
+        special_token_ids: The ids of the special tokens.
+        model: The serialized SentencePiece model.
+        cleaner: The normalization of texts.
+        parts: The ids that replace each id; most are replaced by themselves.
+        widths: The number of bytes of each of them in a text, without the space before it.
+        splitter: The special tokens to recognize in texts; `None` for none.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        special_token_ids: Sequence[int],
+        model: bytes,
+        cleaner: SentenceCleaner,
+        parts: Sequence[Sequence[int]],
+        widths: Sequence[Sequence[int]],
+        splitter: TokenSplitter | None,
+    ) -> None:
+        super().__init__(special_token_ids)
+        self._cleaner = cleaner
+        is_split = any(len(row) > 1 for row in parts)
+        self._commas = _NumberCommas(parts, widths) if is_split else None
+        self._split = SplitTexts(splitter) if splitter else None
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._tokens = tf.constant(list(vocabulary))
+            self._is_space = tf.strings.regex_full_match(self._tokens, f"{_SPACE}+")
+        # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
+        # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
+        self._search = traced_once(
+            lambda texts: tf_text.SentencepieceTokenizer(
+                model, out_type=tf.int32
+            ).tokenize_with_offsets(texts)
+        )
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = _valid(texts)
+        if self._split:
+            return self._split(texts, self._pieces).ids
+        ids, _, _ = self._search(self._cleaner(texts))
+        return self._commas.split_ids(ids) if self._commas else ids
+
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
+        texts = _valid(texts)
+        return self._split(texts, self._pieces) if self._split else self._pieces(texts)
+
+    def _pieces(self, texts: tf.Tensor) -> Pieces:
+        """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
+        cleaned = self._cleaner(texts)
+        pieces = Pieces(*self._search(cleaned))
+        text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
+        # From here on, offsets are those in the concatenation of all texts
+        begin = tf.gather(text_starts, pieces.ids.value_rowids())
+        pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
+        pieces = _without_spaces(pieces, cleaned)
+        if self._commas:
+            pieces = self._commas.split(pieces)
+        characters = Characters.of(texts)
+        is_space = tf.gather(self._is_space, pieces.ids.flat_values)
+        return _to_characters(pieces, is_space, characters, *self._cleaner.traces(characters))
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Concatenates pieces, and replaces their space characters with spaces."""
+        tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
+        text = tf.strings.reduce_join(tokens, axis=1)
+        return tf.strings.regex_replace(tf.strings.regex_replace(text, _SPACE, " "), r"\A ", "")
+
+
+def _valid(texts: tf.Tensor) -> tf.Tensor:
+    """Drops invalid bytes, and replaces NUL with another unknown character.
+
+    Some operations of TF Text treat NUL as the end of a text.
+    """
+    return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
+
+
+class _NumberCommas:
+    """Splits pieces that end with a digit and a comma.
+
+    Args:
+        parts: The ids that replace each id; most are replaced by themselves.
+        widths: The number of bytes of each of them in a text, without the space before it.
+    """
+
+    def __init__(self, parts: Sequence[Sequence[int]], widths: Sequence[Sequence[int]]) -> None:
+        with tf.init_scope(), tf.device("CPU:0"):
+            lengths = tf.constant([len(row) for row in parts], tf.int64)
+            self._is_split = lengths > 1
+            flat = tf.constant([index for row in parts for index in row], tf.int32)
+            self._ids = tf.RaggedTensor.from_row_lengths(flat, lengths)
+            flat = tf.constant([width for row in widths for width in row], tf.int64)
+            self._widths = self._ids.with_values(flat)
+
+    def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Splits pieces, given by their ids, ragged int32 `(texts, None)`."""
+        values, row_splits = tf.cond(
+            tf.reduce_any(tf.gather(self._is_split, ids.flat_values)),
+            lambda: self._split_flat(ids),
+            lambda: (ids.flat_values, ids.row_splits),
+        )
+        return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+
+    def split(self, pieces: Pieces) -> Pieces:
+        """Splits pieces with offsets, which are int64 in bytes."""
+        parts = tf.gather(self._ids, pieces.ids.flat_values)
+        widths = tf.gather(self._widths, pieces.ids.flat_values)
+        first = tf.gather(pieces.starts.flat_values, parts.value_rowids())
+        last = tf.gather(pieces.ends.flat_values, parts.value_rowids())
+        before = tf.cumsum(widths.flat_values, exclusive=True)
+        before -= tf.gather(before, tf.gather(parts.row_starts(), parts.value_rowids()))
+        starts = tf.minimum(first + before, last)
+        is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(
+            parts.row_limits(), parts.value_rowids()
+        )
+        ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
+        row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
+        return Pieces(
+            *(
+                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+                for values in (parts.flat_values, starts, ends)
+            )
+        )
+
+    def _split_flat(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        parts = tf.gather(self._ids, ids.flat_values)
+        return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
+
+
+def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
+    """Applies a function to the flat offsets of pieces."""
+    starts, ends = (
+        part.with_flat_values(function(part.flat_values)) for part in (pieces.starts, pieces.ends)
+    )
+    return Pieces(pieces.ids, starts, ends)
+
+
+def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
+    """Excludes the spaces at the start of pieces from their spans.
+
+    Args:
+        pieces: `Pieces` with offsets in bytes of the concatenated texts.
+        texts: String tensor `(texts,)`.
+    """
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    is_other = all_bytes != ord(" ")
+    # For each byte, the first byte at or after it that is not a space
+    others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
+    others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
+    starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
+    starts = tf.minimum(tf.gather(others, tf.gather(others_before, starts)), ends)
+    return Pieces(pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends)
+
+
+def _to_characters(
+    pieces: Pieces,
+    is_space: tf.Tensor,
+    characters: Characters,
+    widths: tf.Tensor,
+    joined: tf.Tensor,
+) -> Pieces:
+    """Converts offsets in normalized texts to offsets in the original texts.
+
+    Args:
+        pieces: `Pieces` with offsets in bytes of the concatenated normalized texts.
+        is_space: Which of them are only a space, and have an empty span, bool `(pieces,)`.
+        characters: The characters of the original texts.
+        widths: The number of bytes of each character in the normalized texts, int32
+            `(characters,)`.
+        joined: Which characters are merged with the character before them, bool `(characters,)`.
+
+    Returns:
+        `Pieces` with offsets in characters of their texts, int32. Dropped marks are in the span of
+        the character that they belong to.
+    """
+    rows = pieces.ids.value_rowids()
+    points = characters.points
+    begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
+    byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
+    first, last = pieces.starts.flat_values, pieces.ends.flat_values
+    # If the model itself splits a character into several pieces, the last one has its bytes.
+    last = tf.where(is_space, last, tf.maximum(last, first + 1))
+    # Characters without bytes are skipped.
+    starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
+    ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
+    starts = tf.clip_by_value(starts, begin, end)
+    ends += tf.cast(tf.gather(tf.concat([joined, [False]], axis=0), ends), tf.int64)
+    ends = tf.minimum(ends, end)
+    is_inside = starts < end
+    inside = tf.where(is_inside, starts, 0)
+    wide_starts, wide_last = over_dropped_marks(
+        characters, widths > 0, inside, tf.where(starts < ends, ends - 1, inside)
+    )
+    is_empty = (first >= last) | (starts >= ends)
+    starts = tf.where(is_inside, wide_starts, starts)
+    ends = tf.where(is_empty, starts, wide_last + 1)
+    return Pieces(
+        pieces.ids,
+        pieces.starts.with_flat_values(tf.cast(starts - begin, tf.int32)),
+        pieces.ends.with_flat_values(tf.cast(ends - begin, tf.int32)),
+    )

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ALBERT's text normalization before SentencePiece, as TensorFlow operations, and its offsets.
+
+Reference:
+    [Lan et al., 2020](https://arxiv.org/abs/1909.11942), the released code, `preprocess_text`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert.text.characters import WHITE_SPACE, combining_marks
+from keras_bert.text.graph.normalization import lower
+from keras_bert.text.graph.offsets import Characters
+
+# The whitespace that Python's `str.split` splits at
+_SPACE = f"[{WHITE_SPACE}\x1c-\x1f]"
+_QUOTES = ("`", "'")
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceCleaner:
+    """Normalizes texts.
+
+    Args:
+        lowercase: Whether to lowercase text.
+        keep_accents: Whether to keep accents. If not, characters are decomposed (NFKD) and
+            combining marks dropped.
+        collapse: Whether to replace runs of whitespace with one space, strip texts, and replace
+            pairs of backticks or apostrophes with a quotation mark.
+
+    Call arguments:
+        text: String tensor `(texts,)`, valid UTF-8.
+
+    Returns:
+        The normalized texts, a string tensor `(texts,)`.
+    """
+
+    lowercase: bool
+    keep_accents: bool
+    collapse: bool
+
+    def __call__(self, text: tf.Tensor) -> tf.Tensor:
+        """Normalizes a batch of texts."""
+        for pattern, replacement in self.replacements:
+            text = tf.strings.regex_replace(text, pattern, replacement)
+        return self._fold(text)
+
+    @property
+    def replacements(self) -> Sequence[tuple[str, str]]:
+        """Regular expressions and the replacements of their matches, applied in this order."""
+        if not self.collapse:
+            return ()
+        quotes = ((quote * 2, '"') for quote in _QUOTES)
+        return ((f"{_SPACE}+", " "), (r"\A | \z", ""), *quotes)
+
+    @staticmethod
+    def decompose(text: tf.Tensor) -> tf.Tensor:
+        """Decomposes characters (NFKD) and drops the combining ones."""
+        text = tf_text.normalize_utf8(text, "NFKD")
+        return tf.strings.regex_replace(text, f"[{combining_marks()}]", "")
+
+    def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes the number of bytes that each character has in the normalized texts.
+
+        Args:
+            characters: The characters of the original texts.
+
+        Returns:
+            A tuple of the number of bytes, int32 `(characters,)`; and of which characters have none
+            because they are merged with the character before them, bool `(characters,)`.
+        """
+        points, letters, which = characters
+        # The result does not depend on neighboring characters, except for the form of a lowercase
+        # sigma, whose two forms have the same number of bytes.
+        widths = tf.gather(tf.strings.length(self._fold(letters)), which)
+        seconds = tf.zeros_like(widths, tf.bool)
+        if self.collapse:
+            is_space = tf.gather(tf.strings.regex_full_match(letters, _SPACE), which)
+            begins = _begins(points)
+            seconds = _second_quotes(points.flat_values, begins)
+            widths = tf.where(is_space, 1, widths)
+            widths = tf.where(seconds | _idle_spaces(points, begins, is_space), 0, widths)
+        return widths, seconds
+
+    def _fold(self, text: tf.Tensor) -> tf.Tensor:
+        if not self.keep_accents:
+            text = self.decompose(text)
+        return lower(text) if self.lowercase else text
+
+
+def _begins(points: tf.RaggedTensor) -> tf.Tensor:
+    """Finds the first character of each text, bool `(characters,)`."""
+    starts = points.row_starts()
+    size = tf.size(points.flat_values, tf.int64)
+    return tf.scatter_nd(starts[:, tf.newaxis], tf.ones_like(starts), [size + 1])[:-1] > 0
+
+
+def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor) -> tf.Tensor:
+    """Finds whitespace that is dropped: at both ends, and after whitespace; `(characters,)`."""
+    before = begins | tf.concat([[True], is_space[:-1]], axis=0)
+    seen = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
+    text_end = tf.gather(points.row_limits(), points.value_rowids())
+    nothing_follows = tf.gather(seen, text_end) == seen[1:]
+    return is_space & (before | nothing_follows)
+
+
+def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+    """Finds the second character of each pair that becomes a quotation mark, `(characters,)`."""
+    seconds = tf.zeros_like(begins)
+    index = tf.range(tf.size(points))
+    for quote in _QUOTES:
+        is_quote = points == ord(quote)
+        first = is_quote & (begins | ~tf.concat([[False], is_quote[:-1]], axis=0))
+        run = tf.maximum(tf.cumsum(tf.cast(first, tf.int32)) - 1, 0)
+        run_begin = tf.gather(tf.concat([tf.boolean_mask(index, first), [0]], axis=0), run)
+        seconds |= is_quote & ((index - run_begin) % 2 == 1)
+    return seconds

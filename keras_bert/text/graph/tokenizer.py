@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizers as TensorFlow operations, and the conversion of tensors of any shape."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text.characters import check_characters
+from keras_bert.text.graph.functions import traced_once
+from keras_bert.text.graph.offsets import Pieces
+
+
+class GraphTokenizer(abc.ABC):
+    """Base class of the graph operations of tokenizers, which give the same ids as in Python.
+
+    They run in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then contains the
+    vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
+
+    Args:
+        special_token_ids: The ids of the special tokens.
+    """
+
+    def __init__(self, special_token_ids: Sequence[int]) -> None:
+        # A constant that is created while a graph is traced would belong to that graph alone.
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._special_ids = tf.constant(special_token_ids, tf.int32)
+        self._ids_of_texts = traced_once(lambda texts: (self._tokenize(texts),))
+        self._pieces_of_texts = traced_once(lambda texts: self._tokenize_with_offsets(texts))
+
+    def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
+        """Converts a string tensor of any shape to ids; see `Tokenizer`."""
+        (ids,) = on_any_shape(text, self._ids_of_texts)
+        return ids
+
+    def tokenize_with_offsets(
+        self, text: Any
+    ) -> tuple[
+        tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor
+    ]:
+        """Converts texts to ids with offsets; see `Tokenizer.tokenize_with_offsets`."""
+        ids, starts, ends = on_any_shape(text, self._pieces_of_texts)
+        return ids, starts, ends
+
+    def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
+        """Converts the words of a text to ids; see `Tokenizer.tokenize_words`."""
+        return self(words)
+
+    def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> tf.Tensor:
+        """Converts ids to text; see `Tokenizer.detokenize`."""
+        ids, is_batch = to_rows(token_ids)
+        with tf.device("CPU:0"):
+            if skip_special_tokens:
+                is_special = tf.reduce_any(ids.flat_values[:, None] == self._special_ids, axis=1)
+                ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~is_special))
+            texts = self._join(ids)
+        return texts if is_batch else texts[0]
+
+    @staticmethod
+    def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes a graph of a function; see `traced_once`."""
+        return traced_once(function)
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """The resources, such as tables, that a SavedModel with this tokenizer must track."""
+        return ()
+
+    @abc.abstractmethod
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Converts texts `(texts,)` to ids, ragged int32 `(texts, None)`."""
+
+    @abc.abstractmethod
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
+        """Converts texts `(texts,)` to ids with offsets in characters."""
+
+    @abc.abstractmethod
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Converts ids, ragged int32 `(texts, None)`, to strings `(texts,)`."""
+
+
+def to_tensor(values: Any, dtype: tf.DType) -> tf.Tensor | tf.RaggedTensor:
+    """Converts a list or an array to a tensor, which is ragged if rows differ in length."""
+    if isinstance(values, tf.RaggedTensor):
+        # The dtype of row splits that tokenizers use
+        return tf.cast(values, dtype).with_row_splits_dtype(tf.int64)
+    if isinstance(values, tf.Tensor):
+        return tf.cast(values, dtype)
+    try:
+        return tf.convert_to_tensor(values, dtype)
+    except ValueError:
+        _check_characters(values, ())
+        # Rows of different lengths
+        return tf.ragged.constant(values, dtype)
+
+
+def _check_characters(rows: Any, path: tuple[int, ...]) -> None:
+    check_characters(rows, f"Text {', '.join(map(str, path))}" if path else "The text")
+    if isinstance(rows, (list, tuple, np.ndarray)):
+        for index, row in enumerate(rows):
+            _check_characters(row, (*path, index))
+
+
+def on_any_shape(
+    text: Any, function: Callable[[tf.Tensor], tuple[tf.RaggedTensor, ...]]
+) -> tuple[tf.Tensor | tf.RaggedTensor, ...]:
+    """Applies a function of texts `(texts,)` to texts of any shape.
+
+    Args:
+        text: Strings of any shape.
+        function: Maps strings `(texts,)` to a tuple of ragged tensors `(texts, None)`.
+
+    Returns:
+        A tuple of the results, each of the shape of `text` with an additional ragged dimension.
+
+    Raises:
+        ValueError: If the rank of `text` is unknown.
+    """
+    texts = to_tensor(text, tf.string)
+    rank = texts.shape.rank
+    if rank is None:
+        raise ValueError("The rank of the text is unknown; set it by tf.ensure_shape.")
+    with tf.device("CPU:0"):
+        if rank == 0:
+            return tuple(part[0] for part in function(texts[tf.newaxis]))
+        if rank == 1:
+            return function(texts)
+        if not isinstance(texts, tf.RaggedTensor):
+            texts = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
+        return tuple(
+            texts.with_flat_values(part) for part in on_any_shape(texts.flat_values, function)
+        )
+
+
+def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
+    """Converts ids to ragged int32 `(batch, None)`.
+
+    Returns:
+        A tuple of the ids, and of whether they were a batch and not a single row.
+
+    Raises:
+        ValueError: If the rank of `token_ids` is not 1 or 2.
+    """
+    ids = to_tensor(token_ids, tf.int32)
+    if ids.shape.rank not in (1, 2):
+        raise ValueError(f"token_ids has shape {ids.shape}; expected (tokens,) or (batch, tokens).")
+    if isinstance(ids, tf.RaggedTensor):
+        return ids, True
+    is_batch = ids.shape.rank == 2
+    return tf.RaggedTensor.from_tensor(ids if is_batch else ids[tf.newaxis]), is_batch

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordPiece as TensorFlow operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert.text.graph.normalization import drop_invalid, normalize
+from keras_bert.text.graph.offsets import Pieces, to_source_characters
+from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
+from keras_bert.text.graph.tokenizer import GraphTokenizer
+from keras_bert.text.normalization import MAX_WORD_LENGTH
+from keras_bert.text.special_tokens import TokenMarks
+
+_SUFFIX = "##"
+# TF Text limits the bytes of a word, not its characters, so its limit is disabled.
+_NO_LIMIT = 2**30
+
+
+class WordPieceGraph(GraphTokenizer):
+    """The graph operations of a `WordPieceTokenizer`.
+
+    Args:
+        vocabulary: The tokens in the order of their ids.
+        special_token_ids: The ids of the special tokens.
+        unknown_id: The id of the unknown token.
+        matched: The tokens as strings that match in marked texts, in the order of their ids.
+        lowercase: Whether to lowercase text and strip accents.
+        token_marks: The recognition of special and added tokens in texts; `None` if there are none.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        special_token_ids: Sequence[int],
+        unknown_id: int,
+        matched: Sequence[str],
+        lowercase: bool,
+        token_marks: TokenMarks | None,
+    ) -> None:
+        super().__init__(special_token_ids)
+        self._lowercase = lowercase
+        self._token_marks = token_marks
+        self._find_pieces = PieceFinder(matched, unknown_id)
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._tokens = tf.constant(list(vocabulary))
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        marks = self._token_marks
+        marked = mark_tokens(texts, marks) if marks else texts
+        return self._find_pieces(*normalize(marked, self._lowercase)).ids
+
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
+        marks = self._token_marks
+        marked = drop_invalid(mark_tokens(texts, marks) if marks else texts)
+        pieces = self._find_pieces(*normalize(marked, self._lowercase))
+        pieces = to_source_characters(marked, self._lowercase, pieces)
+        return to_unmarked_characters(marked, pieces, marks) if marks else pieces
+
+    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Joins words and punctuation with spaces, and subwords without."""
+        tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
+        text = tf.strings.reduce_join(tokens, axis=1, separator=" ")
+        return tf.strings.regex_replace(text, f" {_SUFFIX}", "")
+
+
+class PieceFinder:
+    """Splits normalized texts into subwords: greedily, longest match first.
+
+    Args:
+        tokens: The strings that match, in the order of their ids.
+        unknown_id: The id of the unknown token.
+
+    Reference:
+        [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search.
+    """
+
+    def __init__(self, tokens: Sequence[str], unknown_id: int) -> None:
+        # Constants that are created while a graph is traced would belong to that graph alone.
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._search = tf_text.FastWordpieceTokenizer(
+                list(tokens),
+                suffix_indicator=_SUFFIX,
+                max_bytes_per_word=_NO_LIMIT,
+                token_out_type=tf.int32,
+                unknown_token=tokens[unknown_id],
+            )
+            self._is_suffix = tf.constant([token.startswith(_SUFFIX) for token in tokens])
+        self._unknown_id = unknown_id
+
+    def __call__(self, normalized: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
+        """Splits texts.
+
+        Args:
+            normalized: String tensor `(texts,)` that `normalize` returned.
+            may_have_long_words: Bool scalar, whether words may have more than 200 characters.
+
+        Returns:
+            `Pieces` with offsets in bytes of the normalized text.
+        """
+        pieces = Pieces(*self._search.tokenize_with_offsets(normalized))
+        row_splits, ids, starts, ends = tf.cond(
+            may_have_long_words,
+            lambda: self._forget_long_words(normalized, pieces),
+            lambda: (pieces.ids.row_splits, *(part.flat_values for part in pieces)),
+        )
+        return Pieces(
+            *(
+                tf.RaggedTensor.from_row_splits(part, row_splits, validate=False)
+                for part in (ids, starts, ends)
+            )
+        )
+
+    def _forget_long_words(
+        self, normalized: tf.Tensor, pieces: Pieces
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Replaces each word of more than 200 characters with one unknown token."""
+        ids, starts, ends = (part.flat_values for part in pieces)
+        continues = tf.gather(self._is_suffix, ids)
+        word = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
+        num_words = tf.reduce_sum(tf.cast(~continues, tf.int32))
+        lengths = _lengths_in_characters(normalized, pieces)
+        is_long = tf.gather(tf.math.segment_sum(lengths, word) > MAX_WORD_LENGTH, word)
+        word_ends = tf.gather(tf.math.unsorted_segment_max(ends, word, num_words), word)
+        kept = pieces.ids.with_flat_values(~(is_long & continues))
+        return (
+            tf.ragged.boolean_mask(pieces.ids, kept).row_splits,
+            tf.boolean_mask(tf.where(is_long, self._unknown_id, ids), kept.flat_values),
+            tf.boolean_mask(starts, kept.flat_values),
+            tf.boolean_mask(tf.where(is_long, word_ends, ends), kept.flat_values),
+        )
+
+
+def _lengths_in_characters(normalized: tf.Tensor, pieces: Pieces) -> tf.Tensor:
+    """Returns the number of characters in each subword, int32 `(pieces,)`."""
+    text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized), tf.int64), exclusive=True)
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized), tf.uint8)
+    # UTF-8: every character has exactly one byte that is not 10xxxxxx.
+    begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
+    before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
+    offset = tf.gather(text_starts, pieces.ids.value_rowids())
+    starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
+    return tf.gather(before, offset + ends) - tf.gather(before, offset + starts)
