@@ -83,12 +83,16 @@ class FitUpdates(keras.callbacks.Callback):
         # The schedules of Keras' own optimizers count micro-batches.
         unit = in_update if isinstance(optimizer, DecoupledDecayOptimizer) else 1
 
+        def rate(step: int) -> float:
+            return float(ops.convert_to_numpy(schedule(step)))
+
         def is_over(update: int) -> bool:
             step = (self._count_before // in_update + update + 1) * in_update - 1
             # The first rate of a warm-up is 0 too.
-            return step >= unit and float(ops.convert_to_numpy(schedule(step // unit))) == 0
+            return step >= unit and rate(step // unit) == 0
 
-        if not is_over(num_updates - 1):
+        # (A rate of 0 from the beginning was chosen.)
+        if not is_over(num_updates - 1) or rate(0) == rate(1) == 0:
             return
         made = self._count_before // in_update
         advice = (

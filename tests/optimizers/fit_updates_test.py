@@ -79,8 +79,9 @@ def test_a_schedule_that_ends_early_is_a_warning():
     model = small_model(AdamW(1e-2, num_train_steps=10, gradient_accumulation_steps=2))
     with pytest.warns(UserWarning, match="The last 4 of 14 updates of this training change no"):
         fit(model, epochs=7)
-    # A training of one update, the first of a warm-up, changes nothing either
+    # The first update of a warm-up changes nothing either, as a rate of 0 by intention
     fit(small_model(AdamWeightDecay(1e-2, 4, 2)), batch_size=16)
+    fit(small_model(AdamW(0.0, 2)), epochs=2)
 
 
 def test_it_precedes_other_callbacks():
