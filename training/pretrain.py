@@ -4,7 +4,7 @@
 On your own text, in one command that makes a vocabulary and records, and trains on them:
 
     python -m training.pretrain --input_files=corpus --format=paragraphs --output_dir=runs/mine \\
-        --model=bert_small_uncased --num_steps=100000 --warmup_steps=1000
+        --model=bert_small_uncased --num_steps=100000
 
 With a recipe, any value of which a flag can change:
 

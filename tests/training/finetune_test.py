@@ -61,7 +61,15 @@ def reviews(tmp_path):
     return path
 
 
-def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
+def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch):
+    predicted = []
+    predict = TextClassifier.predict
+
+    def counted_predict(self, x, *arguments, **options):
+        predicted.append(len(x))
+        return predict(self, x, *arguments, **options)
+
+    monkeypatch.setattr(TextClassifier, "predict", counted_predict)
     config = FinetuneConfig(
         train_file=str(reviews),
         test_file=str(reviews),
@@ -92,6 +100,13 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path):
     answers = (folder / "answers.tsv").read_text().splitlines()
     assert answers[0] == "label\tscore"
     assert len(answers) == 25
+    assert predicted.count(24) == 1  # for the answers and the scores of the test file
+    labels = [line.split("\t")[1] for line in reviews.read_text().splitlines()[1:]]
+    right = [
+        answer.split("\t")[0] == label for answer, label in zip(answers[1:], labels, strict=True)
+    ]
+    test_scores = json.loads((folder / "test_scores.json").read_text())
+    assert test_scores["accuracy"] == pytest.approx(100 * sum(right) / 24)
     assert (folder / "export" / "1" / "saved_model.pb").exists()
     assert not list(folder.rglob("*partial*"))
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,9 +217,11 @@ class TextClassification(Job):
             if "f1" in self.data.metrics:  # of two classes, scikit-learn's is that of the second
                 results["class_of_f1"] = dev.class_names[1]
         if test is not None:
-            write_answers(classifier, test, folder / "answers.tsv")
+            rows = classifier.classify(test.inputs, batch_size=64)
+            write_answers(rows, folder / "answers.tsv")
             if test.labels is not None:
-                test_scores = score_classifier(classifier, test, self.data.metrics)
+                predictions = predictions_of(rows, classifier.class_names)
+                test_scores = classifier_scores.score(self.data.metrics, predictions, test.labels)
                 logging.info("test: %s", json.dumps(test_scores))
                 atomic.write_json(folder / "test_scores.json", test_scores)
         return results
@@ -266,9 +268,32 @@ def score_classifier(
     return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
 
 
-def write_answers(classifier: TextClassifier, data: LabelledText, path: Path) -> None:
-    """Writes one line per row: the class and its probability, or the score of a regression."""
-    rows = classifier.classify(data.inputs)
+def predictions_of(
+    rows: Sequence[Mapping[str, Any]], class_names: Sequence[str] | None
+) -> np.ndarray:
+    """Returns the class id of each row, or its score for a regression.
+
+    Args:
+        rows: What `classify` returned.
+        class_names: The names of the classes; `None` if `classify` returned none.
+    """
+    scores = finite(np.array([row["score"] for row in rows]))
+    if "label" not in rows[0]:
+        return scores
+    labels = [row["label"] for row in rows]
+    if class_names is None:
+        return np.array(labels)
+    ids = {name: index for index, name in enumerate(class_names)}
+    return np.array([ids[label] for label in labels])
+
+
+def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Writes one line per row: the class and its probability, or the score of a regression.
+
+    Args:
+        rows: What `classify` returned.
+        path: The path of the file.
+    """
     with (
         atomic.atomic_path(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,

@@ -188,6 +188,9 @@ OBJECTIVES = ("masked_lm", "replaced_token", "distillation")
 OPTIMIZERS = ("adam_weight_decay", "adamw", "lamb")
 SCHEDULES = ("", "linear", "bert", "electra")
 JIT = ("auto", "on", "off")
+# Minimum number of batches that are trained on for each that is scored, unless the user chooses the
+# interval. Without a backward pass, scoring a batch takes a third of the time: a twelfth in total.
+_TRAINED_PER_SCORED = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,7 +262,8 @@ class PretrainConfig(PretrainingDataConfig):
         learning_rate: Peak learning rate.
         schedule: Learning rate schedule: linear, bert (which jumps after the warm-up) or electra
             (which does not); empty takes the optimizer's own.
-        warmup_steps: Number of updates in which the learning rate rises.
+        warmup_steps: Number of updates in which the learning rate rises; a hundredth of num_steps
+            by default, as in the paper.
         weight_decay: Weight decay, applied to all weights except biases and LayerNorms.
         beta_2: Decay rate of the second moments.
         epsilon: Small constant added to the denominator of the update.
@@ -270,7 +274,8 @@ class PretrainConfig(PretrainingDataConfig):
             and with TensorFlow on a GPU or TPU; on a CPU it is slower with TensorFlow.
         steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
         interval: Number of updates after which metrics are logged, the held-out text is scored and
-            a checkpoint is written; by default a hundredth of num_steps.
+            a checkpoint is written; by default a hundredth of num_steps, and the held-out text is
+            scored less often if that would take more than a tenth of the time of training.
         keep_checkpoints: Number of checkpoints to keep, at least 2, in case the last one is
             corrupted.
         dev_batches: Number of batches of held-out text to score.
@@ -315,7 +320,7 @@ class PretrainConfig(PretrainingDataConfig):
     optimizer: str = "adam_weight_decay"
     learning_rate: NonNegativeFloat = 1e-4
     schedule: str = ""
-    warmup_steps: NonNegativeInt = 10_000
+    warmup_steps: NonNegativeInt | None = None
     weight_decay: NonNegativeFloat = 0.01
     beta_2: ProperFraction = 0.999
     epsilon: NonNegativeFloat = 1e-6
@@ -345,7 +350,7 @@ class PretrainConfig(PretrainingDataConfig):
         self.plan()
 
     def _check_agreement(self) -> None:
-        if self.warmup_steps > self.num_steps:
+        if self.num_warmup_steps > self.num_steps:
             raise ValueError(
                 f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
                 f"{self.num_steps}"
@@ -395,9 +400,25 @@ class PretrainConfig(PretrainingDataConfig):
         return self.batch_size // self.accumulation
 
     @property
+    def num_warmup_steps(self) -> int:
+        """Updates in which the learning rate rises."""
+        return self.num_steps // 100 if self.warmup_steps is None else self.warmup_steps
+
+    @property
     def steps_per_interval(self) -> int:
         """Updates between two checkpoints."""
         return self.interval or max(1, self.num_steps // 100)
+
+    def steps_between_scores(self, num_batches: int) -> int:
+        """Returns the updates between two scorings of the held-out text.
+
+        Args:
+            num_batches: Number of batches of that text.
+        """
+        if self.interval is not None:
+            return self.interval
+        num_trained = _TRAINED_PER_SCORED * num_batches
+        return max(self.steps_per_interval, -(-num_trained // self.accumulation))
 
     @property
     def num_intervals(self) -> int:

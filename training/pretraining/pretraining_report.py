@@ -93,7 +93,7 @@ def report(results: Mapping[str, Any], files: Mapping[str, Path], warning: str =
     speed = (
         f"Time: {run_report.duration(total['seconds'])} of training, "
         f"{total['tokens_per_second']:,.0f} tokens/s, {total['share_of_peak']:.1%} of the "
-        "machine's measured peak"
+        "highest speed measured on this machine"
     )
     blocks.append("\n".join(filter(None, (speed, run_cost.describe(results.get("cost", {}))))))
     present = {name: path for name, path in files.items() if path.exists()}

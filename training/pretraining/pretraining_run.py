@@ -199,7 +199,7 @@ def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
 
 def _rate(config: PretrainConfig) -> dict[str, Any]:
     """Returns the optimizer's arguments for its learning rate."""
-    steps = {"num_train_steps": config.num_steps, "num_warmup_steps": config.warmup_steps}
+    steps = {"num_train_steps": config.num_steps, "num_warmup_steps": config.num_warmup_steps}
     schedules = {
         "linear": optimizers.LinearWarmupDecay,
         "bert": optimizers.BertWarmupDecay,
@@ -297,8 +297,9 @@ class IntervalReport(keras.callbacks.Callback):
         first_step: Number of updates before this call of `fit`.
         interval: Updates in one of Keras' epochs.
         workload: The cost of an update.
-        peak: Peak FLOP/s of the machine.
+        peak: FLOP/s of matrix products; if an interval has more, its speed is the peak.
         dev: Held-out batches, or `None`.
+        last_step: Number of updates at the end of the phase, when the held-out text is scored too.
         meter: Returns the energy since its last call; `None` if energy is not metered.
         checkpoints: The checkpoints to write to.
     """
@@ -313,6 +314,7 @@ class IntervalReport(keras.callbacks.Callback):
         workload: Workload,
         peak: float,
         dev: Any,
+        last_step: int,
         meter: Meter | None,
         checkpoints: RunCheckpoints,
     ) -> None:
@@ -324,12 +326,16 @@ class IntervalReport(keras.callbacks.Callback):
         self.workload = workload
         self.peak = peak
         self.dev = dev
+        self.last_step = last_step
+        self._steps_between_scores = (
+            0 if dev is None else config.steps_between_scores(int(dev.cardinality()))
+        )
         self.meter = meter
         self.checkpoints = checkpoints
         self._folder = Path(config.output_dir)
         # The first interval of a run is drawn at once
         self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES if state.log else 0.0
-        self._start = 0.0
+        self._start = self._first_end = 0.0
         self._seconds_left: float | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -350,9 +356,10 @@ class IntervalReport(keras.callbacks.Callback):
         rate = self.interval / seconds
         record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
         record["flops_per_second"] = rate * self.workload.flops
-        record["share_of_peak"] = round(rate * self.workload.flops / self.peak, 6)
+        self.peak = max(self.peak, record["flops_per_second"])
+        record["share_of_peak"] = round(record["flops_per_second"] / self.peak, 6)
         record |= self.energy_record()
-        if self.dev is not None:
+        if self.dev is not None and self._is_scored(step):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             if not math.isfinite(scores["loss"]):
                 raise NotFiniteError(
@@ -360,7 +367,7 @@ class IntervalReport(keras.callbacks.Callback):
                 )
             record |= {f"val_{name}": value for name, value in named(scores).items()}
         record |= self.workload.unigram
-        if has_collapsed([*self.state.log, record], self.config.warmup_steps):
+        if has_collapsed([*self.state.log, record], self.config.num_warmup_steps):
             logging.warning("%s", collapse_warning(record))
         self.state = dataclasses.replace(
             self.state, step=step, seconds=total, log=[*self.state.log, record]
@@ -373,10 +380,17 @@ class IntervalReport(keras.callbacks.Callback):
         if step < self.config.num_steps and time.monotonic() >= self._next_picture:
             draw(self.state.log, self._folder)
             self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
-        # With scoring and the checkpoint; the first interval includes tracing or compilation.
-        if epoch > 0:
-            steps_left = self.config.num_steps - step
-            self._seconds_left = steps_left / self.interval * (time.perf_counter() - self._start)
+        # With scoring and checkpoints; the first interval includes tracing or compilation.
+        if epoch == 0:
+            self._first_end = time.perf_counter()
+        else:
+            seconds_per_step = (time.perf_counter() - self._first_end) / (epoch * self.interval)
+            self._seconds_left = (self.config.num_steps - step) * seconds_per_step
+
+    def _is_scored(self, step: int) -> bool:
+        """Returns whether the held-out text is scored after the interval that ends with a step."""
+        between = self._steps_between_scores
+        return step == self.last_step or step // between > (step - self.interval) // between
 
     def line(self) -> str:
         """Returns the line that is printed after an interval."""

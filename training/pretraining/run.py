@@ -68,7 +68,9 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
             settings.
     """
     config = dataclasses.replace(
-        config, precision=precision.resolve(config.precision, config.output_dir)
+        config,
+        precision=precision.resolve(config.precision, config.output_dir),
+        warmup_steps=config.num_warmup_steps,
     )
     pretraining_run.check_init_preset(config)
     folder = Path(config.output_dir)
@@ -230,7 +232,7 @@ class _Run:
             left = end - state.step
             # Whole intervals in one call of `fit`, and the remaining steps in another
             count, steps = (left // interval, interval) if left >= interval else (1, left)
-            state = self._fit(train, dev, state, done, count, steps)
+            state = self._fit(train, dev, state, done, count, steps, end)
         return state
 
     def _fit(
@@ -241,6 +243,7 @@ class _Run:
         done: int,
         count: int,
         steps: int,
+        last_step: int,
     ) -> RunState:
         config = self.config
         pretraining_run.execute_whole_groups(self.model, config, steps)
@@ -252,6 +255,7 @@ class _Run:
             workload=self.workload,
             peak=self.peak,
             dev=dev,
+            last_step=last_step,
             meter=self.meter,
             checkpoints=self.checkpoints,
         )
@@ -328,7 +332,7 @@ def _report(
         "backend": state.backend,
         "parameters": model.count_params(),
         "last": last,
-        "collapsed": pretraining_run.has_collapsed(state.log, config.warmup_steps),
+        "collapsed": pretraining_run.has_collapsed(state.log, config.num_warmup_steps),
         "total": {
             "steps": state.step,
             "seconds": round(state.seconds, 1),

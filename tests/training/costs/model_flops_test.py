@@ -83,7 +83,7 @@ def test_narrow_embeddings_are_projected_and_make_the_logits_cheaper():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_peak(monkeypatch, dtype):
-    monkeypatch.setattr("training.costs.model_flops._SIZE_ON_CPU", 64)
+    monkeypatch.setattr("training.costs.model_flops._SIZES_ON_CPU", (32, 64))
     assert 1e6 < peak_flops(dtype) < 1e16
     assert np.isfinite(peak_flops(dtype))
 
