@@ -67,8 +67,10 @@ def matched_answers(
     """
     answers, own_ids, lines = read_answers(path, read_row)
     if len(answers) != count:
+        note = " (blank rows at the end of a labeled table are not rows)"
         raise ValueError(
             f"{path} has {len(answers)} predictions, expected {count}, one for each row"
+            f"{note if len(answers) > count else ''}"
         )
     if ids is None or own_ids is None:
         without = path if own_ids is None else data_file
