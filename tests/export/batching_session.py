@@ -68,7 +68,7 @@ def run_scheduled(
 
     Args:
         signature: Of a SavedModel.
-        requests: Arrays of the inputs by their names.
+        requests: Arrays of the inputs by their names; those of the first have the right rank.
         pads: The server's `pad_variable_length_inputs`.
 
     Returns:
@@ -77,9 +77,15 @@ def run_scheduled(
     import tensorflow as tf
 
     names, outputs, batches = list(requests[0]), [], []
+    ranks = {name: requests[0][name].ndim for name in names}
 
     def answer(*inputs: Any) -> list[Any]:
-        answers = signature(**dict(zip(names, inputs, strict=True)))
+        answers = signature(
+            **{
+                name: tf.ensure_shape(value, [None] * ranks[name])
+                for name, value in zip(names, inputs, strict=True)
+            }
+        )
         outputs[:] = list(answers)
         batches.append(tf.shape(inputs[0])[0])
         return list(answers.values())
@@ -89,10 +95,7 @@ def run_scheduled(
         # A batch that is full starts at once.
         num_batch_threads=1, max_batch_size=total, batch_timeout_micros=60_000_000
     )(answer)  # fmt: skip
-    specs = [
-        tf.TensorSpec([None] * requests[0][name].ndim, tf.as_dtype(requests[0][name].dtype))
-        for name in names
-    ]
+    specs = [tf.TensorSpec(None, tf.as_dtype(requests[0][name].dtype)) for name in names]
 
     @tf.function(input_signature=specs, autograph=False)
     def join(*inputs: Any) -> list[Any]:

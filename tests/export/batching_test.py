@@ -124,8 +124,10 @@ def test_a_server_that_does_not_pad_fails_unequal_requests_and_no_others(served_
     """By name, as with `pad_variable_length_inputs: false`; requests of one width are answered."""
     signature = served_tagger.signatures["serve_words"]
     short, long = ({"words": strings([row])} for row in (["a", "b"], ["a", "b", "c"]))
-    for answer in run_scheduled(signature, [short, long], pads=False):
-        assert isinstance(answer, tf.errors.InvalidArgumentError)
+    nested = {"words": short["words"][np.newaxis]}
+    for other in (long, nested):
+        for answer in run_scheduled(signature, [short, other], pads=False):
+            assert isinstance(answer, tf.errors.InvalidArgumentError)
     for answer in run_scheduled(signature, [short, short], pads=False):
         check_same(answer, run_alone(signature, short))
 
