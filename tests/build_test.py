@@ -80,10 +80,6 @@ def test_tests_and_programs_have_what_they_import(targets):
             assert not lacking, f"{target.name} lacks {sorted(lacking)}"
 
 
-def test_build_is_short():
-    assert len(BUILD.read_text().splitlines()) <= 300
-
-
 def test_library_names_are_those_of_pyproject(targets):
     declared = build_file.declared_distributions() - NOT_IMPORTED
     used = build_file.used_distributions(targets)
