@@ -265,9 +265,12 @@ def _has_column(row: _Row, column: int, role: str) -> bool:
 
 
 def _missing(path: Path, row: _Row, column: int, role: str) -> str:
+    hint = ""
+    if len(row.columns) == 1 and "," in row.columns[0]:
+        hint = "; columns are separated by tabs or spaces, not by commas"
     return (
         f"{path}, line {row.line}: no {role}: expected it in column {column}, received "
-        f"{_shown(row.columns)}"
+        f"{_shown(row.columns)}{hint}"
     )
 
 

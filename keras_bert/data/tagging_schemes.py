@@ -20,8 +20,8 @@ OUTSIDE = "O"
 # The letters of BILOU, BMES and BMEWO that correspond to I, E and S of BIOES.
 _LETTERS = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _SPAN_LABEL = re.compile(r"O|[BIESMLUW](-.+)?", re.DOTALL)
-# Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B_PER` and `PER-B`.
-_LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_].*|.+[-_](?-i:[BI])", re.DOTALL | re.IGNORECASE)
+# Labels that look like misspelled span labels, such as `B-`, `b-PER`, `B:PER` and `PER-B`.
+_LIKE_A_SPAN_LABEL = re.compile(r"[BIESMLUW][-_:/].*|.+[-_:/](?-i:[BI])", re.DOTALL | re.IGNORECASE)
 # `*` is a word inside or outside of a span, `(PER*` begins a span, `*)` ends it, `(PER*)` is both;
 # the asterisk of brackets may be missing.
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*\s]+))?\*?(?P<end>\))?")

@@ -115,6 +115,7 @@ def test_compressed(write):
     [
         ("a O\nb\n", {}, r"a.conll, line 2: received 1 column, \['b'\]; expected 2, as in line 1"),
         ("a\nb\n", {}, r"line 1: no label: expected it in column -1, received 1 column"),
+        ("a,O\n", {}, r"received 1 column, \['a,O'\]; columns are separated by tabs or spaces"),
         ("a N O\n\nb N\n", {"label_column": 2}, r"line 3: no label: expected it in column 2"),
         ("a N O\nb O\n", {}, r"line 2: received 2 columns, .* expected 3"),
         ("a\tb\tO\nc\t\t\n", {"separator": "tab"}, r"line 2: the label in column -1 is ''"),

@@ -54,6 +54,7 @@ def test_other_letters_are_those_of_bioes(labels):
         ("O b-per O i-per", {"b-per": 1, "i-per": 1}),
         ("O B_PER I_PER", {"B_PER": 1, "I_PER": 1}),
         ("O PER-B PER-I", {"PER-B": 1, "PER-I": 1}),
+        ("O B:PER I:PER", {"B:PER": 1, "I:PER": 1}),
         ("O B-PER I-PER B I", {}),
         ("O O", {}),
         ("NN VB O B-X", {}),  # Parts of speech
