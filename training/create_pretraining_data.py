@@ -187,7 +187,7 @@ def _is_done(config: PretrainingDataConfig, folder: Path, fingerprint: str) -> b
     work = folder / "work"
     known = (fingerprint, config.older_fingerprint())
     for path in (folder / SUMMARY_FILE, work / "settings.json"):
-        if path.exists() and _read_json(path)["fingerprint"] not in known:
+        if path.exists() and _read_json(path).get("fingerprint") not in known:
             if path.parent == work and not any(folder.glob("*.tfrecord")):
                 shutil.rmtree(work)  # of a run that ended before its first record
                 break

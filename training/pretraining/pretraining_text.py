@@ -107,7 +107,7 @@ def _check_source(config: PretrainConfig, vocabulary: Path) -> None:
     if not file.exists() or not (_preset(config) or config.input_files):
         return
     before = json.loads(file.read_text(encoding="utf-8"))
-    lowercase = before.pop("lowercase")
+    lowercase = before.pop("lowercase", None)
     try:
         now = _source(config)
     except FileNotFoundError:

@@ -198,7 +198,7 @@ def pretraining_batches(
         `next_sentence_labels`, int32 `(batch,)`.
 
     Raises:
-        FileNotFoundError: If no file matches.
+        FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If the first record of a file lacks the features of a pre-training record or
             has different features than that of the first file, if `buckets` are invalid, or if a
             file is truncated or corrupt. Files of up to 1 GiB in total are read in advance to check
@@ -271,7 +271,7 @@ def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
         files: TFRecord files, or a pattern.
 
     Raises:
-        FileNotFoundError: If no file matches.
+        FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If the record lacks the features of a pre-training record.
     """
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
@@ -292,7 +292,7 @@ def check_record_files(
         The number of records.
 
     Raises:
-        FileNotFoundError: If no file matches.
+        FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If a file is truncated or a checksum does not match; the message names the file
             and the index of the record.
     """

@@ -49,7 +49,7 @@ class PretrainingStream:
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
 
     Raises:
-        FileNotFoundError: If no file matches.
+        FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If a file is truncated, records lack the features of pre-training records, the
             rows do not fill a batch, or records that have masks are to be packed or masked again.
 
