@@ -220,9 +220,9 @@ def class_weights_of(
     Returns:
         A float32 array of the shape of `ids`.
     """
-    of_labels = np.ones(ids.shape, "float32")
-    for class_id, weight in class_weight.items():
-        of_labels[ids == class_id] = weight
+    present, index = np.unique(ids, return_inverse=True)
+    of_present = [class_weight.get(int(class_id), 1.0) for class_id in present]
+    of_labels = np.array(of_present, "float32")[index].reshape(ids.shape)
     if weights is None:
         return of_labels
     weights = np.asarray(weights, "float32")
