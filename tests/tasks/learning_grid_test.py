@@ -11,6 +11,7 @@ every lesson and every family; `KERAS_BERT_WHOLE_GRID=1` runs them all on each.
 
 import dataclasses
 import functools
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -733,7 +734,7 @@ def made(family, lesson, dtype=None):
 
 def teach(task, lesson):
     """All weights but the idle ones must take part."""
-    steps = NUM_ROWS * lesson.rounds // BATCH
+    steps = math.ceil(NUM_ROWS * lesson.rounds / BATCH)
     task.compile(keras_bert.optimizers.AdamW(lesson.rate, steps, steps // 10))
     before = values_of(task)
     labelled = {"x": lesson.x, **labels_of(lesson)}
