@@ -10,6 +10,7 @@ from typing import Any
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
 from keras_bert.checkpoints.tokenizer_files import SETTINGS_FILE, read_tokenizer
+from keras_bert.checks import POSITIVE_INT
 from keras_bert.vocabularies.files import parse_json, read_text
 
 MODULES_FILE = "modules.json"
@@ -50,7 +51,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
             for a tokenizer that does not do it.
     """
     options: dict[str, Any] = {}
-    length = None
+    length: Any = None
     if (folder / LENGTH_FILE).exists():
         fields = read_json(folder / LENGTH_FILE)
         length = fields.get("max_seq_length")
@@ -65,7 +66,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
         # Since version 6, the length is only in the settings of the tokenizer.
         if length is None and (folder / SETTINGS_FILE).exists():
             length = read_json(folder / SETTINGS_FILE).get("model_max_length")
-    if isinstance(length, int) and length > 0:
+    if POSITIVE_INT.allows(length):
         options["sequence_length"] = min(length, max_sequence_length)
     _warn_of_prompt(folder / PROMPTS_FILE)
     return options
@@ -101,11 +102,14 @@ def _modules(folder: Path) -> list[str]:
     if not path.exists():
         return [_TRANSFORMER, _POOLING]
     with checkpoint_errors():
-        modules = parse_json(read_text(path))
+        text = read_text(path)
     try:
+        modules = parse_json(text)
         names = [str(module["type"]).rpartition(".")[2] for module in modules]
-    except (TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} must be a list of modules, each with a type.") from error
+    except (TypeError, KeyError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} must be a list of modules, each with a type ({error!r})."
+        ) from error
     unknown = sorted(set(names) - {_TRANSFORMER, _POOLING, _NORMALIZE})
     if unknown:
         raise CheckpointError(

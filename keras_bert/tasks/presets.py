@@ -75,18 +75,22 @@ def task_of_preset(
             {name: given[name] for name in make_task.preprocessor_options if name in given},
             longest=make_task.default_sequence_length,
         )
-    task = make_task(
-        checkpoint.new_backbone(
-            with_encoder_dropout(checkpoint.config, encoder_dropout),
-            weights_fit=load_weights,
-            packed=packed,
-            dtype=dtype,
-        ),
-        preprocessor=preprocessor,
-        **{name: saved[name] for name in kept if saved.get(name) is not None}
-        | {name: value for name, value in given.items() if name in arguments}
-        | head.options,
+    backbone: Any = checkpoint.new_backbone(
+        with_encoder_dropout(checkpoint.config, encoder_dropout),
+        weights_fit=load_weights,
+        packed=packed,
+        dtype=dtype,
     )
+    try:
+        task = make_task(
+            backbone,
+            preprocessor=preprocessor,
+            **{name: saved[name] for name in kept if saved.get(name) is not None}
+            | {name: value for name, value in given.items() if name in arguments}
+            | head.options,
+        )
+    except ValueError as error:  # of an option, which the checkpoint may have
+        raise checkpoints.CheckpointError(f"{checkpoint.folder}: {error}") from error
 
     def load() -> None:
         if not load_weights:

@@ -77,7 +77,7 @@ class TokenizerJson:
             return [part] if part else []
         steps = part.get(_STEPS[name])
         if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-            raise self.error(f"{name} is a Sequence of {steps!r}; expected a list of objects")
+            raise self.error(f"{name} is a Sequence; its {_STEPS[name]} must be a list of objects")
         return steps
 
     @property
@@ -224,7 +224,7 @@ def row_formats(tokenizer: TokenizerJson) -> list[list[tuple[str, int]]]:
         if kind == "TemplateProcessing":
             rows = (steps[0]["single"], steps[0]["pair"])
             return [[_template_part(part) for part in row] for row in rows]
-        start, end = (steps[0][name][0] for name in ("cls", "sep"))
+        start, end = (str(steps[0][name][0]) for name in ("cls", "sep"))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
     single = [(start, 0), ("A", 0), (end, 0)]

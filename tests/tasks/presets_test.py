@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.checkpoints import CheckpointWarning, save_preset
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning, save_preset
 from keras_bert.tasks.presets import check_preprocessor
 from tests.checkpoints.small_models import edit_json
 
@@ -103,6 +103,25 @@ def test_outputs_without_names_take_the_given_ones(trained):
     again = task.from_preset(folder, class_names=["c", "b", "a"])
     assert again.class_names == ("c", "b", "a")
     np.testing.assert_array_equal(again.predict(IDS, verbose=0), logits)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("config.json", {"class_names": ["a", "b", "a"]}, "class_names has 'a' more than once"),
+        ("task.json", {"dropout": "0.1"}, r"dropout is '0\.1'; it must be a number in"),
+        ("task.json", {"sequence_length": 10**9}, "creates rows of up to 1000000000 tokens"),
+    ],
+)
+def test_an_option_of_a_preset_that_the_task_refuses_names_the_folder(
+    file, changes, message, trained
+):
+    task, folder, _ = trained
+    (folder / "task.json").write_text('{"sequence_length": 8}')
+    edit_json(folder / file, **changes)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        task.from_preset(folder)
+    assert str(raised.value).startswith(str(folder))
 
 
 @pytest.mark.parametrize(

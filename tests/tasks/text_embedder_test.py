@@ -166,9 +166,10 @@ def test_a_module_that_is_not_ours_is_named(tmp_path):
     write_modules(tmp_path, "Transformer", "Pooling", "Dense", "Normalize")
     with pytest.raises(CheckpointError, match="has the module Dense, which is not supported"):
         TextEmbedder.from_preset(tmp_path)
-    (tmp_path / "modules.json").write_text('{"0": "Transformer"}')
-    with pytest.raises(CheckpointError, match="must be a list of modules"):
-        TextEmbedder.from_preset(tmp_path)
+    for content in ('{"0": "Transformer"}', "[", "5"):
+        (tmp_path / "modules.json").write_text(content)
+        with pytest.raises(CheckpointError, match=r"modules\.json must be a list of modules"):
+            TextEmbedder.from_preset(tmp_path)
 
 
 def test_texts_that_are_lowercased_before_a_cased_tokenizer_are_refused(tmp_path):
