@@ -34,7 +34,7 @@ from keras_bert import atomic
 
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import NonNegativeInt, PositiveFloat, PositiveInt
+from .engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from .export import megabytes
 from .readers.labelled_text import TextColumns
 from .scores import classifier_scores, squad_scores
@@ -73,7 +73,7 @@ class CompareExportsConfig(TextColumns):
         batches: What is timed: a number of rows, at their own lengths, or rows x tokens, such as
             8x128. The rows of a question answerer are windows of passages.
         rounds: Number of times that each export is measured.
-        seconds: Duration of a measurement, in seconds.
+        seconds: Minimum duration of a measurement, in seconds.
         threads: Number of threads that a runtime uses.
         output_dir: Folder to write to.
     """
@@ -94,7 +94,7 @@ class CompareExportsConfig(TextColumns):
     )
     batches: tuple[str, ...] = ("1", "16", "8x128")
     rounds: PositiveInt = 6
-    seconds: PositiveFloat = 0.5
+    seconds: NonNegativeFloat = 0.5
     threads: PositiveInt = 1
     output_dir: str = "runs/exports"
 
