@@ -237,7 +237,8 @@ class MaskedLM(MaskedTokenTask):
         """Returns the ids of tokens in ascending order, without duplicates."""
         tokenizer = self.preprocessor.tokenizer
         tokens = [targets] if isinstance(targets, str) else list(targets)
-        unknown = [token for token in tokens if token not in tokenizer.vocabulary]
+        known = set(tokenizer.vocabulary)
+        unknown = [token for token in tokens if token not in known]
         if unknown or not tokens:
             found = f"has {unknown}" if unknown else "is empty"
             raise ValueError(f"targets {found}; expected tokens of the vocabulary.")
