@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
+from keras_bert.data.text_files import read_lines
 from keras_bert.insight.measures import (
     CONFIDENCE,
     SAMPLES,
@@ -315,23 +316,22 @@ def crows_pairs(
         [Stereotyping Norwegian Salmon](https://aclanthology.org/2021.acl-long.81), section 4.
     """
     pairs, kinds, lines = [], [], []
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        missing = sorted(set(_COLUMNS) - set(reader.fieldnames or ()))
-        if missing:
+    reader = csv.DictReader(read_lines(path))
+    missing = sorted(set(_COLUMNS) - set(reader.fieldnames or ()))
+    if missing:
+        raise ValueError(
+            f"{os.fspath(path)} has no column {', '.join(missing)}; its columns are "
+            f"{', '.join(reader.fieldnames or ()) or 'none'}."
+        )
+    for row in reader:
+        empty = [name for name in _COLUMNS if not (row[name] or "").strip()]
+        if empty:
             raise ValueError(
-                f"{os.fspath(path)} has no column {', '.join(missing)}; its columns are "
-                f"{', '.join(reader.fieldnames or ()) or 'none'}."
+                f"{os.fspath(path)}, line {reader.line_num}: {', '.join(empty)} is empty."
             )
-        for row in reader:
-            empty = [name for name in _COLUMNS if not (row[name] or "").strip()]
-            if empty:
-                raise ValueError(
-                    f"{os.fspath(path)}, line {reader.line_num}: {', '.join(empty)} is empty."
-                )
-            pairs.append((row["sent_more"], row["sent_less"]))
-            kinds.append(row["bias_type"])
-            lines.append(reader.line_num)
+        pairs.append((row["sent_more"], row["sent_less"]))
+        kinds.append(row["bias_type"])
+        lines.append(reader.line_num)
     if not pairs:
         raise ValueError(f"{os.fspath(path)} has no pairs.")
     names = [f"{os.fspath(path)}, line {line}" for line in lines]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from keras_bert.data.text_files import read_lines
 from keras_bert.insight.likelihood import (
     BATCH_SIZE,
     candidate_log_probabilities,
@@ -325,28 +326,27 @@ def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
 
 def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
     sentences = []
-    with open(path, encoding="utf-8") as file:
-        for line, marked in enumerate(file, start=1):
-            marked = re.sub(r"^\s*\d+\s+", "", marked).strip()
-            if not marked:
+    for line, marked in enumerate(read_lines(path), start=1):
+        marked = re.sub(r"^\s*\d+\s+", "", marked).strip()
+        if not marked:
+            continue
+        text, spans = "", []
+        parts = re.split(r"([\[\]])", marked)
+        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
+            if part in "[]":
                 continue
-            text, spans = "", []
-            parts = re.split(r"([\[\]])", marked)
-            for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
-                if part in "[]":
-                    continue
-                if before == "[" and after == "]":
-                    part = part.strip()
-                    if part.lower() in _COUNTERPARTS:
-                        spans.append((len(text), len(text) + len(part)))
-                text += part
-            name = f"{os.fspath(path)}, line {line}"
-            if not spans:
-                raise ValueError(
-                    f"{name}: {shortened(marked)} has no pronoun in brackets; expected one of "
-                    f"{', '.join(_COUNTERPARTS)}."
-                )
-            sentences.append(_Sentence(name, text, spans))
+            if before == "[" and after == "]":
+                part = part.strip()
+                if part.lower() in _COUNTERPARTS:
+                    spans.append((len(text), len(text) + len(part)))
+            text += part
+        name = f"{os.fspath(path)}, line {line}"
+        if not spans:
+            raise ValueError(
+                f"{name}: {shortened(marked)} has no pronoun in brackets; expected one of "
+                f"{', '.join(_COUNTERPARTS)}."
+            )
+        sentences.append(_Sentence(name, text, spans))
     if not sentences:
         raise ValueError(f"{os.fspath(path)} has no sentences.")
     return sentences
@@ -668,11 +668,11 @@ def _read_stereoset(
     Each has `context`, `target`, `bias_type`, and `words` in the order of `_LABELS`.
     """
     name = os.fspath(path)
-    with open(path, encoding="utf-8") as file:
-        try:
-            data = json.load(file)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{name} is not JSON: {error}.") from error
+    text = "".join(read_lines(path))
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{name} is not JSON: {error}.") from error
     kinds = data.get("data") if isinstance(data, dict) else None
     kinds = kinds if isinstance(kinds, dict) else {}
     listed = kinds.get("intrasentence")

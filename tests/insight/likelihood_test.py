@@ -136,7 +136,7 @@ def test_shares_are_told_with_intervals_and_with_their_flaws(masked_lm, tmp_path
     assert all(row["low"] <= row["share"] <= row["high"] for row in rows)
     assert not scores.prefers_first[3]  # the two sentences are one
     assert "Blodgett" in str(scores)
-    path.write_text("a,b\n1,2\n")
+    path.write_text("a,b\n1,2\n", encoding="utf-16")
     with pytest.raises(ValueError, match=r"pairs\.csv has no column bias_type, sent_less"):
         insight.crows_pairs(masked_lm, path)
     path.write_text("sent_more,sent_less,bias_type\nhe is,she is,gender\nhe is,,gender\n")
