@@ -54,16 +54,12 @@ CONFIG = keras_bert.BertConfig(
 )
 random = np.random.default_rng(0)
 lengths = random.integers(3, 9, (16, 1))
-# Integers: Keras averages a batch over the replicas of TensorFlow, which cannot be done with bools
-mask = (np.arange(8) < lengths).astype("int32")
+mask = np.arange(8) < lengths
 FEATURES = {"token_ids": random.integers(1, 50, (16, 8)) * mask, "padding_mask": mask}
 LABELS = random.integers(0, 2, 16)
-# On JAX the loss is divided by the weights of the whole batch, even if the rows without weight,
-# which only fill the last batch up, all lie on the second device. On TensorFlow Keras takes the
-# mean over the replicas of each one's weighted mean: rows of equal weight.
+# The loss is divided by the weights of the whole batch, even if the rows without weight, which only
+# fill the last batch up, all lie on the second device.
 WEIGHTS = (random.uniform(0.1, 3.0, 16) * (np.arange(16) < 13)).astype("float32")
-if keras.backend.backend() == "tensorflow":
-    WEIGHTS = None
 
 def train_classifier(scope):
     keras.utils.set_random_seed(0)
@@ -82,10 +78,8 @@ def train_classifier(scope):
 
 config = SMALL.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.3)
 
-# Each device gets the same rows, for on TensorFlow rows may weigh differently on each.
 def twice(rows):
-    rows = np.concatenate([rows, rows])
-    return rows.astype("int32") if rows.dtype == bool else rows
+    return np.concatenate([rows, rows])
 
 def train_task(task, scope):
     with scope:
@@ -103,6 +97,108 @@ def train(make_scope):
 
 single, double = train(contextlib.nullcontext), train(both_devices)
 print(json.dumps({"devices": NUM_DEVICES, "single": single, "double": double}))
+"""
+
+TEXT = """
+import contextlib, json
+import keras
+import numpy as np
+import keras_bert
+from keras_bert import data
+from tests.small_tasks import CONFIG
+from tests.text.small_tokenizers import of_tokens
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "long", "dull"]
+config = CONFIG.replace(
+    vocabulary_size=len(WORDS), dropout=0.0, attention_dropout=0.0, classifier_dropout=0.0,
+    answer_dropout=0.0, initializer_range=0.3,
+)
+random = np.random.default_rng(0)
+words = [list(random.choice(WORDS[5:], size)) for size in (3, 7, 2, 5, 4)]
+texts = [" ".join(sentence) for sentence in words]
+pairs = list(zip(texts, texts[::-1]))
+labels = np.array([0, 1, 1, 0, 1])
+tags = [[int(word == "good") for word in sentence] for sentence in words]
+questions = [
+    {"question": "a film", "context": text, "answers": {"text": [text[:4]], "answer_start": [0]}}
+    for text in texts
+]
+choices = [(text, ["good", "bad film", "long"]) for text in texts]
+
+def make(task, preprocessor, *arguments, **options):
+    packer = preprocessor(of_tokens(*WORDS), 12, **options)
+    return task(keras_bert.Backbone(config), *arguments, preprocessor=packer)
+
+masked_lm = lambda: make(keras_bert.MaskedLM, data.TextClassifierPreprocessor)
+CASES = {
+    "TextClassifier": (
+        lambda: make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2), pairs, labels
+    ),
+    "TokenClassifier": (
+        lambda: make(keras_bert.TokenClassifier, data.TokenClassifierPreprocessor, 2), words, tags
+    ),
+    "QuestionAnswerer": (
+        lambda: make(
+            keras_bert.QuestionAnswerer, data.QuestionAnswererPreprocessor,
+            doc_stride=2, max_query_length=2,
+        ),
+        questions, None,
+    ),
+    "MultipleChoice": (
+        lambda: make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor), choices, labels
+    ),
+    "TextEmbedder": (
+        lambda: make(keras_bert.TextEmbedder, data.TextClassifierPreprocessor), pairs, None
+    ),
+    "MaskedLM": (masked_lm, texts, None),
+    "ReplacedTokenDetector": (
+        lambda: make(keras_bert.ReplacedTokenDetector, data.TextClassifierPreprocessor), texts, None
+    ),
+    "Distiller": (lambda: keras_bert.Distiller(masked_lm(), masked_lm()), texts, None),
+}
+
+# What is drawn at random, or depends on the other rows of a replica, is only run.
+DRAWN = {"TextEmbedder", "MaskedLM", "ReplacedTokenDetector", "Distiller"}
+
+def trained(name, scope):
+    make_model, x, y = CASES[name]
+    keras.utils.set_random_seed(0)
+    with scope:
+        model = make_model()
+        model.compile(keras.optimizers.SGD(0.1))
+    # The second batch has a single row.
+    found = {"loss": model.fit(x, y, batch_size=4, shuffle=False, verbose=0).history["loss"]}
+    if name in DRAWN:
+        return found
+    found["scores"] = model.evaluate(x, y, batch_size=4, verbose=0)
+    if name == "TextClassifier":
+        slices = tf.data.Dataset.from_tensor_slices((tuple(map(list, zip(*pairs))), labels))
+        features = model.preprocessor(*zip(*pairs))
+        found["other forms"] = [
+            model.evaluate(slices, batch_size=4, verbose=0),
+            model.evaluate(slices.batch(4), verbose=0),
+            model.evaluate(
+                {key: value.numpy() for key, value in features.items()}, labels, batch_size=4,
+                verbose=0,
+            ),
+        ]
+        found["outputs"] = [model.predict(x, batch_size=4, verbose=0).tolist()]
+        found["outputs"] += [model.predict(x[:1], verbose=0).tolist()]
+    elif y is not None:
+        found["outputs"] = keras.tree.map_structure(
+            lambda values: np.asarray(values).tolist(), model.predict(x, batch_size=4, verbose=0)
+        )
+    return found
+
+single = {name: trained(name, contextlib.nullcontext()) for name in CASES if name not in DRAWN}
+double = {name: trained(name, both_devices()) for name in CASES}
+try:
+    make_model, x, y = CASES["TextClassifier"]
+    with both_devices():
+        make_model().predict(x, batch_size=3)
+except ValueError as error:
+    refused = str(error)
+print(json.dumps({"single": single, "double": double, "refused": refused}))
 """
 
 MASKS = """
@@ -189,6 +285,19 @@ def test_every_task_trains_on_two_devices(trained):
         assert losses[1] != losses[0], name
         if BACKEND == "jax" or name not in OWN_TO_A_REPLICA:
             np.testing.assert_allclose(losses, single[name], rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="a strategy of TensorFlow's")
+def test_every_task_reads_text_on_two_devices():
+    answers = printed_on_two_devices(TEXT)
+    for name, double in answers["double"].items():
+        assert np.isfinite(double["loss"]).all(), name
+    for name, single in answers["single"].items():
+        double = answers["double"][name]
+        for part in single:
+            found, expected = map(keras.tree.flatten, (double[part], single[part]))
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert "batch_size is 3, in a strategy of 2 replicas" in answers["refused"]
 
 
 @pytest.mark.skipif(

@@ -210,5 +210,6 @@ run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 # | TensorFlow | model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
 # | PyTorch | `DistributedDataParallel` and a loop of one's own; `fit` uses one device | two processes |
 #
-# With TensorFlow, `gradient_accumulation_steps` is refused where a strategy has several replicas, and the loss is the mean of the replicas' means, so
-# that sample weights count differently than on one device. With JAX both are as on one device.
+# Text works too: `fit`, `evaluate` and `predict` of every task on TensorFlow, with a `batch_size` that is a multiple of the number of
+# replicas. `gradient_accumulation_steps` is refused there; with JAX it is as on one device. The pairs of a `TextEmbedder` are compared with those
+# of their own replica.

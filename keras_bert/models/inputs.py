@@ -71,6 +71,22 @@ class TokenModel(ThreadSafeModel):
             self.predict_function = function
         return function
 
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """Builds metrics and optimizer under a `tf.distribute.Strategy`, of a replica's batch.
+
+        Keras would average the batches of the replicas, which must then have as many rows each, and
+        no values that are not numbers, such as those of a `padding_mask`.
+        """
+        strategy = self.distribute_strategy
+        if iterator is not None and strategy.num_replicas_in_sync > 1:
+            for _, _, batches in iterator:
+                data_batch = keras.tree.map_structure(
+                    lambda values: strategy.experimental_local_results(values)[0], next(batches)
+                )
+                break
+            iterator = None
+        super()._maybe_symbolic_build(iterator, data_batch)
+
     def _check_shape(self, name: str, shape: Sequence[int]) -> None:
         limit = self.config.max_sequence_length
         if name == "token_ids" and "position_ids" not in self.input and shape[-1] > limit:

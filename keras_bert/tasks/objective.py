@@ -14,7 +14,7 @@ from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.optimizer_updates import num_replicas
+from keras_bert.ops.optimizer_updates import num_replicas, sum_over_replicas
 from keras_bert.optimizers import AdamW
 
 
@@ -146,9 +146,10 @@ class ObjectiveModel(TokenModel):
             target, output, weights = _of_output(name, y, y_pred, sample_weight)
             weights = weights_of_targets(weights, output)
             value = ops.cast(loss(target, output, weights), "float32")
-            self._loss_means[name].update_state(
-                ops.stop_gradient(value) * num_replicas(), _divisor(loss, output, weights)
-            )
+            divisor = _divisor(loss, output, weights)
+            self._loss_means[name].update_state(ops.stop_gradient(value) * num_replicas(), divisor)
+            if loss.reduction != "sum":
+                value = _share_of_replica(value, divisor)
             total = total + (value if weight == 1 else value * weight)
         return total
 
@@ -404,6 +405,17 @@ def _divisor(loss: keras.losses.Loss, output: Any, weights: Any) -> Any:
     return ops.cast(count, "float32")
 
 
+def _share_of_replica(mean: Any, divisor: Any) -> Any:
+    """Scales a replica's mean, so that the sum over the replicas is the mean of the whole batch.
+
+    Keras has divided it by the number of replicas, as if each had targets of the same weight.
+    """
+    if num_replicas() == 1:
+        return mean
+    (total,) = sum_over_replicas([divisor])
+    return mean * ops.stop_gradient(ops.divide_no_nan(divisor * num_replicas(), total))
+
+
 def _others(variables: list[Any], known: list[Any]) -> list[Any]:
     """Returns the variables that are not among the known ones."""
     # By identity, since == compares the values of variables.
@@ -492,9 +504,9 @@ class CustomObjective:
 
 
 def _weighted_mean(values: Any, weights: Any) -> Any:
-    """Returns the mean of a replica's values as a loss; the losses of replicas are summed."""
-    mean = ops.divide_no_nan(ops.sum(values * weights), ops.sum(weights))
-    return mean / num_replicas()
+    """Returns a replica's part of the mean over all replicas, whose losses are summed."""
+    (total,) = sum_over_replicas([ops.sum(weights)])
+    return ops.divide_no_nan(ops.sum(values * weights), total)
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:

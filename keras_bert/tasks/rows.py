@@ -58,6 +58,8 @@ class Batching:
         length_window: Number of batches whose rows are sorted by length together; `None` for the
             default.
         class_weight: The weight of each class id; `None` for 1.
+        num_replicas: Number of devices that share each batch, under `tf.distribute`. The last batch
+            is then completed with filler rows too, so that each device has as many.
         allow_unlabelled: Whether a label may be -1 (for regression NaN), which means that the row
             has none.
     """
@@ -69,6 +71,7 @@ class Batching:
     training: bool = False
     length_window: int | None = None
     class_weight: Mapping[int, float] | None = None
+    num_replicas: int = 1
     allow_unlabelled: bool = False
 
     def __post_init__(self) -> None:
@@ -77,14 +80,24 @@ class Batching:
         )
 
     def options(self) -> BatchOptions:
-        """Returns the `BatchOptions` of `keras_bert.data`."""
+        """Returns the `BatchOptions` of `keras_bert.data`.
+
+        Raises:
+            ValueError: If the replicas cannot have equal shares of a batch.
+        """
+        batch_size = self.batch_size or DEFAULT_BATCH_SIZE
+        if batch_size % self.num_replicas:
+            raise ValueError(
+                f"batch_size is {batch_size}, in a strategy of {self.num_replicas} replicas, which "
+                "share each batch; expected a multiple of their number."
+            )
         options: BatchOptions = {
-            "batch_size": self.batch_size or DEFAULT_BATCH_SIZE,
+            "batch_size": batch_size,
             # Python's generator is seeded by keras.utils.set_random_seed
             "shuffle_seed": random.getrandbits(31) if self.shuffle else None,
             "reshuffle": self.reshuffle,
             "coarse_buckets": self.compiles,
-            "pad_last_batch": self.compiles and self.training,
+            "pad_last_batch": (self.compiles and self.training) or self.num_replicas > 1,
         }
         if self.length_window is not None:
             options["window_batches"] = self.length_window
@@ -338,7 +351,8 @@ def _in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndar
     if not batches:
         return np.zeros((0, *shape[1:]), "float32")
     index, joined = (np.concatenate(part) for part in zip(*batches, strict=True))
-    restored = np.empty_like(joined)
+    # Filler rows repeat the index of a row.
+    restored = np.empty((index.max() + 1, *joined.shape[1:]), joined.dtype)
     restored[index] = joined
     return restored
 

@@ -250,6 +250,7 @@ class Task(ObjectiveModel):
             training=True,
             length_window=length_window,
             class_weight=class_weight if applies_class_weight else None,
+            num_replicas=self._num_replicas(),
         )
         held_out = None
         rows = self._read(x, y, sample_weight, batching)
@@ -269,7 +270,9 @@ class Task(ObjectiveModel):
         if held_out is None:
             validation = self._validation_data(validation_data, validation_batch_size)
         else:
-            validation = self._batches(held_out, self._batching(validation_batch_size))
+            validation = self._batches(
+                held_out, self._batching(validation_batch_size, is_shared=True)
+            )
         return super().fit(
             x,
             y,
@@ -310,7 +313,7 @@ class Task(ObjectiveModel):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        batching = self._batching(batch_size)
+        batching = self._batching(batch_size, is_shared=True)
         rows = self._read(x, y, sample_weight, batching)
         x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
         return super().evaluate(
@@ -471,17 +474,21 @@ class Task(ObjectiveModel):
         # Batches of text are not in its order; and Keras' `predict` may not be what is called.
         if kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
-        batches, restore = rows.numbered_batches(self.preprocessor, self._batching(batch_size))
+        # Each replica has a share of the batches of `predict`, but all of those of
+        # `predict_on_batch`.
+        batching = self._batching(batch_size, is_shared=rows.outputs_are_joined)
+        batches, restore = rows.numbered_batches(self.preprocessor, batching)
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         from tensorflow.data.experimental import assert_cardinality
 
         # Text is tokenized twice, which takes a hundredth of the time of the model: with a single
         # call of Keras' `predict`, batches of all lengths share one trace.
-        order = [index for _, index in batches.as_numpy_iterator()]
+        # (Filler rows have the indices of the rows that they repeat, and after them a weight.)
+        order = [index for _, index, *_ in batches.as_numpy_iterator()]
         if not order:
             return restore([], self.output_shape)
-        features = batches.map(lambda features, index: (features,))
+        features = batches.map(lambda features, *_: (features,))
         # The number of batches is now known, for the progress bar.
         features = features.apply(assert_cardinality(len(order)))
         outputs = super().predict(features, verbose=verbose, **kwargs)
@@ -568,7 +575,7 @@ class Task(ObjectiveModel):
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
         """Converts validation data to the argument of Keras' `fit`, text to a dataset."""
-        batching = self._batching(batch_size)
+        batching = self._batching(batch_size, is_shared=True)
         if data is None:
             return None
         x, y, sample_weight = data, None, None
@@ -590,9 +597,20 @@ class Task(ObjectiveModel):
         # Without separate labels, `x` is a dataset.
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
-    def _batching(self, batch_size: int | None) -> Batching:
-        """Returns the batching of evaluation and prediction."""
-        return Batching(batch_size, self._compiles_each_shape())
+    def _batching(self, batch_size: int | None, *, is_shared: bool = False) -> Batching:
+        """Returns the batching of evaluation and prediction.
+
+        Args:
+            batch_size: Number of rows in a batch; `None` for the default.
+            is_shared: Whether the replicas of a strategy share each batch.
+        """
+        num_replicas = self._num_replicas() if is_shared else 1
+        return Batching(batch_size, self._compiles_each_shape(), num_replicas=num_replicas)
+
+    def _num_replicas(self) -> int:
+        """Returns the number of devices of the `tf.distribute.Strategy` of the model."""
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        return self.distribute_strategy.num_replicas_in_sync if on_tensorflow else 1
 
     def _compiles_each_shape(self) -> bool:
         """Returns whether each new batch shape is compiled, which takes seconds."""
