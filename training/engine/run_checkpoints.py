@@ -219,7 +219,9 @@ class StopWhereNotFinite(keras.callbacks.Callback):
         # A loss is computed before its update, and does not show what the last one has done.
         place = self.place(epoch, self._batch)
         for weight in self.model.weights:
-            if not _is_finite(_to_numpy(weight)):
+            is_float = keras.backend.is_float_dtype(weight.dtype)
+            # On the device, without a copy of the weight
+            if is_float and not bool(keras.ops.all(keras.ops.isfinite(weight))):
                 raise NotFiniteError(f"after {place}, the weight {weight.path} is not finite")
 
 
@@ -259,13 +261,9 @@ def _to_numpy(variable: Any) -> np.ndarray[Any, Any]:
 
 def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
     for name, tensor in tensors.items():
-        if not _is_finite(tensor):
+        is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
+        if not is_whole_number and not np.isfinite(tensor.astype("float32")).all():
             raise NotFiniteError(f"after step {step}, {name} is not finite")
-
-
-def _is_finite(tensor: np.ndarray[Any, Any]) -> bool:
-    is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
-    return is_whole_number or bool(np.isfinite(tensor.astype("float32")).all())
 
 
 def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
