@@ -40,7 +40,7 @@ def scratch_folder(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         if lock is not None:
             lock.close()
 
@@ -52,7 +52,18 @@ def remove_abandoned(parent: str | os.PathLike[str]) -> None:
             # A disk may be shared with machines whose locks are not seen here.
             if file.read() == platform.node():
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path.parent, ignore_errors=True)
+                _remove(path.parent)
+
+
+def _remove(folder: Path) -> None:
+    """Removes a scratch folder; its locked file last, so that a kill meanwhile leaves one again."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _LOCK_FILE:
+                path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _locked(folder: Path) -> IO[str] | None:
