@@ -42,7 +42,7 @@ tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
 tokenizer = keras_bert.WordPieceTokenizer(tokens)
 config = keras_bert.BertConfig(
     vocabulary_size=len(tokens), num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=32,
-    max_sequence_length=32,
+    max_sequence_length=256,
 )
 task = keras_bert.TextClassifier(
     keras_bert.Backbone(config),

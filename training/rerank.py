@@ -16,7 +16,7 @@ of these queries (`held_out.qrels`); their scores (`scores.json`); and the model
 `trec_eval -c held_out.qrels reranked.run` computes the same MAP, and with `-M 10 -m recip_rank` and
 `-m ndcg_cut.10` the same MRR@10 and nDCG@10.
 
-Requires the extra `ranking`, which installs a BM25 implementation.
+Requires the extra `ranking`: that of the other programs, and a BM25 implementation.
 """
 
 import os
@@ -31,7 +31,7 @@ from .readers.trec_files import read_collection
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = config_flags.configuration(RerankConfig)
-    program.require(("bm25s",), "ranking")
+    program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
     collection = read_collection(
         Path(config.data_dir), config.documents, config.queries, config.judgements
     )
