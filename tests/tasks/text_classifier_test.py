@@ -220,7 +220,7 @@ def test_sample_weights_count(classifier):
         (lambda c: c.classify("good", top_k=0), "top_k is 0; it must be an integer above 0"),
         (
             lambda _: make_classifier(class_names=None, num_classes=1).classify("good", top_k=2),
-            "top_k is 2; expected None for a regression",
+            "top_k is 2; it must be None for a regression",
         ),
     ],
 )
