@@ -97,6 +97,8 @@ def _read_config(path: Path) -> tuple[dict[str, Any], int]:
             f"{config.get('module')!r}); expected a task or a Backbone of {PACKAGE}. "
             "`keras.models.load_model` loads others."
         )
+    if not num_bytes:
+        raise ValueError(f"{path} has no weights; looked for {' and '.join(WEIGHTS_FILES)}.")
     return config, num_bytes
 
 
@@ -168,7 +170,9 @@ def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
         architecture = _architecture_of(fields) if is_backbone else fields.get("generator")
         if isinstance(architecture, dict):
             try:
-                check_file_size(BertConfig.from_dict(architecture), num_bytes, path)
+                check_file_size(
+                    BertConfig.from_dict(architecture), num_bytes, f"{path}: its file of weights"
+                )
             except ConfigError as error:
                 raise ValueError(f"{path}: its {CONFIG_FILE}: {error}") from error
         num_classes = fields.get("num_classes")

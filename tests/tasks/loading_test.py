@@ -52,6 +52,10 @@ def foreign(path):
         (lambda path: zipped(path, config="[" * 10**5), r"its config\.json is not JSON"),
         (lambda path: zipped(path, config="[]"), "of the class None"),
         (foreign, "has a model of the class 'Sequential' .*expected a task or a Backbone"),
+        (
+            lambda path: zipped(path, config='{"registered_name": "keras_bert>Backbone"}'),
+            r"has no weights; looked for model\.weights\.h5 and",
+        ),
         (lambda path: path.mkdir(), "is a folder without config.json"),
     ],
 )
