@@ -43,8 +43,9 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     ) -> None:
         super().__init__()
         checks.NON_NEGATIVE.check(peak_learning_rate=peak_learning_rate)
-        checks.POSITIVE_INT.check(num_train_steps=num_train_steps)
-        checks.NON_NEGATIVE_INT.check(num_warmup_steps=num_warmup_steps)
+        # Not integers alone: a share of the steps, such as 0.1 * 600, is a float
+        checks.Numbers(at_least=1).check(num_train_steps=num_train_steps)
+        checks.NON_NEGATIVE.check(num_warmup_steps=num_warmup_steps)
         if num_warmup_steps > num_train_steps:
             raise ValueError(
                 f"num_warmup_steps is {num_warmup_steps}; it must be at most num_train_steps, "

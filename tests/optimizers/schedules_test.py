@@ -73,17 +73,18 @@ def test_a_schedule_comes_back_from_its_config(schedule):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_train_steps": 0}, "num_train_steps is 0; it must be an integer above 0"),
+        ({"num_train_steps": 0}, "num_train_steps is 0; it must be a finite number of at least 1"),
         (
             {"num_train_steps": 5, "num_warmup_steps": 6},
             "num_warmup_steps is 6; it must be at most num",
         ),
         (
             {"num_train_steps": 5, "num_warmup_steps": -1},
-            "num_warmup_steps is -1; it must be an integer of",
+            "num_warmup_steps is -1; it must be a finite number of",
         ),
     ],
 )
 def test_impossible_numbers_of_steps_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         BertWarmupDecay(PEAK, **arguments)
+    assert BertWarmupDecay(PEAK, 60, 0.1 * 60).get_config()["num_warmup_steps"] == 6.0
