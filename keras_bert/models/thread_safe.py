@@ -6,10 +6,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import keras
 
@@ -18,6 +19,38 @@ from keras_bert.layers.embeddings import TokenEmbedding
 _LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
 _LOCKS_ARE_CREATED = threading.Lock()
 _NUMBERS = itertools.count()
+
+
+class _Process:
+    """What this process and the one that it was forked from have done."""
+
+    has_models = False
+    was_forked_from_models = False
+
+
+def _after_fork() -> None:
+    _Process.was_forked_from_models = _Process.has_models
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_process() -> None:
+    """Refuses to compute in a process that was forked after its parent had created a model.
+
+    The threads of TensorFlow, JAX and PyTorch do not exist in the child, which waits for them.
+
+    Raises:
+        RuntimeError: If this is such a process.
+    """
+    if _Process.was_forked_from_models:
+        raise RuntimeError(
+            "This process was forked from one that had already created a model, so that the call "
+            f"would never return: a fork does not copy the threads of {keras.backend.backend()}. "
+            "Create or load models after the fork only (with gunicorn, without --preload), or "
+            'start processes with multiprocessing.get_context("spawn").'
+        )
 
 
 def _documented_as(method: Any) -> Any:
@@ -42,9 +75,21 @@ class ThreadSafeModel(keras.Model):
     predict_function: Any
     _jax_state: Any
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # Here, since subclasses create layers before they call `__init__` of this class.
+        check_process()
+        _Process.has_models = True
+        model: Self = super().__new__(cls, *args, **kwargs)
+        return model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_process()
+        return super().__call__(*args, **kwargs)
+
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Waits for the calls of other threads; on JAX, puts the variables back at the end."""
+        check_process()
         with contextlib.ExitStack() as held:
             for lock in _locks_of(self):
                 held.enter_context(lock)
@@ -61,6 +106,7 @@ class ThreadSafeModel(keras.Model):
                 self._jax_state_synced = True
 
     def _turn_on_jax(self) -> contextlib.AbstractContextManager[None]:
+        check_process()
         is_jax = keras.backend.backend() == "jax"
         return self._turn() if is_jax else contextlib.nullcontext()
 

@@ -28,6 +28,7 @@ from keras_bert.data.input_forms import (
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
+from keras_bert.models.thread_safe import check_process
 from keras_bert.optimizers.fit_updates import with_fit_updates
 from keras_bert.tasks.class_labels import (
     LabelRules,
@@ -143,7 +144,9 @@ class Task(ObjectiveModel):
 
         Raises:
             ValueError: If the task was created without a preprocessor.
+            RuntimeError: If this process was forked after a model had been created.
         """
+        check_process()
         if self._preprocessor is None and self._preprocessor_config is not None:
             self._preprocessor = self.preprocessor_from_config(self._preprocessor_config)
         if self._preprocessor is None:

@@ -2,7 +2,9 @@
 """Calls from several threads, and calls that are interrupted."""
 
 import copy
+import os
 import pickle
+import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -198,6 +200,40 @@ def test_copies_have_locks_of_their_own(classifier):
         np.testing.assert_allclose(
             other.predict(X, verbose=0), classifier.predict(X, verbose=0), atol=1e-5
         )
+
+
+# JAX warns of any fork; Python from 3.12 on, of one with threads.
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
+def test_a_child_that_was_forked_after_a_model_refuses_to_compute(classifier):
+    """It would wait for threads that it does not have. (Programs of other tests fork before.)"""
+    calls = [
+        lambda: classifier.predict(X, verbose=0),
+        lambda: classifier.predict_on_batch(X),
+        lambda: classifier.fit(X, Y, verbose=0),
+        lambda: classifier(X),
+        lambda: classifier.preprocessor,
+        lambda: Backbone(CONFIG),
+    ]
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        for call in calls:
+            try:
+                call()
+                answer = b"answered"
+            except BaseException as error:
+                answer = str(error).encode()
+            os.write(writer, answer + b"\n")
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as answers:
+        messages = answers.read().splitlines()
+    os.waitpid(child, 0)
+    assert len(messages) == len(calls)
+    assert all("Create or load models after the fork" in message for message in messages)
+    assert classifier.predict(X, verbose=0).shape == (ROWS, 2)  # the parent goes on
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "good", "bad", "film"]
