@@ -6,6 +6,8 @@ import inspect
 import numpy as np
 import pytest
 
+pytest.importorskip("tensorflow")
+
 import keras_bert.layers
 from keras_bert import (
     Backbone,
@@ -20,7 +22,7 @@ from keras_bert import (
 from keras_bert.checks import Numbers
 from keras_bert.data import InstanceMaker, MaskedLMMasker, StaticMasker
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 NAN, INFINITE = float("nan"), float("inf")
 CONFIG = BertConfig(vocabulary_size=12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
