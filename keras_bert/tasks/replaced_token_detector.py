@@ -361,6 +361,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
         size: The dimensions of the generator as a fraction of those of the discriminator.
 
     Raises:
+        ValueError: If the size is out of range.
         ConfigError: If the hidden dimension is not a multiple of the number of heads.
 
     Reference:

@@ -142,7 +142,7 @@ def test_config_round_trip_is_json():
     [
         ((10, 3, 7), "sequence_length must be at least 11"),
         ((10, 0, 3), "doc_stride is 0"),
-        ((10, 3, 0), "max_query_length 0"),
+        ((10, 3, 0), "max_query_length is 0"),
     ],
 )
 def test_a_row_without_room_is_refused(settings, message):

@@ -457,7 +457,7 @@ WRONG = [
     ({"unit": "sentence"}, "unit is 'sentence', expected one of token, word, ngram"),
     ({"mask_selection_rate": 0.0}, r"mask_selection_rate is 0\.0"),
     ({"mask_token_rate": 0.9, "random_token_rate": 0.2}, r"are 0\.9 and 0\.2"),
-    ({"mask_token_rate": -0.1}, r"are -0\.1 and 0\.1"),
+    ({"mask_token_rate": -0.1}, r"mask_token_rate is -0\.1"),
     ({"max_ngram": 0}, "max_ngram is 0"),
     ({"max_predictions": 0}, "max_predictions is 0"),
     ({"random_token_ids": [3, 100]}, "random_token_ids has 100, .* below the vocabulary size 100"),
