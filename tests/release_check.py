@@ -136,7 +136,7 @@ CHECKS = {
         ),
     ),
     "energy": Check(
-        "training,energy", ("python tiny.py", f"{_TUNED} | tee tuned.txt", "grep kWh tuned.txt")
+        "training,energy", ("python tiny.py", f"{_TUNED} | tee tuned.txt", "grep CO2 tuned.txt")
     ),
     "quickstart": Check("quickstart", ("keras-bert quickstart --epochs=1 --max_per_package=60",)),
     "vocabulary": Check(
