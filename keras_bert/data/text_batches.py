@@ -383,7 +383,6 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 def with_checked_labels(
     rows: tf.data.Dataset,
     num_labels: int | None,
-    class_weight: Mapping[int, float] | None = None,
     allow_unlabelled: bool = False,
 ) -> tf.data.Dataset:
     """Checks that the labels of a dataset of text are class ids.
@@ -392,7 +391,6 @@ def with_checked_labels(
         rows: A dataset of `(x, label, ...)`, single rows or batches; a dataset without labels is
             returned unchanged.
         num_labels: Number of class ids; `None` returns the rows unchanged.
-        class_weight: The weight of each class id, by which sample weights are multiplied.
         allow_unlabelled: Whether a label may be -1, which means that the row has none.
 
     Returns:
@@ -400,12 +398,10 @@ def with_checked_labels(
         label that is not a class id; the message gives the index of the row or batch.
 
     Raises:
-        ValueError: If the labels are strings, or `class_weight` is given without class ids.
+        ValueError: If the labels are strings.
     """
     spec = rows.element_spec
     if not isinstance(spec, tuple) or len(spec) < 2 or num_labels is None:
-        if class_weight:
-            raise ValueError("class_weight needs labels that are class ids; the rows have none.")
         return rows
     if spec[1].dtype == tf.string:
         raise ValueError(
@@ -414,9 +410,6 @@ def with_checked_labels(
     lowest = -1 if allow_unlabelled else 0
     element = "batch" if is_batched(rows) else "row"
     expected = f"; expected an id from {lowest} to {num_labels - 1}"
-    given = class_weight or {}
-    # The last entry is the weight of label -1
-    table = tf.constant([*(given.get(i, 1.0) for i in range(num_labels)), 1.0], tf.float32)
 
     def check(index: tf.Tensor, row: Any) -> Any:
         text, label, *rest = row
@@ -425,9 +418,6 @@ def with_checked_labels(
         message = [f"The label in {element}", index, "is", label, expected]
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_id), message)]):
             label = tf.identity(label)
-        if class_weight:
-            weight = tf.gather(table, tf.where(ids < 0, tf.constant(num_labels, tf.int64), ids))
-            rest = [tf.cast(rest[0], tf.float32) * weight] if rest else [weight]
         return (text, label, *rest)
 
     return rows.enumerate().map(check)

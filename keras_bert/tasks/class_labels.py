@@ -18,7 +18,7 @@ _NAMES_SHOWN = 20
 
 @dataclasses.dataclass(frozen=True)
 class LabelRules:
-    """The labels that a task accepts, and their class weights.
+    """The labels that a task accepts.
 
     Args:
         num_ids: Number of class ids; `None` if labels are not class ids.
@@ -27,14 +27,12 @@ class LabelRules:
             any negative id.
         is_score: Whether labels are regression targets. NaN then means that a row has no label,
             unless `lowest` is 0.
-        class_weight: The weight of each class id in a dataset; `None` for 1.
     """
 
     num_ids: int | None = None
     class_names: Sequence[str] | None = None
     lowest: int | None = 0
     is_score: bool = False
-    class_weight: Mapping[int, float] | None = None
 
     def read(self, labels: Any) -> np.ndarray[Any, Any]:
         """Checks labels, and converts them to targets of the loss.
@@ -202,35 +200,6 @@ def checked_class_weight(
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
     return by_id
-
-
-def class_weights_of(
-    ids: np.ndarray[Any, Any],
-    class_weight: Mapping[int, float],
-    weights: np.ndarray[Any, Any] | None = None,
-) -> np.ndarray[Any, Any]:
-    """Multiplies the weight of each label by the weight of its class.
-
-    Args:
-        ids: Class ids; the weights of negative ones are not changed.
-        class_weight: The weight of each class id; 1 for ids that are not in it.
-        weights: The weights of the labels, of the shape of `ids` or of its leading axes; `None`
-            for 1.
-
-    Returns:
-        A float32 array of the shape of `ids`.
-    """
-    present, index = np.unique(ids, return_inverse=True)
-    of_present = [class_weight.get(int(class_id), 1.0) for class_id in present]
-    of_labels = np.array(of_present, "float32")[index].reshape(ids.shape)
-    if weights is None:
-        return of_labels
-    weights = np.asarray(weights, "float32")
-    if weights.shape != ids.shape[: weights.ndim]:
-        shape = f"{ids.shape} like the labels, or {ids.shape[:1]}"
-        raise ValueError(f"sample_weight has the shape {weights.shape}; expected {shape}.")
-    weights = weights.reshape(weights.shape + (1,) * (ids.ndim - weights.ndim))
-    return np.asarray(of_labels * weights)
 
 
 def _of(name: str) -> str:

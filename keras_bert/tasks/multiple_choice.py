@@ -68,7 +68,7 @@ class ChoiceRows(TextRows):
         return cls(columns, labels, weights)
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        return self._batches_with(self.targets(batching), preprocessor, batching)
+        return self._batches_with(self.targets, preprocessor, batching)
 
     def numbered_batches(
         self, preprocessor: Any, batching: Batching

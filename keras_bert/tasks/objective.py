@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -32,6 +33,8 @@ class ObjectiveModel(TokenModel):
     sums_losses_of_outputs: ClassVar[bool] = True
     # Whether labels are class ids, so that `class_weight` applies
     weighs_classes: bool = False
+    # The weight of each class id in the loss of a running `fit`, and last that of other ids
+    _class_weight: tuple[float, ...] | None = None
     # Whether the outputs depend on the encoder's pooler. If not, it is not trained: it would have
     # no gradient, about which TensorFlow warns, and on JAX its weights would decay.
     uses_pooler: bool = True
@@ -138,6 +141,8 @@ class ObjectiveModel(TokenModel):
         values do not depend on the batches.
         """
         y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
+        if training:
+            sample_weight = self._weighted_by_class(y, sample_weight)
         if self._output_losses is None or self.losses:
             self._output_losses = None
             return super().compute_loss(x, y, y_pred, sample_weight, training)
@@ -166,6 +171,46 @@ class ObjectiveModel(TokenModel):
     ) -> tuple[Any, Any, Any]:
         """Returns the targets, outputs and weights that losses and metrics are computed of."""
         return y, y_pred, sample_weight
+
+    @contextlib.contextmanager
+    def _weighing_classes(self, class_weight: Mapping[int, float] | None) -> Iterator[None]:
+        """Weighs classes in the loss of training, and not in metrics.
+
+        Args:
+            class_weight: The weight of each class id; 1 for ids that are not in it.
+        """
+        if not class_weight:
+            yield
+            return
+        with self._turn():
+            ids = range(max(class_weight) + 1)
+            self._class_weight = (*(class_weight.get(index, 1.0) for index in ids), 1.0)
+            # The weights are constants of the compiled step.
+            self.train_function = None
+            try:
+                yield
+            finally:
+                self._class_weight = None
+                self.train_function = None
+
+    def _weighted_by_class(self, y: Any, sample_weight: Any) -> Any:
+        """Multiplies sample weights by the weights of the classes `y`, if `fit` was given any."""
+        if self._class_weight is None or y is None:
+            return sample_weight
+        ids, others = ops.cast(y, "int32"), len(self._class_weight) - 1
+        ids = ops.where((ids < 0) | (ids > others), others, ids)
+        weights = ops.take(ops.convert_to_tensor(self._class_weight, "float32"), ids, axis=0)
+        if sample_weight is None:
+            return weights
+        sample_weight = ops.cast(sample_weight, "float32")
+        if len(sample_weight.shape) > len(weights.shape):
+            raise ValueError(
+                f"sample_weight has the shape {tuple(sample_weight.shape)}; expected that of the "
+                f"labels, {tuple(weights.shape)}."
+            )
+        for _ in range(len(weights.shape) - len(sample_weight.shape)):
+            sample_weight = ops.expand_dims(sample_weight, -1)
+        return weights * sample_weight
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
         """Computes the loss of a batch, and does not update the reported means.
@@ -452,6 +497,8 @@ class CustomObjective:
         training: bool = True,
     ) -> Any:
         """Computes the weighted sum of the losses of a batch."""
+        if training:
+            sample_weight = self._weighted_by_class(y, sample_weight)  # type: ignore[attr-defined]
         values = self._values(x, y, y_pred, sample_weight)
         return sum(
             weight * _weighted_mean(*values[name])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ from keras_bert.data.input_forms import (
     split_index,
     text_columns,
 )
-from keras_bert.tasks.class_labels import LabelRules, class_weights_of
+from keras_bert.tasks.class_labels import LabelRules
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -57,7 +57,6 @@ class Batching:
             then completed with filler rows.
         length_window: Number of batches whose rows are sorted by length together; `None` for the
             default.
-        class_weight: The weight of each class id; `None` for 1.
         num_replicas: Number of devices that share each batch, under `tf.distribute`. The last batch
             is then completed with filler rows too, so that each device has as many.
         allow_unlabelled: Whether a label may be -1 (for regression NaN), which means that the row
@@ -70,7 +69,6 @@ class Batching:
     reshuffle: bool = True
     training: bool = False
     length_window: int | None = None
-    class_weight: Mapping[int, float] | None = None
     num_replicas: int = 1
     allow_unlabelled: bool = False
 
@@ -254,18 +252,16 @@ class TextRows(Rows):
             weights=sliced(self.weights, rows),
         )
 
-    def targets(self, batching: Batching) -> list[np.ndarray[Any, Any]]:
-        """Returns the labels and the weights, those of them that there are."""
-        weights = self.weights
-        if self.labels is not None and batching.class_weight:
-            weights = class_weights_of(self.labels, batching.class_weight, weights)
-        return [values for values in (self.labels, weights) if values is not None]
+    @property
+    def targets(self) -> list[np.ndarray[Any, Any]]:
+        """The labels and the weights, those of them that there are."""
+        return [values for values in (self.labels, self.weights) if values is not None]
 
     def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
         from keras_bert.data import text_batches
 
         return text_batches.batches_from_columns(
-            self.columns, self.targets(batching), preprocessor, **batching.options()
+            self.columns, self.targets, preprocessor, **batching.options()
         )
 
     def numbered_batches(
@@ -312,7 +308,6 @@ class TextDataset(Rows):
             text_batches.with_checked_labels(
                 text_batches.with_checked_weights(x),
                 rules.num_ids,
-                rules.class_weight,
                 allow_unlabelled=rules.lowest == -1,
             )
         )

@@ -34,7 +34,6 @@ from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_class_weight,
     checked_ids,
-    class_weights_of,
 )
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
@@ -45,7 +44,6 @@ from keras_bert.tasks.rows import (
     Rows,
     TextDataset,
     TextRows,
-    sliced,
 )
 
 if TYPE_CHECKING:
@@ -205,7 +203,7 @@ class Task(ObjectiveModel):
                 it is of single texts. Of one that does not know its size, 1,024 batches of rows are
                 in memory for it. Without, the batches of a `length_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
-                classes.
+                classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
             length_window: Number of batches of text whose rows are sorted by length together. 1
                 does not sort rows: there is more padding, but each batch is a random sample.
@@ -231,17 +229,13 @@ class Task(ObjectiveModel):
         if class_weight is not None and self.weighs_classes:
             rules = self._label_rules(self._batching(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-        takes_rows = self._kind_of(x) is not None
-        # Class weights for datasets and generators of features are left to Keras.
-        applies_class_weight = (
-            self.weighs_classes and self._loss_takes_ids() and (takes_rows or y is not None)
-        )
-        # Keras would read the classes of token labels `(batch, length)` as one-hot labels.
-        labels_tokens = self.head_name == "token_classifier"
-        if class_weight and not applies_class_weight and (takes_rows or labels_tokens):
+        has_class_ids = self.weighs_classes and self._loss_takes_ids()
+        # Those of one-hot labels of features are left to Keras, which knows one label for each row.
+        is_for_keras = self._kind_of(x) is None and self.head_name != "token_classifier"
+        if class_weight and not has_class_ids and not is_for_keras:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
-                f"not class ids{' in memory' * labels_tokens}. Use sample_weight instead."
+                "not class ids. Use sample_weight instead."
             )
         num_epochs = epochs - kwargs.get("initial_epoch", 0)
         batching = Batching(
@@ -252,20 +246,14 @@ class Task(ObjectiveModel):
             reshuffle=num_epochs != 1,
             training=True,
             length_window=length_window,
-            class_weight=class_weight if applies_class_weight else None,
             num_replicas=self._num_replicas(),
         )
         held_out = None
         rows = self._read(x, y, sample_weight, batching)
-        if validation_split and validation_data is None:
-            if rows is not None and rows.in_memory:
-                rows, held_out = rows.split(validation_split)
-                validation_split = 0.0
-            elif rows is None and batching.class_weight:
-                # Class weights are only for training, and are in the sample weights below.
-                parts, start = (x, y, sample_weight), split_index(len(y), validation_split)
-                x, y, sample_weight = _part_of(parts, slice(start))
-                validation_data = _part_of(parts, slice(start, None))
+        splits_rows = validation_split and validation_data is None
+        if splits_rows and rows is not None and rows.in_memory:
+            rows, held_out = rows.split(validation_split)
+            validation_split = 0.0
         x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
         if initial_batch:
             x = _without_first(x, initial_batch, num_epochs)
@@ -276,21 +264,22 @@ class Task(ObjectiveModel):
             validation = self._batches(
                 held_out, self._batching(validation_batch_size, is_shared=True)
             )
-        return super().fit(
-            x,
-            y,
-            batch_size=None if rows is not None else batch_size,
-            epochs=epochs,
-            verbose=verbose,
-            callbacks=with_fit_updates(callbacks, self),
-            validation_split=validation_split,
-            validation_data=validation,
-            # Datasets and generators have their own order; Keras would warn about `shuffle`.
-            shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
-            class_weight=None if applies_class_weight else class_weight,
-            sample_weight=sample_weight,
-            **kwargs,
-        )
+        with self._weighing_classes(class_weight if has_class_ids else None):
+            return super().fit(
+                x,
+                y,
+                batch_size=None if rows is not None else batch_size,
+                epochs=epochs,
+                verbose=verbose,
+                callbacks=with_fit_updates(callbacks, self),
+                validation_split=validation_split,
+                validation_data=validation,
+                # Datasets and generators have their own order; Keras would warn about `shuffle`.
+                shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
+                class_weight=None if has_class_ids else class_weight,
+                sample_weight=sample_weight,
+                **kwargs,
+            )
 
     def evaluate(
         self,
@@ -623,7 +612,7 @@ class Task(ObjectiveModel):
 
     def _label_rules(self, batching: Batching) -> LabelRules:
         """Returns the rules for labels of text; overridden by tasks with classes."""
-        return LabelRules(class_weight=batching.class_weight)
+        return LabelRules()
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
         """Returns the number of target ids of each output whose targets are ids; `None` if unknown.
@@ -640,9 +629,6 @@ class Task(ObjectiveModel):
         self._check_ids(x)
         self._check_targets(x, y, sample_weight, batching)
         check_weights(sample_weight)
-        if y is not None and batching.class_weight:
-            weights = as_array(sample_weight)
-            sample_weight = class_weights_of(as_array(y), batching.class_weight, weights)
         if is_dataset(x):
             from keras_bert.data import text_batches
 
@@ -950,11 +936,6 @@ def _lacks_labels(x: Any, y: Any) -> bool:
 def _are_arrays(x: Any) -> bool:
     """Returns whether features are in memory, and not a dataset or a generator of batches."""
     return isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
-
-
-def _part_of(arrays: Any, rows: slice) -> Any:
-    """Slices nested arrays, some of which may be `None`."""
-    return keras.tree.map_structure(lambda values: sliced(values, rows), arrays)
 
 
 def _num_batches_of_features(x: Any, batch_size: int, validation_split: float) -> int:

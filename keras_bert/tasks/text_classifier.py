@@ -140,6 +140,14 @@ class TextClassifier(Task):
 
     def _check_loss(self, loss: Any) -> None:
         super()._check_loss(loss)
+        name = loss if isinstance(loss, str) else type(loss).__name__
+        if self.is_regression and name.lower().endswith("crossentropy"):
+            # Neither a preset nor an export would know that the output is a logit.
+            raise ValueError(
+                f"The loss {name} is for classes, but a TextClassifier with num_classes=1 is a "
+                "regression, whose output is a score and not a logit. For two classes, pass "
+                "num_classes=2 and no loss."
+            )
         if not self.is_regression and type(loss).__name__.startswith("Binary"):
             raise ValueError(
                 f"The loss {type(loss).__name__} is for texts with any number of labels, but a "
@@ -211,7 +219,6 @@ class TextClassifier(Task):
             self.class_names,
             lowest=-1 if batching.allow_unlabelled else 0,
             is_score=self.is_regression,
-            class_weight=batching.class_weight,
         )
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:

@@ -27,7 +27,6 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_num_classes,
-    class_weights_of,
     softmax,
 )
 from keras_bert.tasks.objective import weights_of_targets
@@ -155,9 +154,7 @@ class WordRows(Rows):
             preprocessor.windows(ragged_words(self.words)),
             preprocessor,
             labels=self.labels,
-            weights=class_weights_of(
-                np.asarray(self.labels), batching.class_weight or {}, self.weights
-            ),
+            weights=self.weights,
             **batching.options(),
         )
 
@@ -379,9 +376,7 @@ class TokenClassifier(Task):
         ]
 
     def _label_rules(self, batching: Batching) -> LabelRules:
-        return LabelRules(
-            self.num_classes, self.class_names, lowest=None, class_weight=batching.class_weight
-        )
+        return LabelRules(self.num_classes, self.class_names, lowest=None)
 
     def _compared(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool

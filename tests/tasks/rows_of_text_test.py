@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert import TokenClassifier  # noqa: E402
-from tests.small_tasks import TASKS, make_task  # noqa: E402
+from keras_bert import Backbone, TextClassifier, TokenClassifier  # noqa: E402
+from tests.small_tasks import CONFIG, TASKS, make_task  # noqa: E402
 from tests.tasks.length_window_test import made  # noqa: E402
 
 TEXTS = ["a", "b a", "a a b", "b", "a b"]
@@ -58,6 +58,32 @@ def test_class_weights_of_text_are_weights_of_its_rows():
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
+@pytest.mark.on_each_backend
+def test_class_weights_weigh_the_loss_and_not_the_metrics():
+    labels = np.array([0, 1, 1, 0, 1])
+    options = {"dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.5}
+    config = CONFIG.replace(max_sequence_length=32, **options)
+    preprocessor = made("TextClassifier", 2).preprocessor
+    classifier = TextClassifier(Backbone(config), 2, preprocessor)
+    classifier.compile(keras.optimizers.SGD(0.0))
+    plain, accuracy = classifier.evaluate(TEXTS, labels, verbose=0)
+    weights = np.where(labels == 1, 9.0, 1.0)
+    weighted, _ = classifier.evaluate(TEXTS, labels, sample_weight=weights, verbose=0)
+    assert weighted != pytest.approx(plain, rel=1e-3)
+
+    def trained(*data, **options):
+        history = classifier.fit(*data, verbose=0, **options).history
+        return history["loss"][0], history["accuracy"][0]
+
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, labels))
+    features = {name: np.asarray(value) for name, value in preprocessor(TEXTS).items()}
+    expected = pytest.approx((weighted, accuracy), rel=1e-5)
+    for data in ((TEXTS, labels), (dataset,), (features, labels)):
+        assert trained(*data, class_weight={1: 9.0}) == expected
+    # They are those of one `fit`.
+    assert trained(TEXTS, labels) == pytest.approx((plain, accuracy), rel=1e-5)
+
+
 def test_class_weights_may_have_names_and_are_checked():
     losses = []
     for class_weight in ({1: 3.0}, {"b": 3.0}, {np.int64(1): 3, "a": 1}):
@@ -94,13 +120,6 @@ def test_class_weights_reach_datasets_words_and_choices():
             model.compile("sgd")
             results.append(model.fit(*rows, verbose=0, **weights).history["loss"])
         assert results[0] == pytest.approx(results[1], rel=1e-6)
-    classifier = made("TextClassifier", 2)
-    classifier.compile()
-    rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
-    batching = _batching(class_weight={1: 3.0})
-    x = classifier._batches(classifier._read(rows, None, None, batching), batching)
-    ((_, labels, weights),) = x
-    assert weights.numpy().tolist() == [1 + 2 * label for label in labels.numpy()]
     with pytest.raises(ValueError, match="are not class ids"):
         made("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
@@ -155,12 +174,6 @@ def test_validation_text_is_batched_as_training_text():
     assert steps.count("validation") == 3
     classifier.fit(TEXTS, labels, batch_size=2, validation_batch_size=5, **data)
     assert steps.count("validation") == 4
-
-
-def _batching(**options):
-    from keras_bert.tasks.rows import Batching
-
-    return Batching(**options)
 
 
 @pytest.mark.parametrize("task", ["MaskedLM", "ReplacedTokenDetector"])

@@ -70,6 +70,14 @@ def test_losses_that_logits_are_not_for(loss, message):
             compiled(QuestionAnswerer).compile("sgd", loss=losses)
 
 
+@pytest.mark.parametrize("kind", ["Binary", "SparseCategorical"])
+def test_a_regression_has_no_loss_of_classes(kind):
+    """`classify`, presets and exports would take its logits for scores."""
+    loss = getattr(keras.losses, f"{kind}Crossentropy")(from_logits=True)
+    with pytest.raises(ValueError, match=f"The loss {kind}Crossentropy is for classes, .* score"):
+        compiled(TextClassifier, num_classes=1).compile("sgd", loss=loss)
+
+
 def test_a_model_with_such_a_loss_is_loaded_with_its_default(tmp_path, monkeypatch):
     classifier = compiled(TextClassifier, num_classes=5)
     with monkeypatch.context() as context:
@@ -152,7 +160,7 @@ def test_class_weights_are_not_for_the_rows_that_are_held_out():
 
 def test_weights_of_another_shape_than_the_labels():
     classifier = compiled(TextClassifier, num_classes=5)
-    with pytest.raises(ValueError, match=r"shape \(4, 1\); expected \(4,\) like the labels"):
+    with pytest.raises(ValueError, match=r"the shape \(\w+, 1\); expected that of the labels"):
         classifier.fit(IDS, np.zeros(4), sample_weight=np.ones((4, 1)), class_weight={1: 2.0})
 
 
@@ -220,8 +228,22 @@ def test_batches_of_a_tagger_are_like_its_arrays():
     counted = np.array([[0, 1, 1, 0], [0, 2, 2, 0]])
     right = tagger.evaluate(x, np.maximum(labels, 0), sample_weight=counted, verbose=0)
     np.testing.assert_allclose(expected, right, rtol=1e-6)
-    with pytest.raises(ValueError, match="TokenClassifier are not class ids in memory"):
-        tagger.fit(batches, class_weight={1: 2.0}, verbose=0)
+
+
+def test_class_weights_of_a_tagger_weigh_the_loss_of_its_tokens():
+    config = CONFIG.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.5)
+    tagger = TokenClassifier(Backbone(config), num_classes=2)
+    tagger.compile(keras.optimizers.SGD(0.0))
+    ids = np.array([[2, 5, 6, 3], [2, 5, 3, 0]])
+    labels = np.array([[-100, 0, 1, -100], [-100, 1, 0, 1]])
+    x = {"token_ids": ids, "padding_mask": ids > 0}
+    weights = np.where(labels == 1, 2.0, 1.0)
+    weighted, _ = tagger.evaluate(x, labels, sample_weight=weights, verbose=0)
+    _, accuracy = tagger.evaluate(x, labels, verbose=0)
+    for data in ((x, labels), (Batches(x, labels, np.ones(2)),)):
+        history = tagger.fit(*data, class_weight={1: 2.0}, verbose=0).history
+        found = history["loss"][0], history["accuracy"][0]
+        assert found == pytest.approx((weighted, accuracy), rel=1e-6)
 
 
 def test_a_tagger_takes_one_hot_labels():
