@@ -7,7 +7,8 @@ is a small function that XLA compiles to one or two passes, computed in float32.
 uses tensors that exist anyway, and recomputes the rest.
 
 Every tensor is an argument of its function: `tf.custom_gradient` does not differentiate with
-respect to captured tensors.
+respect to captured tensors. And each function is traced once for all models, since TensorFlow keeps
+what `tf.custom_gradient` is given, with the graph that it is called in, until the process ends.
 """
 
 from __future__ import annotations
@@ -25,15 +26,24 @@ from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a function of tensors with XLA, with one trace per combination of dtypes and widths.
+    """Compiles a function of tensors with XLA, which does so at the first call with each shape.
 
-    The number of rows is dynamic, so batches of all lengths share a trace; XLA compiles the
-    function at the first call with each number of rows.
+    See `traced_once` for its traces.
+    """
+    return traced_once(function, jit_compile=True)
+
+
+def traced_once(function: Callable[..., Any], jit_compile: bool = False) -> Callable[..., Any]:
+    """Makes a graph of a function of tensors for each combination of dtypes and widths.
+
+    The number of rows is dynamic, so batches of all lengths share a trace.
     """
 
     @functools.cache
     def traced(*specs: Any) -> Any:
-        return tf.function(function, input_signature=specs, jit_compile=True, autograph=False)
+        return tf.function(
+            function, input_signature=specs, jit_compile=jit_compile, autograph=False
+        )
 
     def call(*tensors: Tensor) -> Tensor:
         return traced(*map(_open_spec, tensors))(*tensors)
@@ -43,6 +53,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _open_spec(tensor: Tensor) -> Tensor:
     rank = tensor.shape.rank
+    if rank == 5:  # queries, keys and values: (batch, length, 3, heads, head_dim)
+        return tf.TensorSpec([None, None, *tensor.shape[2:]], tensor.dtype)
     # The last of attention's four dimensions is a length too
     width = tensor.shape[-1:] if rank <= 2 else [None]
     return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
@@ -50,7 +62,13 @@ def _open_spec(tensor: Tensor) -> Tensor:
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
     """`keras_bert.ops.bias_activation` in training, if `knows_activation(activation)`."""
+    y = _bias_activation(activation)(_as_rows(x), tf.convert_to_tensor(bias))
+    return tf.reshape(y, tf.shape(x))
 
+
+@functools.cache
+def _bias_activation(activation: str) -> Callable[..., Any]:
+    @traced_once
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,21 +77,26 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
 
         return _activation(activation)(x, bias), gradient
 
-    y = compute(_as_rows(x), tf.convert_to_tensor(bias))
-    return tf.reshape(y, tf.shape(x))
+    return compute
 
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     """`keras_bert.ops.bias_add` in training; the gradient of the bias is summed in float32."""
+    y = _bias_add()(_as_rows(x), tf.convert_to_tensor(bias))
+    return tf.reshape(y, tf.shape(x))
 
+
+@functools.cache
+def _bias_add() -> Callable[..., Any]:
+    @traced_once
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            return upstream, tf.cast(_sum_rows(_as_rows(upstream)), bias.dtype)
+            return upstream, tf.cast(_sum_rows(upstream), bias.dtype)
 
         return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
 
-    return compute(x, tf.convert_to_tensor(bias))
+    return compute
 
 
 def knows_activation(name: str) -> bool:
@@ -94,6 +117,15 @@ def bias_dropout_residual_layer_norm(
 ) -> Tensor:
     """`keras_bert.ops.bias_dropout_residual_layer_norm` in training."""
 
+    weights = (tf.convert_to_tensor(weight) for weight in (bias, gamma, beta))
+    compute = _bias_dropout_residual_layer_norm(epsilon, dropout)
+    y = compute(_as_rows(x), _as_rows(residual), *weights, make_key(dropout, seed))
+    return tf.reshape(y, tf.shape(x))
+
+
+@functools.cache
+def _bias_dropout_residual_layer_norm(epsilon: float, dropout: float) -> Callable[..., Any]:
+    @traced_once
     @tf.custom_gradient
     def compute(
         x: Tensor, residual: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, key: Tensor
@@ -111,21 +143,27 @@ def bias_dropout_residual_layer_norm(
 
         return y, gradient
 
-    weights = (tf.convert_to_tensor(weight) for weight in (bias, gamma, beta))
-    y = compute(_as_rows(x), _as_rows(residual), *weights, make_key(dropout, seed))
-    return tf.reshape(y, tf.shape(x))
+    return compute
 
 
 def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor) -> Tensor:
     """`keras_bert.ops.attention` in training."""
+    masks = () if mask is None else (mask,)
+    return _attention(dropout)(query_key_value, make_key(dropout, seed), *masks)
 
+
+@functools.cache
+def _attention(dropout: float) -> Callable[..., Any]:
+    @traced_once
     @tf.custom_gradient
-    def compute(query_key_value: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def compute(
+        query_key_value: Tensor, key: Tensor, *masks: Tensor
+    ) -> tuple[Any, Callable[[Any], Any]]:
         queries, keys, values = split_heads(query_key_value)
-        probabilities = attention_probabilities(queries, keys, mask)
+        probabilities = attention_probabilities(queries, keys, *(masks or (None,)))
         kept = _dropped(dropout)(probabilities, key) if dropout else probabilities
 
-        def gradient(upstream: Tensor) -> tuple[Any, None]:
+        def gradient(upstream: Tensor) -> tuple[Any, ...]:
             upstream = tf.transpose(upstream, (0, 2, 1, 3))
             along_kept = tf.matmul(upstream, values, transpose_b=True)
             scale = 1 / math.sqrt(queries.shape[-1])
@@ -136,16 +174,23 @@ def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Te
                 tf.matmul(kept, upstream, transpose_a=True),
             )
             # (3, batch, heads, length, head_dim) -> (batch, length, 3, heads, head_dim)
-            return tf.transpose(tf.stack(along_three), (1, 3, 0, 2, 4)), None
+            along_products = tf.transpose(tf.stack(along_three), (1, 3, 0, 2, 4))
+            return along_products, None, *(None for _ in masks)
 
         return tf.transpose(tf.matmul(kept, values), (0, 2, 1, 3)), gradient
 
-    return compute(query_key_value, make_key(dropout, seed))
+    return compute
 
 
 def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """`keras_bert.ops.dropout` in training."""
+    y = _dropout(rate)(_as_rows(x), make_key(rate, seed))
+    return tf.reshape(y, tf.shape(x))
 
+
+@functools.cache
+def _dropout(rate: float) -> Callable[..., Any]:
+    @traced_once
     @tf.custom_gradient
     def compute(x: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
@@ -153,8 +198,7 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
 
         return _dropped(rate)(x, key), gradient
 
-    y = compute(_as_rows(x), make_key(rate, seed))
-    return tf.reshape(y, tf.shape(x))
+    return compute
 
 
 # === Activations and their derivatives, in float32 ===

@@ -143,7 +143,7 @@ def test_what_is_no_model_is_refused():
     with pytest.raises(ValueError, match="of 4 bytes is not a SentencePiece model"):
         SentencePieceTokenizer(b"text")
     config = small_tokenizers.make("sentence_piece").get_config()
-    with pytest.raises(ValueError, match="model of a tokenizer.s config is not base64"):
+    with pytest.raises(ValueError, match=r"model of a tokenizer.s config is not base64"):
         SentencePieceTokenizer.from_config({**config, "model": "%"})
 
 
