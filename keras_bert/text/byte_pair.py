@@ -10,11 +10,11 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.text.characters import WHITE_SPACE, class_of
-from keras_bert.text.special_tokens import TokenSplitter
+from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import KnownWords, Tokenizer, Tokens
 from keras_bert.vocabularies.byte_pair_files import (
     SPACE,
@@ -155,7 +155,7 @@ class BytePairTokenizer(Tokenizer):
 
     def _ids_of(self, text: str) -> list[int]:
         ids: list[int] = []
-        for start, end, token_id in self._segments(text):
+        for start, end, token_id in segments(text, self._splitter):
             if token_id is not None:
                 ids.append(token_id)
             else:
@@ -167,7 +167,7 @@ class BytePairTokenizer(Tokenizer):
         ids: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
-        for start, end, token_id in self._segments(text):
+        for start, end, token_id in segments(text, self._splitter):
             if token_id is not None:
                 ids.append(token_id)
                 starts.append(start)
@@ -184,9 +184,6 @@ class BytePairTokenizer(Tokenizer):
                 ends += [begin + offset for offset in tokens.ends]
                 begin += len(word)
         return Tokens(ids, starts, ends)
-
-    def _segments(self, text: str) -> Iterator[tuple[int, int, int | None]]:
-        return self._splitter(text) if self._splitter else iter([(0, len(text), None)])
 
     def _prefixed(self, text: str) -> str:
         return self._as_word(text) if self.add_prefix_space else text

@@ -16,7 +16,7 @@ import sentencepiece
 from keras_bert.atomic import write_bytes
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
-from keras_bert.text.special_tokens import TokenSplitter
+from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import Tokenizer, Tokens
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, model_of
@@ -158,7 +158,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _ids_of(self, text: str) -> list[int]:
         ids: list[int] = []
-        for start, end, token_id in self._segments(_valid(text)):
+        for start, end, token_id in segments(_valid(text), self._splitter):
             if token_id is not None:
                 ids.append(token_id)
             else:
@@ -171,7 +171,7 @@ class SentencePieceTokenizer(Tokenizer):
         ids: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
-        for start, end, token_id in self._segments(text):
+        for start, end, token_id in segments(text, self._splitter):
             if token_id is not None:
                 tokens = Tokens([token_id], [0], [end - start])
             else:
@@ -231,9 +231,6 @@ class SentencePieceTokenizer(Tokenizer):
         for index in ids:
             for part in self.parts.get(index, [self.vocabulary[index]]):
                 yield self._ids.get(part, self.unk_token_id)
-
-    def _segments(self, text: str) -> Iterator[tuple[int, int, int | None]]:
-        return self._splitter(text) if self._splitter else iter([(0, len(text), None)])
 
     def _tokens_of_segment(self, text: str) -> Tokens:
         """Converts a text to tokens with offsets in characters."""

@@ -118,6 +118,11 @@ class TokenSplitter:
         yield Segment(begin, len(text), None)
 
 
+def segments(text: str, splitter: TokenSplitter | None) -> Iterator[Segment]:
+    """Yields the segments of a text, which is one without a `splitter`."""
+    return splitter(text) if splitter else iter([Segment(0, len(text), None)])
+
+
 @functools.cache
 def _spellings() -> Mapping[str, Sequence[str]]:
     """Maps each character to all characters that become it without case and accents."""
