@@ -51,7 +51,7 @@ LIBRARIES = {
     "vocabularies": set(),
     "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
     # pandas for answers in its frames
-    "data": {"numpy", "pandas", "sentencex", "tensorflow", "tensorflow_text"},
+    "data": {"numpy", "pandas", "sentencex", "tensorflow"},
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},

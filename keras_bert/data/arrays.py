@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of different lengths as flat arrays, and the functions of arrays that packing needs.
+
+What puts tokens into rows and windows is written once, against the functions of an `Arrays`: those
+of NumPy for strings, and those of TensorFlow in a graph, such as that of a SavedModel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from keras_bert.text.tokenizer import is_tensor
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths.
+
+    Args:
+        values: The values of all rows, one row after another, `(values,)`.
+        lengths: The number of values of each row, int64 `(rows,)`.
+    """
+
+    values: Any
+    lengths: Any
+
+
+class Arrays(Protocol):
+    """The functions of arrays that packing needs, of NumPy or of TensorFlow.
+
+    Indices, counts and lengths are int64. Dtypes are passed by their names.
+    """
+
+    def asarray(self, values: Any, dtype: str) -> Any:
+        """Converts values to an array."""
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        """Converts an array to another dtype."""
+
+    def size(self, x: Any) -> Any:
+        """Returns the number of rows, the size of axis 0."""
+
+    def arange(self, stop: Any) -> Any:
+        """Returns 0, 1, … and `stop - 1`."""
+
+    def full(self, count: Any, value: Any, dtype: str) -> Any:
+        """Returns a value `count` times."""
+
+    def concat(self, parts: Sequence[Any]) -> Any:
+        """Joins arrays along axis 0."""
+
+    def take(self, x: Any, index: Any) -> Any:
+        """Returns the rows of `x` at some indices."""
+
+    def select(self, x: Any, condition: Any) -> Any:
+        """Returns the rows of `x` at which a condition is true."""
+
+    def repeat(self, x: Any, counts: Any) -> Any:
+        """Returns each row of `x` as often as `counts` says."""
+
+    def cumsum(self, x: Any) -> Any:
+        """Returns the sum of each number and those before it, `(rows,)`."""
+
+    def sum(self, x: Any) -> Any:
+        """Returns the sum of all numbers, a scalar."""
+
+    def highest(self, x: Any, initial: int) -> Any:
+        """Returns the maximum of all numbers and of `initial`, a scalar."""
+
+    def minimum(self, x: Any, y: Any) -> Any:
+        """Returns the lower of two numbers at each index."""
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        """Returns the higher of two numbers at each index."""
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        """Returns `x` where a condition is true, and `y` elsewhere."""
+
+    def scatter(self, index: Any, values: Any, size: Any) -> Any:
+        """Returns an array of `size` with values at different indices, and 0 elsewhere."""
+
+    def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
+        """Returns the maximum of each of `count` segments; that of an empty one is undefined."""
+
+    def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
+        """Returns the minimum of each of `count` segments; that of an empty one is undefined."""
+
+    def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:
+        """Returns where numbers are to be inserted into ascending ones; see NumPy."""
+
+    def to_dense(self, rows: Ragged, width: Any, filler: Any) -> Any:
+        """Pads rows to `(rows, width)`."""
+
+    def mask(self, lengths: Any, width: Any) -> Any:
+        """Returns a bool array `(rows, width)`, true at the first `lengths` of each row."""
+
+    def reshape(self, x: Any, shape: Sequence[Any]) -> Any:
+        """Changes the shape of an array."""
+
+
+class NumPyArrays:
+    """The functions of arrays, by NumPy."""
+
+    cumsum = staticmethod(np.cumsum)
+    sum = staticmethod(np.sum)
+    minimum = staticmethod(np.minimum)
+    maximum = staticmethod(np.maximum)
+    where = staticmethod(np.where)
+    repeat = staticmethod(np.repeat)
+    concat = staticmethod(np.concatenate)
+    reshape = staticmethod(np.reshape)
+
+    @staticmethod
+    def asarray(values: Any, dtype: str) -> Any:
+        return np.asarray(values, dtype)
+
+    @staticmethod
+    def cast(x: Any, dtype: str) -> Any:
+        return np.asarray(x).astype(dtype, copy=False)
+
+    @staticmethod
+    def size(x: Any) -> int:
+        return len(x)
+
+    @staticmethod
+    def arange(stop: Any) -> Any:
+        return np.arange(stop, dtype="int64")
+
+    @staticmethod
+    def full(count: Any, value: Any, dtype: str) -> Any:
+        return np.full(count, value, dtype)
+
+    @staticmethod
+    def take(x: Any, index: Any) -> Any:
+        return x[index]
+
+    @staticmethod
+    def select(x: Any, condition: Any) -> Any:
+        return x[condition]
+
+    @staticmethod
+    def highest(x: Any, initial: int) -> Any:
+        return np.max(x, initial=initial)
+
+    @staticmethod
+    def scatter(index: Any, values: Any, size: Any) -> Any:
+        scattered = np.zeros(size, values.dtype)
+        scattered[index] = values
+        return scattered
+
+    @staticmethod
+    def segment_max(x: Any, segments: Any, count: Any) -> Any:
+        highest = np.full(count, _lowest(x.dtype), x.dtype)
+        np.maximum.at(highest, segments, x)
+        return highest
+
+    @staticmethod
+    def segment_min(x: Any, segments: Any, count: Any) -> Any:
+        return -NumPyArrays.segment_max(-x, segments, count)
+
+    @staticmethod
+    def searchsorted(ascending: Any, x: Any, side: str) -> Any:
+        return np.searchsorted(ascending, x, "left" if side == "left" else "right")
+
+    @staticmethod
+    def to_dense(rows: Ragged, width: Any, filler: Any) -> Any:
+        dense = np.full((len(rows.lengths), width), filler, rows.values.dtype)
+        dense[NumPyArrays.mask(rows.lengths, width)] = rows.values
+        return dense
+
+    @staticmethod
+    def mask(lengths: Any, width: Any) -> Any:
+        return np.arange(width) < lengths[:, np.newaxis]
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min + 1
+
+
+NUMPY: Arrays = NumPyArrays()
+
+
+def functions_for(values: Any) -> Arrays:
+    """Returns the functions for tensors of TensorFlow, or those of NumPy for anything else."""
+    if not is_tensor(values):
+        return NUMPY
+    from keras_bert.data.tfdata.arrays import TENSORFLOW
+
+    return TENSORFLOW
+
+
+# === Rows of different lengths ===
+
+
+def row_starts(xp: Arrays, lengths: Any) -> Any:
+    """Returns the index of each row's first value among all values."""
+    return xp.cumsum(lengths) - lengths
+
+
+def row_numbers(xp: Arrays, lengths: Any) -> Any:
+    """Returns the index of the row of each value."""
+    return xp.repeat(xp.arange(xp.size(lengths)), lengths)
+
+
+def ranges(xp: Arrays, starts: Any, lengths: Any) -> Any:
+    """Returns the consecutive integers from each of `starts`, `lengths` of them, one after another.
+
+    >>> from keras_bert.data.arrays import NUMPY, ranges
+    >>> ranges(NUMPY, np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    return xp.arange(xp.sum(lengths)) + xp.repeat(starts - row_starts(xp, lengths), lengths)
+
+
+def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
+    """Returns the rows at some indices."""
+    lengths = xp.take(rows.lengths, index)
+    starts = xp.take(row_starts(xp, rows.lengths), index)
+    return Ragged(xp.take(rows.values, ranges(xp, starts, lengths)), lengths)
+
+
+def cut_rows(xp: Arrays, rows: Ragged, limits: Any) -> Ragged:
+    """Truncates each row to its first `limits` values, a number for all rows or for each."""
+    lengths = xp.minimum(rows.lengths, limits)
+    positions = ranges(xp, xp.full(xp.size(lengths), 0, "int64"), rows.lengths)
+    return Ragged(xp.select(rows.values, positions < xp.repeat(lengths, rows.lengths)), lengths)
+
+
+def join_rows(xp: Arrays, parts: Sequence[Ragged]) -> Ragged:
+    """Joins the rows of several parts, the first with the first, the second with the second, …"""
+    lengths = sum(part.lengths for part in parts)
+    starts = row_starts(xp, lengths)
+    index = []
+    for part in parts:
+        index.append(ranges(xp, starts, part.lengths))
+        starts = starts + part.lengths
+    values = xp.concat([part.values for part in parts])
+    return Ragged(xp.scatter(xp.concat(index), values, xp.size(values)), lengths)
+
+
+def same_in_rows(xp: Arrays, value: int, lengths: Any, dtype: str = "int32") -> Ragged:
+    """Returns rows that consist of one value."""
+    return Ragged(xp.full(xp.sum(lengths), value, dtype), lengths)
