@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from keras_bert.text.tokenizer import is_tensor
-
 
 class Ragged(NamedTuple):
     """Rows of different lengths.
@@ -180,15 +178,6 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 
 NUMPY: Arrays = NumPyArrays()
-
-
-def functions_for(values: Any) -> Arrays:
-    """Returns the functions for tensors of TensorFlow, or those of NumPy for anything else."""
-    if not is_tensor(values):
-        return NUMPY
-    from keras_bert.data.tfdata.arrays import TENSORFLOW
-
-    return TENSORFLOW
 
 
 # === Rows of different lengths ===
