@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import abc
 import functools
+import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -152,6 +153,53 @@ class Tokenizer(abc.ABC):
         if is_tensor(words):
             return self.graph.tokenize_words(words)
         return _on_strings(words, lambda word: self._ids_of(self._as_word(word)))
+
+    def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Converts texts to ids, one text after another.
+
+        Args:
+            texts: Strings or `bytes`, UTF-8, whose invalid bytes are dropped.
+
+        Returns:
+            A tuple of the ids of all texts, an int32 array `(tokens,)`; and the number of tokens of
+            each text, int64 `(texts,)`.
+
+        Raises:
+            TypeError: If a text is neither a string nor `bytes`.
+            ValueError: If UTF-8 cannot represent a text.
+        """
+        return self._flat_ids(_strings(texts))
+
+    def flat_words(self, words: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Converts the words of texts, each a separate string, to ids, one word after another.
+
+        Args:
+            words: See `flat_ids`.
+
+        Returns:
+            See `flat_ids`; the lengths are those of the words.
+        """
+        return self._flat_ids([self._as_word(word) for word in _strings(words)])
+
+    def flat_tokens(
+        self, texts: Sequence[str | bytes]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Converts texts to ids with offsets, one text after another.
+
+        Args:
+            texts: See `flat_ids`.
+
+        Returns:
+            A tuple of the ids of all texts; the start of each token in its text, and its end, as
+            in `tokenize_with_offsets`; all int32 arrays `(tokens,)`; and the number of tokens of
+            each text, int64 `(texts,)`.
+        """
+        rows = [self._tokens_of(text) for text in _strings(texts)]
+        lengths = np.fromiter((len(row.ids) for row in rows), np.int64, len(rows))
+        ids, starts, ends = (
+            _flat((row[part] for row in rows), int(lengths.sum())) for part in range(3)
+        )
+        return ids, starts, ends, lengths
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
         """Converts ids to text.
@@ -299,6 +347,11 @@ class Tokenizer(abc.ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.from_config(self.get_config())
 
+    def _flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        rows = [self._ids_of(text) for text in texts]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        return _flat(rows, int(lengths.sum())), lengths
+
     @abc.abstractmethod
     def _ids_of(self, text: str) -> list[int]:
         """Converts a text to ids."""
@@ -337,6 +390,17 @@ def _on_strings(text: Any, function: Callable[[str], Any], path: tuple[int, ...]
     if hasattr(text, "__iter__") and not isinstance(text, dict):
         return [_on_strings(item, function, (*path, index)) for index, item in enumerate(text)]
     raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+
+
+def _strings(texts: Sequence[str | bytes]) -> list[str]:
+    """Decodes and checks texts; see `_on_strings`."""
+    found: list[str] = _on_strings(texts, str)
+    return found
+
+
+def _flat(rows: Iterable[Sequence[int]], size: int) -> np.ndarray:
+    """Concatenates rows of integers, int32 `(size,)`."""
+    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, size)
 
 
 def _part_of(tokens: Any, index: int) -> Any:

@@ -3,6 +3,7 @@
 
 import copy
 import gc
+import itertools
 import json
 import os
 import sys
@@ -51,6 +52,23 @@ def test_shapes(tokenizer):
     assert tokenizer.tokenize_with_offsets([]) == ([], [], [])
     with pytest.raises((TypeError, ValueError)):
         tokenizer([1, 2])
+
+
+@pytest.mark.parametrize("texts", [TEXTS, [], [""], np.array(TEXTS), [b"the \xff", "test"]])
+def test_flat_arrays_are_the_rows_one_after_another(kind, texts):
+    tokenizer = small_tokenizers.make(kind)
+    flat_rows = [*tokenizer.tokenize_with_offsets(texts)]
+    lengths = list(map(len, flat_rows[0]))
+    for *parts, found in (tokenizer.flat_ids(texts), tokenizer.flat_tokens(texts)):
+        assert found.dtype == np.int64
+        assert found.tolist() == lengths
+        for part, rows in zip(parts, flat_rows, strict=False):
+            assert part.dtype == np.int32
+            assert part.tolist() == list(itertools.chain.from_iterable(rows))
+    ids, lengths = tokenizer.flat_words(texts)
+    rows = tokenizer.tokenize_words(texts)
+    assert ids.tolist() == list(itertools.chain.from_iterable(rows))
+    assert lengths.tolist() == list(map(len, rows))
 
 
 def test_in_a_data_set_and_in_a_function(kind):
