@@ -12,23 +12,20 @@ import bisect
 import functools
 import importlib.resources
 import itertools
+import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """Whitespace, for character classes of regular expressions (Python's and RE2's)."""
 
-_IDEOGRAPHS = (
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0x2F800, 0x2FA1F),
+IDEOGRAPHS = (
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b73f"
+    "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
 )
+"""The blocks that BERT's code regards as Chinese, for character classes likewise."""
+
 _UNASSIGNED = "Cn"
 
 
@@ -72,7 +69,7 @@ def is_punctuation(character: str) -> bool:
 @functools.cache
 def is_ideograph(character: str) -> bool:
     """Returns whether a character is in one of the blocks that BERT's code regards as Chinese."""
-    return any(first <= ord(character) <= last for first, last in _IDEOGRAPHS)
+    return re.match(f"[{IDEOGRAPHS}]", character) is not None
 
 
 def check_characters(text: Any, where: str) -> None:
@@ -122,9 +119,15 @@ def decomposed(character: str, compatible: bool = False) -> str:
     return unicodedata.normalize("NFKD" if compatible else "NFD", character)
 
 
-def class_of(categories: Collection[str]) -> str:
-    """Returns the characters of some categories, for character classes of regular expressions."""
-    return _spelled((row.first, row.last) for row in _table().ranges if row.category in categories)
+def class_of(category: str) -> str:
+    """Returns the characters of a category, for character classes of regular expressions.
+
+    Args:
+        category: A general category, such as `"Cf"`, or the first letter of several.
+    """
+    return _spelled(
+        (row.first, row.last) for row in _table().ranges if row.category.startswith(category)
+    )
 
 
 def combining_marks() -> str:
@@ -139,7 +142,8 @@ def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
             first = joined.pop()[0]
         joined.append((first, last))
     return "".join(
-        chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in joined
+        f"{re.escape(chr(first))}-{re.escape(chr(last))}" if first < last else re.escape(chr(first))
+        for first, last in joined
     )
 
 

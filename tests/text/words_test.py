@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import random
+
 import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -7,15 +9,22 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.text.graph.words import words_with_offsets  # noqa: E402
+from keras_bert.text.words import split_words  # noqa: E402
+from tests.text import real_text, vocabularies  # noqa: E402
 
 
-def split(text):
-    words, starts, ends = words_with_offsets(tf.constant([text]))
-    words = [word.decode() for word in words.to_list()[0]]
-    places = list(zip(starts.to_list()[0], ends.to_list()[0], strict=True))
-    return words, places
+def split_in_graph(texts):
+    """The words of each text with their places."""
+    words, starts, ends = (part.to_list() for part in words_with_offsets(tf.constant(texts)))
+    words = [[word.decode() for word in row] for row in words]
+    return [list(map(list, row)) for row in zip(words, starts, ends, strict=True)]
 
 
+def split_in_python(texts):
+    return [list(split_words(text)) for text in texts]
+
+
+@pytest.mark.parametrize("split", [split_in_python, split_in_graph])
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -34,10 +43,42 @@ def split(text):
         (" \t\n", ""),
     ],
 )
-def test_words(text, words):
-    found, places = split(text)
+def test_words(split, text, words):
+    ((found, starts, ends),) = split([text])
     assert found == [word for word in words.split("|") if word]
-    assert [text[start:end] for start, end in places] == found
+    assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == found
+
+
+def differences(texts):
+    rows = zip(texts, split_in_python(texts), split_in_graph(texts), strict=True)
+    return [text for text, in_python, in_graph in rows if in_python != in_graph]
+
+
+def test_every_character_in_python_and_in_the_graph():
+    characters = vocabularies.assigned_characters()
+    assert (
+        differences([f"a{each}1 {each}{each} .{each}b http://{each}a" for each in characters]) == []
+    )
+
+
+def test_random_mixtures_in_python_and_in_the_graph():
+    letters = (
+        "aZ09éß中\u0301\u200d\ufe0f👍🏽😀.,:/-'’&@_+#$<|…» \t\0\x0b\x1c\x85\xa0\u2028\u3000\ue000"
+    )
+    generator = random.Random(0)
+    tokens = [*letters, "http://", "https://", "U.S.", "3,0", "한국"]
+    texts = ["".join(generator.choices(tokens, k=generator.randrange(24))) for _ in range(10_000)]
+    assert differences(texts) == []
+
+
+@real_text.needed
+def test_real_text_in_python_and_in_the_graph():
+    wrong, count = [], 0
+    for lines in real_text.batches(4096, every=16):
+        count += len(lines)
+        wrong += differences(lines)
+    assert count > 10_000
+    assert wrong == []
 
 
 def test_offsets_are_of_each_text_for_itself():

@@ -11,6 +11,7 @@ Reference:
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_bert.text.characters import IDEOGRAPHS
 from keras_bert.text.normalization import MAX_WORD_LENGTH
 
 # Texts of printable ASCII characters whose words have at most 200 characters: lowercasing A-Z is
@@ -18,15 +19,11 @@ from keras_bert.text.normalization import MAX_WORD_LENGTH
 _PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
 # Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
-CJK = (
-    r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}"
-    r"\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}\x{2f800}-\x{2fa1f}"
-)
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
 # A coarse filter, by CJK ideographs and most punctuation; exact lengths are computed later.
 _MAYBE_LONG_WORD = (
     rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
-    rf"\x{{ff01}}-\x{{ff0f}}{CJK}]{{{MAX_WORD_LENGTH + 1}}}.*"
+    rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}]{{{MAX_WORD_LENGTH + 1}}}.*"
 )
 # Uppercase letters added in Unicode 14: (characters, distance to the lowercase letter).
 # TensorFlow's version of ICU is older and does not lowercase them.

@@ -1,39 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splitting of raw text into words, like those of data sets for tagging."""
+"""Splitting of raw text into words as TensorFlow operations."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert.text.graph.normalization import CJK, drop_invalid
+from keras_bert.text.graph.normalization import drop_invalid
+from keras_bert.text.words import word_patterns
 
-# A character that a word can begin with, and one that can follow it: also accents and the
-# zero-width joiners of Persian or Hindi.
-_FIRST = rf"[^\s\p{{Z}}\p{{P}}\p{{S}}\p{{Cc}}\p{{Cf}}{CJK}]"
-_LETTER = rf"[^\s\p{{Z}}\p{{P}}\p{{S}}\p{{Cc}}{CJK}]"
-_WORD = "|".join(
-    (
-        r"https?://[^\s\p{Z}]+",
-        r"(?:\p{L}\.){2,}",  # U.S.
-        r"\p{N}+(?:[.,:/]\p{N}+)+",  # 3,000.5 and 12:30
-        rf"[@#]?{_FIRST}{_LETTER}*(?:[-.'’&/:@_+]{_FIRST}{_LETTER}*)*",  # o'clock, AT&T, #tag
-        rf"[{CJK}]",
-        r"\.{2,}|-{2,}",
-        r"[\p{So}\p{Sk}][\p{So}\p{Sk}\p{M}\p{Cf}]*",  # emoji
-        r"[\p{P}\p{S}]",
-    )
-)
-_BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}\p{M}]+"
+_WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
 
 
 def words_with_offsets(
     text: tf.Tensor,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts into words, with graph operations.
-
-    Punctuation marks and CJK ideographs are words of their own, except inside words (`AT&T`,
-    `o'clock`, `12:30`, `U.S.`) and URLs, and at the start of `@name` and `#tag`.
+    """Splits texts into words, as `keras_bert.text.words.split_words` does.
 
     Args:
         text: String tensor `(texts,)`, UTF-8.
