@@ -178,7 +178,7 @@ def trained(name, scope):
             model.evaluate(slices, batch_size=4, verbose=0),
             model.evaluate(slices.batch(4), verbose=0),
             model.evaluate(
-                {key: value.numpy() for key, value in features.items()}, labels, batch_size=4,
+                features, labels, batch_size=4,
                 verbose=0,
             ),
         ]

@@ -349,8 +349,10 @@ class _Questions:
     pair = False
 
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
-        from keras_bert.data.question_batches import question_rows, window_batches
+        from keras_bert.data.loader import BatchOptions
+        from keras_bert.data.questions import question_rows
         from keras_bert.data.squad import read_squad
+        from keras_bert.tasks.question_answerer import window_batches
 
         file = read_squad(config.data_file)
         chosen = _spread(len(file.examples), config.data_rows)
@@ -362,8 +364,8 @@ class _Questions:
             self.calibration = [(examples[row].question, examples[row].context) for row in chosen]
         self._task, self._has_unanswerable = task, file.has_unanswerable
         self._windows = question_rows(self.inputs, task.preprocessor)
-        batches = window_batches(self._windows, task.preprocessor, batch_size=_BATCH_SIZE)
-        self._batches = list(batches.as_numpy_iterator())
+        options = BatchOptions(_BATCH_SIZE)
+        self._batches = list(window_batches(self._windows, task.preprocessor, options))
         self.batches = [_ids(features) for features, _ in self._batches]
 
     def answers(self, outputs: Sequence[Arrays]) -> Answers:

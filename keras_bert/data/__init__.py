@@ -7,9 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_bert.data.batching import bucket_lengths, length_bucketed_batches
-    from keras_bert.data.choice_batches import MultipleChoicePreprocessor
+    from keras_bert.data.choices import MultipleChoicePreprocessor
     from keras_bert.data.conll import TaggedText, read_conll, write_conll
+    from keras_bert.data.loader import bucket_lengths
     from keras_bert.data.pretraining.corpus import read_corpus
     from keras_bert.data.pretraining.instances import Instance, InstanceMaker
     from keras_bert.data.pretraining.masking import MaskedLMMasker
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from keras_bert.data.pretraining.static_masking import StaticMasker
     from keras_bert.data.pretraining.stream import PretrainingStream, pretraining_examples
     from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
-    from keras_bert.data.question_batches import QuestionAnswererPreprocessor
+    from keras_bert.data.questions import QuestionAnswererPreprocessor
     from keras_bert.data.squad import QuestionExample, SpanAnswer, SquadError, read_squad
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
-    from keras_bert.data.word_batches import TokenClassifierPreprocessor
+    from keras_bert.data.texts import TextClassifierPreprocessor
+    from keras_bert.data.words import TokenClassifierPreprocessor
 
 # Imported on first use: reading a file of labelled words does not import TensorFlow.
 _HOMES = {
@@ -37,23 +37,22 @@ _HOMES = {
     "InstanceEncoder": "keras_bert.data.pretraining.records",
     "InstanceMaker": "keras_bert.data.pretraining.instances",
     "MaskedLMMasker": "keras_bert.data.pretraining.masking",
-    "MultipleChoicePreprocessor": "keras_bert.data.choice_batches",
+    "MultipleChoicePreprocessor": "keras_bert.data.choices",
     "NextTokenTargets": "keras_bert.data.pretraining.next_tokens",
     "PretrainingStream": "keras_bert.data.pretraining.stream",
-    "QuestionAnswererPreprocessor": "keras_bert.data.question_batches",
+    "QuestionAnswererPreprocessor": "keras_bert.data.questions",
     "QuestionExample": "keras_bert.data.squad",
     "SpanAnswer": "keras_bert.data.squad",
     "SquadError": "keras_bert.data.squad",
     "StaticMasker": "keras_bert.data.pretraining.static_masking",
     "TaggedText": "keras_bert.data.conll",
-    "TextClassifierPreprocessor": "keras_bert.data.text_batches",
-    "TokenClassifierPreprocessor": "keras_bert.data.word_batches",
+    "TextClassifierPreprocessor": "keras_bert.data.texts",
+    "TokenClassifierPreprocessor": "keras_bert.data.words",
     "TokenStore": "keras_bert.data.pretraining.token_store",
     "TokenStoreWriter": "keras_bert.data.pretraining.token_store",
-    "bucket_lengths": "keras_bert.data.batching",
+    "bucket_lengths": "keras_bert.data.loader",
     "check_record_files": "keras_bert.data.pretraining.records",
     "has_masks": "keras_bert.data.pretraining.records",
-    "length_bucketed_batches": "keras_bert.data.batching",
     "pack_sequences": "keras_bert.data.pretraining.packing",
     "packed_batches": "keras_bert.data.pretraining.packing",
     "pretraining_batches": "keras_bert.data.pretraining.records",
@@ -87,7 +86,6 @@ __all__ = [
     "bucket_lengths",
     "check_record_files",
     "has_masks",
-    "length_bucketed_batches",
     "pack_sequences",
     "packed_batches",
     "pretraining_batches",

@@ -24,6 +24,12 @@ class Ragged(NamedTuple):
     values: Any
     lengths: Any
 
+    def to_list(self) -> list[list[Any]]:
+        """Returns the values of each row, of NumPy arrays."""
+        ends = np.cumsum(self.lengths).tolist()
+        values = self.values.tolist()
+        return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
 
 class Arrays(Protocol):
     """The functions of arrays that packing needs, of NumPy or of TensorFlow.
@@ -37,8 +43,8 @@ class Arrays(Protocol):
     def cast(self, x: Any, dtype: str) -> Any:
         """Converts an array to another dtype."""
 
-    def size(self, x: Any) -> Any:
-        """Returns the number of rows, the size of axis 0."""
+    def size(self, x: Any, axis: int = 0) -> Any:
+        """Returns the number of rows, or the size of another axis."""
 
     def arange(self, stop: Any) -> Any:
         """Returns 0, 1, … and `stop - 1`."""
@@ -88,6 +94,15 @@ class Arrays(Protocol):
     def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:
         """Returns where numbers are to be inserted into ascending ones; see NumPy."""
 
+    def top_k(self, x: Any, count: int) -> Any:
+        """Returns the indices of the highest numbers of each row in descending order, int32.
+
+        On a tie, the first comes first. There are `count`, or as many as a row has numbers.
+        """
+
+    def take_along(self, x: Any, index: Any) -> Any:
+        """Returns the values of each row of `x` at the indices that `index` has for the row."""
+
     def to_dense(self, rows: Ragged, width: Any, filler: Any) -> Any:
         """Pads rows to `(rows, width)`."""
 
@@ -108,7 +123,6 @@ class NumPyArrays:
     where = staticmethod(np.where)
     repeat = staticmethod(np.repeat)
     concat = staticmethod(np.concatenate)
-    reshape = staticmethod(np.reshape)
 
     @staticmethod
     def asarray(values: Any, dtype: str) -> Any:
@@ -119,8 +133,8 @@ class NumPyArrays:
         return np.asarray(x).astype(dtype, copy=False)
 
     @staticmethod
-    def size(x: Any) -> int:
-        return len(x)
+    def size(x: Any, axis: int = 0) -> Any:
+        return x.shape[axis]
 
     @staticmethod
     def arange(stop: Any) -> Any:
@@ -163,6 +177,14 @@ class NumPyArrays:
         return np.searchsorted(ascending, x, "left" if side == "left" else "right")
 
     @staticmethod
+    def top_k(x: Any, count: int) -> Any:
+        return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
+
+    @staticmethod
+    def take_along(x: Any, index: Any) -> Any:
+        return np.take_along_axis(x, index, axis=1)
+
+    @staticmethod
     def to_dense(rows: Ragged, width: Any, filler: Any) -> Any:
         dense = np.full((len(rows.lengths), width), filler, rows.values.dtype)
         dense[NumPyArrays.mask(rows.lengths, width)] = rows.values
@@ -171,6 +193,10 @@ class NumPyArrays:
     @staticmethod
     def mask(lengths: Any, width: Any) -> Any:
         return np.arange(width) < lengths[:, np.newaxis]
+
+    @staticmethod
+    def reshape(x: Any, shape: Sequence[Any]) -> Any:
+        return np.reshape(x, shape)
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

@@ -235,10 +235,12 @@ def single_texts(x: Any) -> list[str]:
     columns = text_columns(x)
     if "text" not in columns or "text_pair" in columns:
         raise ValueError(f"Received the columns {list(columns)}; expected single texts.")
-    return [
-        text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
-        for text in columns["text"]
-    ]
+    return [as_string(text) for text in columns["text"]]
+
+
+def as_string(text: str | bytes) -> str:
+    """Converts UTF-8 to a string, without invalid bytes."""
+    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
 
 
 def any_characters(columns: Mapping[str, np.ndarray]) -> bool:
@@ -283,8 +285,12 @@ def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, 
         yield batch
 
 
-def checked_weights(sample_weight: Any) -> np.ndarray[Any, Any]:
+def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
     """Converts sample weights to a float32 array.
+
+    Args:
+        sample_weight: The weight of each row.
+        first_row: The index of the first of them, for the error message.
 
     Raises:
         ValueError: If a weight is not a finite number of at least 0; the message names its row.
@@ -293,8 +299,8 @@ def checked_weights(sample_weight: Any) -> np.ndarray[Any, Any]:
     wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ValueError(
-            f"The sample weight in row {wrong[0][0]} is {weights[tuple(wrong[0])]}; it must be "
-            f"{checks.NON_NEGATIVE}."
+            f"The sample weight in row {first_row + wrong[0][0]} is {weights[tuple(wrong[0])]}; it "
+            f"must be {checks.NON_NEGATIVE}."
         )
     return weights
 

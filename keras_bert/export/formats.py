@@ -92,19 +92,19 @@ def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]])
     """
     import nncf
 
-    from keras_bert.data.question_batches import QuestionWindows
+    from keras_bert.data.questions import QuestionWindows
 
     def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
         # Batches of one row have no padding, which would distort the calibration.
         number, row = numbered_row
-        packed = task.preprocessor(*(tf.constant([text]) for text in row))
+        packed = task.preprocessor(*([text] for text in row))
         if isinstance(packed, QuestionWindows):
             # Of the first passage its first window, of the second its second, and so on
             packed = task.preprocessor.padded(packed)
             window = number % len(packed["token_ids"])
             real = packed["padding_mask"][window]
             packed = {name: x[window][real][None] for name, x in packed.items()}
-        return {name: tf.cast(packed[name], tf.int32).numpy() for name in INPUT_NAMES}
+        return {name: packed[name].astype("int32") for name in INPUT_NAMES}
 
     heads = [task.head.name] if hasattr(task, "head") else []
     return nncf.quantize(

@@ -22,7 +22,8 @@ import tensorflow as tf
 from openvino import opset15 as ops
 from openvino_tokenizers import tokenizer_pipeline as steps
 
-from keras_bert.data.text_batches import TextClassifierPreprocessor, num_special_tokens
+from keras_bert.data.packing import num_special_tokens
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
 from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
@@ -168,7 +169,7 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
 
 
 def _truncated(texts: Sequence[Ids], room: int) -> list[Ids]:
-    """Ids without those that are too many; see `keras_bert.data.text_batches.truncate_pair`."""
+    """Ids without those that are too many; see `keras_bert.data.packing.truncate_pair`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
         limits = [_integer(room)]

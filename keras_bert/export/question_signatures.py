@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from keras_bert.data.question_batches import likely_spans
+from keras_bert.data.questions import QuestionWindows, likely_spans
+from keras_bert.data.tfdata.arrays import TENSORFLOW
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
@@ -18,6 +19,7 @@ from keras_bert.export.signatures import (
     signature,
     with_errors,
 )
+from keras_bert.text.graph.normalization import drop_invalid
 
 # Number of candidate start and end tokens of each window, as in `QuestionAnswerer.answer`
 N_BEST = 20
@@ -59,7 +61,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
-        answer = preprocessor.passage_slice(context, start, end)
+        answer = tf.strings.substr(drop_invalid(context), start, end - start, unit="UTF8_CHAR")
         return {"answer": answer, "start": start, "end": end, "score": score}
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -86,7 +88,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
 def best_spans(
     logits: dict[str, tf.Tensor],
     mask: tf.Tensor,
-    windows: Any,
+    windows: QuestionWindows,
     num_questions: tf.Tensor,
     task: ServableAnswerer,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -95,7 +97,7 @@ def best_spans(
     Args:
         logits: `start_logits` and `end_logits`, float32 `(windows, length)`.
         mask: True at real tokens, boolean `(windows, length)`.
-        windows: The `Windows` of the preprocessor.
+        windows: The windows of the preprocessor.
         num_questions: How many questions they are of.
         task: Decides on the longest answer, and on when there is none.
 
@@ -104,15 +106,15 @@ def best_spans(
     """
     question = tf.cast(windows.question_index, tf.int32)
     # As dense as the logits, False and 0 at padding
-    is_max_context, char_ends = (
-        ragged.to_tensor(shape=tf.shape(mask, ragged.row_splits.dtype))
-        for ragged in (windows.is_max_context, windows.char_ends)
+    is_max_context, char_starts, char_ends = (
+        TENSORFLOW.to_dense(rows, tf.shape(mask)[1], 0)
+        for rows in (windows.is_max_context, windows.char_starts, windows.char_ends)
     )
     start_logits, end_logits = logits["start_logits"], logits["end_logits"]
     first, last, is_allowed = likely_spans(
         (start_logits, end_logits),
         mask,
-        is_max_context,
+        is_max_context > 0,
         char_ends > 0,
         n_best=N_BEST,
         max_answer_length=task.max_answer_length,
@@ -152,7 +154,7 @@ def best_spans(
     start_token = tf.gather(tf.gather(first, window), pair // count, batch_dims=1)
     end_token = tf.gather(tf.gather(last, window), pair % count, batch_dims=1)
     start, end = (
-        tf.where(is_null, 0, tf.gather_nd(values.to_tensor(), tf.stack([window, token], axis=1)))
-        for values, token in ((windows.char_starts, start_token), (windows.char_ends, end_token))
+        tf.where(is_null, 0, tf.gather_nd(values, tf.stack([window, token], axis=1)))
+        for values, token in ((char_starts, start_token), (char_ends, end_token))
     )
     return start, end, score

@@ -21,6 +21,7 @@ from keras_bert.export.signatures import (
     signature,
     with_errors,
 )
+from keras_bert.text.graph.words import words_with_offsets
 
 WORDS_SIGNATURE = "serve_words"
 COUNTED_WORDS_SIGNATURE = "serve_counted_words"
@@ -54,7 +55,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         (text,) = checked_texts((text,), "text", options)
-        words, starts, ends = task.preprocessor.split(text)
+        words, starts, ends = words_with_offsets(text)
         return words, starts, ends
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -13,7 +13,9 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.loader import BatchOptions
 from keras_bert.models.backbone import Backbone
+from keras_bert.tasks.masked_lm import token_batches
 
 POOLINGS = ("mean", "first")
 # The columns of CoNLL-U
@@ -76,8 +78,6 @@ def annotated_words(
         ValueError: If a file is malformed, a sentence is no tree, or all are longer than a row; the
             message names the file.
     """
-    from keras_bert.data import text_batches
-
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
     checks.POSITIVE_INT.check_given(max_sentences=max_sentences)
@@ -98,19 +98,14 @@ def annotated_words(
             f"All {len(sentences)} sentences are longer than {preprocessor.sequence_length} tokens."
         )
     compiles = keras.backend.backend() == "jax"
-    batches = text_batches.token_batches(
-        rows,
-        preprocessor,
-        batch_size=_BATCH_SIZE,
-        coarse_buckets=compiles,
-        pad_last_batch=compiles,
-    )
+    options = BatchOptions(_BATCH_SIZE, compiles=compiles, training=compiles)
+    batches = token_batches(rows, preprocessor, options)
     splits = np.cumsum([0, *(len(words) for words, *_ in kept)])
     encoder = backbone.with_hidden_states()
     config = backbone.config
     features = np.empty((int(splits[-1]), config.num_layers + 1, config.hidden_dim), "float32")
-    progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
-    for inputs, rest in batches.as_numpy_iterator():
+    progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
+    for inputs, rest in batches:
         states = np.stack(
             [
                 keras.ops.convert_to_numpy(keras.ops.cast(state, "float32"))
@@ -119,7 +114,7 @@ def annotated_words(
             axis=2,
         )
         # In a completed batch the last rows are repetitions
-        for index, row_states in zip(rest[0].tolist(), states, strict=False):
+        for index, row_states in zip(rest.tolist(), states, strict=False):
             begins = starts[index]
             if pooling == "first":
                 pooled = row_states[begins[:-1]]

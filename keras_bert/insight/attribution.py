@@ -444,7 +444,7 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
         )
     windows = task.preprocessor.windows([words])
     features = _one_row(task, task.preprocessor.padded(windows))
-    first = windows.word_position.numpy().tolist()
+    first = windows.word_position.tolist()
     length = int(features["padding_mask"].sum())
     starts = np.cumsum([0, *(len(word) + 1 for word in words)])
     spans: list[Span] = [None] * length
@@ -475,7 +475,7 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
         raise ValueError(f"target is {target!r}; expected (start, end) in the passage.")
     windows = task.preprocessor([question], [passage])
     features = _one_row(task, task.preprocessor.padded(windows))
-    (starts,), (ends,) = windows.char_starts.to_list(), windows.char_ends.to_list()
+    starts, ends = windows.char_starts.values.tolist(), windows.char_ends.values.tolist()
     begin = int(windows.passage_start[0])
     positions = range(begin, begin + int(windows.passage_length[0]))
     spans: list[Span] = [None] * int(features["padding_mask"].sum())
@@ -576,7 +576,7 @@ _READERS: dict[type[Task], Callable[[Any, Any, Any], _Row]] = {
 
 def _packed(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
     """The features of a text or a pair, and their tokens' spans."""
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.texts import TextClassifierPreprocessor
 
     preprocessor = task.preprocessor
     require_fit(preprocessor, texts)

@@ -208,7 +208,7 @@ def head_importance(
     batches = task.evaluation_batches(x, y, batch_size=batch_size)
     progress = keras.utils.Progbar(None, verbose=int(verbose != 0))
     totals, rows = np.zeros(sum(counts)), 0
-    for features, labels, *rest in batches.as_numpy_iterator():
+    for features, labels, *rest in batches:
         sample_weights = rest[0] if rest else None
         number = len(features["token_ids"])
         counted = np.ones(number, bool)
@@ -396,7 +396,7 @@ def compare_pruned(
         if not each.compiled:
             raise ValueError(f"A {type(each).__name__} is not compiled; call `compile` before.")
     all_batches = task.evaluation_batches(x, y, batch_size=batch_size)
-    timed = [features for features, *_ in all_batches.take(batches).as_numpy_iterator()]
+    timed = [features for features, *_ in itertools.islice(all_batches, batches)]
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(_TIMED_PASSES + 1):
         for each, times in zip(tasks, seconds, strict=True):

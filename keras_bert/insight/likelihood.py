@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
+from keras_bert.data.loader import BatchOptions
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.measures import (
     CONFIDENCE,
@@ -23,7 +24,7 @@ from keras_bert.insight.measures import (
     share,
 )
 from keras_bert.insight.states import require_masked_lm, shortened
-from keras_bert.tasks.masked_lm import MaskedLM
+from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
 
 BATCH_SIZE = 128
@@ -172,22 +173,19 @@ def candidate_log_probabilities(
         )
     if not rows:
         return []
-    from keras_bert.data import text_batches
-
     askers: dict[tuple[tuple[int, ...], int], list[int]] = {}
     for number, (row, position) in enumerate(zip(rows, positions, strict=True)):
         askers.setdefault((tuple(row), position), []).append(number)
-    batches = text_batches.token_batches(
+    batches = token_batches(
         [row for row, _ in askers],
         masked_lm.preprocessor,
+        BatchOptions(batch_size, compiles=keras.backend.backend() == "jax"),
         [[position] for _, position in askers],
-        batch_size=batch_size,
-        coarse_buckets=keras.backend.backend() == "jax",
     )
     numbers = list(askers.values())
     found = [np.zeros(0)] * len(rows)
-    progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
-    for features, (index,) in batches.as_numpy_iterator():
+    progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
+    for features, index in batches:
         outputs = masked_lm.predict_on_batch(features)
         # A Pretrainer has two outputs
         outputs = outputs["masked_lm_logits"] if isinstance(outputs, dict) else outputs

@@ -77,7 +77,7 @@ def require_fit(
     Raises:
         ValueError: If it does not.
     """
-    from keras_bert.data.text_batches import num_special_tokens
+    from keras_bert.data.packing import num_special_tokens
 
     tokenizer = preprocessor.tokenizer
     if special_tokens_in_text:
@@ -108,7 +108,7 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
     """
     if keras.backend.backend() != "jax":
         return features
-    from keras_bert.data.batching import bucket_lengths
+    from keras_bert.data.loader import bucket_lengths
 
     length = features["token_ids"].shape[-1]
     buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)
@@ -174,7 +174,7 @@ def text_states(
     Raises:
         ValueError: If a text does not fit in a row, unless `truncate`.
     """
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.texts import TextClassifierPreprocessor
 
     tokenizer = preprocessor.tokenizer
     vocabulary = tokenizer.vocabulary

@@ -135,20 +135,23 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
         optimizer.apply([ops.zeros(v.shape, v.dtype) for v in updated], updated)
 
 
-def with_fit_updates(callbacks: Any, model: keras.Model) -> Any:
-    """Adds a `FitUpdates` before the callbacks of `fit`.
+def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callbacks.Callback) -> Any:
+    """Adds a `FitUpdates` and other callbacks before the callbacks of `fit`.
 
     Args:
         callbacks: The argument `callbacks` of `keras.Model.fit`.
         model: The model.
+        *others: The other callbacks.
     """
+    added = [FitUpdates(), *others]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
-        return [FitUpdates(), *([] if callbacks is None else keras.tree.flatten(callbacks))]
-    if not any(isinstance(callback, FitUpdates) for callback in callbacks.callbacks):
-        callback = FitUpdates()
+        return [*added, *([] if callbacks is None else keras.tree.flatten(callbacks))]
+    kinds = {type(callback) for callback in added}
+    of_user = [callback for callback in callbacks.callbacks if type(callback) not in kinds]
+    for callback in added:
         callback.set_model(model)
         callback.set_params(callbacks.params)
-        callbacks.callbacks.insert(0, callback)
+    callbacks.callbacks = [*added, *of_user]
     return callbacks
 
 

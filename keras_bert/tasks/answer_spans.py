@@ -7,14 +7,12 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from keras_bert import checks
-
-if TYPE_CHECKING:
-    from keras_bert.data.question_batches import QuestionRows
+from keras_bert.data.questions import QuestionRows, likely_spans
 
 # Number of windows that are processed together: 3 MB of logits, and a million pairs of tokens
 CHUNK = 2048
@@ -176,7 +174,7 @@ def find_answer_spans(
 ) -> AnswerSpans:
     """Computes the candidate answers of all questions from the logits of their windows.
 
-    The candidate spans are determined by `keras_bert.data.question_batches.likely_spans`, as in
+    The candidate spans are determined by `keras_bert.data.questions.likely_spans`, as in
     exported models.
 
     Args:
@@ -237,8 +235,6 @@ def _pairs(
     max_answer_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the window, start token and end token (flat indices) of all candidate spans."""
-    from keras_bert.data.question_batches import likely_spans
-
     begin, lengths = rows.row_splits[:-1][windows, None], rows.lengths[windows, None]
     columns = np.arange(lengths.max(initial=0))
     mask = columns < lengths

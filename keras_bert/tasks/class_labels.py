@@ -34,8 +34,12 @@ class LabelRules:
     lowest: int | None = 0
     is_score: bool = False
 
-    def read(self, labels: Any) -> np.ndarray[Any, Any]:
+    def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
         """Checks labels, and converts them to targets of the loss.
+
+        Args:
+            labels: The labels; names are strings or UTF-8 bytes.
+            first_row: The index of the first of them, for error messages.
 
         Raises:
             ValueError: If a label is not accepted; the message names its row.
@@ -44,10 +48,12 @@ class LabelRules:
         if array.dtype.kind == "O":  # such as columns of pandas, which may hold numbers
             array = np.asarray(array.tolist())
         if self.is_score:
-            return finite_scores(array, allow_unlabelled=self.lowest != 0)
+            return finite_scores(array, allow_unlabelled=self.lowest != 0, first_row=first_row)
         if array.dtype.kind in "OUS":
-            _refuse_missing(labels)
-            return _ids_of_names(array, self.class_names)
+            _refuse_missing(labels, first_row)
+            if array.dtype.kind == "S":
+                array = np.char.decode(array, "utf-8")
+            return _ids_of_names(array, self.class_names, first_row)
         if self.num_ids is None:
             return array
         if array.ndim > 1:
@@ -55,7 +61,8 @@ class LabelRules:
                 f"The labels have the shape {array.shape}; expected class ids (rows,). One-hot "
                 "labels need compile(loss=keras.losses.CategoricalCrossentropy(from_logits=True))."
             )
-        return checked_ids(array, self.num_ids, lowest=self.lowest).astype("int32")
+        ids = checked_ids(array, self.num_ids, lowest=self.lowest, first_row=first_row)
+        return ids.astype("int32")
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
@@ -98,6 +105,7 @@ def checked_ids(
     lowest: int | None = 0,
     weights: Any = None,
     name: str = "",
+    first_row: int = 0,
 ) -> np.ndarray[Any, Any]:
     """Checks that ids of classes, tokens or positions are from `lowest` to `num_ids - 1`.
 
@@ -110,6 +118,7 @@ def checked_ids(
         lowest: The lowest accepted id; `None` accepts any negative id.
         weights: Sample weights of the same shape; ids with weight 0 are not checked.
         name: The name of the output whose targets the ids are, for the error message.
+        first_row: The index of the first row, for the error message.
 
     Returns:
         The ids as a NumPy array.
@@ -133,7 +142,7 @@ def checked_ids(
             is_wrong &= weights != 0
     if is_wrong.any():
         row, *position = (int(index) for index in np.argwhere(is_wrong)[0])
-        where = f"row {row}" + (f", position {position[0]}" if position else "")
+        where = f"row {first_row + row}" + (f", position {position[0]}" if position else "")
         least = 0 if lowest is None else lowest
         raise ValueError(
             f"The label{_of(name)} in {where} is {array[(row, *position)]}; expected an id from "
@@ -143,12 +152,15 @@ def checked_ids(
     return array
 
 
-def finite_scores(labels: Any, *, allow_unlabelled: bool = False) -> np.ndarray[Any, Any]:
+def finite_scores(
+    labels: Any, *, allow_unlabelled: bool = False, first_row: int = 0
+) -> np.ndarray[Any, Any]:
     """Checks the targets of a regression.
 
     Args:
         labels: Numbers of shape `(rows,)` or `(rows, 1)`.
         allow_unlabelled: Whether a target may be NaN, which means that the row has none.
+        first_row: The index of the first of them, for the error message.
 
     Returns:
         The targets as a NumPy array `(rows,)`.
@@ -165,7 +177,9 @@ def finite_scores(labels: Any, *, allow_unlabelled: bool = False) -> np.ndarray[
     is_wrong = np.isinf(array) if allow_unlabelled else ~np.isfinite(array)
     if is_wrong.any():
         row = int(np.argwhere(is_wrong)[0][0])
-        raise ValueError(f"The label in row {row} is {array[row]}; expected a finite number.")
+        raise ValueError(
+            f"The label in row {first_row + row} is {array[row]}; expected a finite number."
+        )
     return array
 
 
@@ -207,7 +221,7 @@ def _of(name: str) -> str:
 
 
 def _ids_of_names(
-    labels: np.ndarray[Any, Any], class_names: Sequence[str] | None
+    labels: np.ndarray[Any, Any], class_names: Sequence[str] | None, first_row: int
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
         raise ValueError(
@@ -215,7 +229,7 @@ def _ids_of_names(
             "class_names. Pass them to its constructor."
         )
     ids = {name: index for index, name in enumerate(class_names)}
-    for row, label in enumerate(labels):
+    for row, label in enumerate(labels, first_row):
         if str(label) not in ids:
             raise ValueError(
                 f"The label in row {row} is {str(label)!r}; the classes are {listed(class_names)}."
@@ -223,9 +237,9 @@ def _ids_of_names(
     return np.array([ids[str(label)] for label in labels], "int32")
 
 
-def _refuse_missing(labels: Any) -> None:
+def _refuse_missing(labels: Any, first_row: int) -> None:
     """Raises an error for `None` and NaN, which NumPy would make the names "None" and "nan"."""
-    for row, label in enumerate(np.asarray(labels, dtype=object)):
+    for row, label in enumerate(np.asarray(labels, dtype=object), first_row):
         if label is None or (isinstance(label, float) and np.isnan(label)):
             raise ValueError(f"The label in row {row} is missing: {label}.")
 

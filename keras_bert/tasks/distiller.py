@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.data.input_forms import is_dataset, is_text, text_columns
+from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone
@@ -25,7 +26,7 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
-from keras_bert.tasks.rows import Batching, Rows
+from keras_bert.tasks.rows import Rows
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
@@ -234,26 +235,26 @@ class Distiller(CustomObjective, Task):
 
     # The input is that of the student, except that rows of classifiers may have no labels.
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
         if is_text(x) and y is None and not self.is_masked_lm:
             x, y = self._unlabelled(x)
-        return self.student_task._read(x, y, sample_weight, self._allowing_unlabelled(batching))
+        return self.student_task._read(x, y, sample_weight, self._allowing_unlabelled(options))
 
-    def _label_rules(self, batching: Batching) -> LabelRules:
-        return self.student_task._label_rules(batching)
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
+        return self.student_task._label_rules(options)
 
-    def _batches(self, rows: Rows, batching: Batching) -> Any:
-        return self.student_task._batches(rows, batching)
+    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
+        return self.student_task._batches(rows, options)
 
     def _checked_features(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
         return self.student_task._checked_features(
-            x, y, sample_weight, self._allowing_unlabelled(batching)
+            x, y, sample_weight, self._allowing_unlabelled(options)
         )
 
-    def _allowing_unlabelled(self, batching: Batching) -> Batching:
-        return dataclasses.replace(batching, allow_unlabelled=not self.is_masked_lm)
+    def _allowing_unlabelled(self, options: BatchOptions) -> BatchOptions:
+        return dataclasses.replace(options, allow_unlabelled=not self.is_masked_lm)
 
     def _unlabelled(self, x: Any) -> tuple[Any, Any]:
         """Adds labels to text that mean that a row has none."""
@@ -262,15 +263,9 @@ class Distiller(CustomObjective, Task):
             return x, np.full(len(text_columns(x)["text"]), none)
         if isinstance(x.element_spec, tuple):  # has labels
             return x, None
-        import tensorflow as tf
+        from keras_bert.data.tfdata.text_datasets import label_rows
 
-        from keras_bert.data import text_batches
-
-        def label(row: Any) -> tuple[Any, Any]:
-            text, _ = text_batches.split_pair(row)
-            return row, tf.fill(tf.shape(text), none)
-
-        return x.map(label), None
+        return label_rows(x, none), None
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Computes the logits of the student; see its `predict`."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -12,16 +13,27 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.input_forms import any_characters, single_texts
+from keras_bert.data.loader import (
+    DEFAULT_BATCH_SIZE,
+    Batch,
+    Batches,
+    BatchOptions,
+    Loader,
+    MappedBatches,
+    RowsInMemory,
+    with_index,
+)
+from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
-from keras_bert.tasks.rows import DEFAULT_BATCH_SIZE, Batching, Rows, TextRows
+from keras_bert.tasks.rows import Rows, TextRows
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.pretraining.masking import MaskedLMMasker
 
 # Maximum number of slots in a batch of `fill`, each of which has a logit for every token.
 _MOST_SLOTS = 512
@@ -66,8 +78,8 @@ class MaskedTokenTask(Task):
             "masked_lm": (self.get_layer("masked_lm_transform"), self.get_layer("masked_lm_bias"))
         }
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
-        rows = super()._read(x, None, None, batching)
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
+        rows = super()._read(x, None, None, options)
         if rows is not None and (y is not None or sample_weight is not None or rows.has_labels):
             raise ValueError("Text for a masked LM must not have labels or sample weights.")
         if isinstance(rows, TextRows) and not (self.config.causal or any_characters(rows.columns)):
@@ -79,18 +91,24 @@ class MaskedTokenTask(Task):
             f"`predict` of a {type(self).__name__} takes ids; for text, use `{self.text_method}`."
         )
 
-    def _batches(self, rows: Rows, batching: Batching) -> Any:
-        from keras_bert.data import MaskedLMMasker, NextTokenTargets, text_batches
+    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
+        from keras_bert.data import MaskedLMMasker, NextTokenTargets
 
-        batches = super()._batches(rows, batching)
         tokenizer = self.preprocessor.tokenizer
-        masker = (
+        masking = {**self.usual_masking, **self.masking}
+        if options.training:
+            masking.setdefault("seed", random.getrandbits(31))
+        masker: Any = (
             NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
             if self.config.causal
-            else MaskedLMMasker.from_tokenizer(tokenizer, **{**self.usual_masking, **self.masking})
+            else MaskedLMMasker.from_tokenizer(tokenizer, **masking)
         )
-        seed = random.getrandbits(31) if batching.training else None
-        return text_batches.masked_batches(batches, masker, seed)
+        function = masked if options.training or self.config.causal else masked_by_rows
+        return MappedBatches(
+            super()._batches(rows, options),
+            functools.partial(function, masker),
+            targets_have_length=True,
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -213,17 +231,13 @@ class MaskedLM(MaskedTokenTask):
         texts = single_texts(text)
         if not texts:
             return []
-        from keras_bert.data import text_batches
-
         rows, positions, spans = self.masked_rows(texts)
         # Logits of a batch are (rows, slots, vocabulary).
         most_rows = max(1, _MOST_SLOTS // max(map(len, positions)))
-        batching = self._batching(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
-        batches = text_batches.token_batches(
-            rows, self.preprocessor, positions, **batching.options()
-        )
+        options = self._options(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
+        batches = token_batches(rows, self.preprocessor, options, positions)
         answers: list[Any] = [None] * len(texts)
-        for _, (index,), logits in self._outputs_of_batches(batches, verbose=0):
+        for _, index, logits in self._outputs_of_batches(batches, verbose=0):
             for row, row_logits in zip(index.tolist(), logits, strict=True):
                 scores = softmax(row_logits[: len(spans[row]), :vocabulary_size])
                 answers[row] = [
@@ -291,6 +305,86 @@ class MaskedLM(MaskedTokenTask):
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])
         return MaskedRows(rows, positions, spans)
+
+
+def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
+    """Masks a batch of `(features,)`, or of `(features, weights)` with weights of its rows.
+
+    Args:
+        masker: A `MaskedLMMasker` or `NextTokenTargets`.
+        batch: The batch.
+        step: The number that the masks depend on; `None` for the ids of the batch.
+
+    Returns:
+        A tuple `(features, mask_ids, mask_weights)`.
+    """
+    features, *row_weights = batch
+    features = {name: np.asarray(value) for name, value in masker(features, step).items()}
+    ids, weights = features.pop("mask_ids"), features.pop("mask_weights")
+    if row_weights:
+        weights = weights * row_weights[0][:, np.newaxis]
+    return features, ids, weights
+
+
+def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tuple[Any, Any, Any]:
+    """Masks each row of a batch on its own, so that its masks do not depend on other rows.
+
+    Args:
+        masker: The masker, whose masks depend on the ids of a row alone.
+        batch: See `masked`.
+
+    Returns:
+        See `masked`.
+    """
+    features, *row_weights = batch
+    ids, mask = features["token_ids"], features["padding_mask"]
+    rows, slots = len(ids), masker.num_slots(ids.shape[1])
+    token_ids = ids.copy()
+    positions, mask_ids = (np.zeros((rows, slots), "int32") for _ in range(2))
+    weights = np.zeros((rows, slots), "float32")
+    for row, length in enumerate(mask.sum(axis=1)):
+        part, *targets = masked(masker, ({"token_ids": ids[row : row + 1, :length]},), None)
+        token_ids[row, :length] = part["token_ids"][0]
+        targets = [part["mask_positions"], *targets]
+        for values, own in zip((positions, mask_ids, weights), targets, strict=True):
+            values[row, : own.shape[1]] = own[0]
+    if row_weights:
+        weights *= row_weights[0][:, np.newaxis]
+    features = {**features, "token_ids": token_ids, "mask_positions": positions}
+    return features, mask_ids, weights
+
+
+def token_batches(
+    token_ids: Sequence[Sequence[int]],
+    preprocessor: Any,
+    options: BatchOptions,
+    mask_positions: Sequence[Sequence[int]] | None = None,
+) -> Loader:
+    """Groups rows that are already tokenized into length-bucketed batches.
+
+    Args:
+        token_ids: Ids `(rows, None)`, including the special tokens.
+        preprocessor: The preprocessor that made the rows.
+        options: The options of batching.
+        mask_positions: The positions to predict in each row, `(rows, None)`; in a batch, they are
+            padded with 0 to a power of two, so that a compiler sees few shapes.
+
+    Returns:
+        Batches of `(features, index)`, where `index` (int64 `(batch,)`) holds the indices of the
+        batch's rows.
+    """
+
+    def with_positions(batch: Batch) -> tuple[Any, ...]:
+        if mask_positions is None:
+            return with_index(batch)
+        asked = [mask_positions[row] for row in batch.rows]
+        width = 1 << (max(1, *map(len, asked), 1) - 1).bit_length()
+        positions = np.zeros((len(asked), width), "int32")
+        for row, own in enumerate(asked):
+            positions[row, : len(own)] = own
+        return {**batch.features, "mask_positions": positions}, batch.rows
+
+    return Loader(RowsInMemory(rows_of_ids(token_ids)), preprocessor, options, with_positions)
 
 
 def _put(text: str, span: tuple[int, int], token: str, takes_space: bool) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
+from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
 from keras_bert.data.input_forms import (
     CHOICE_FORMS,
     checked_weights,
@@ -19,18 +20,16 @@ from keras_bert.data.input_forms import (
     is_single_choice,
     one_for_each,
 )
+from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.class_labels import LabelRules, softmax
-from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, TextRows
+from keras_bert.tasks.rows import BatchOutputs, Restore, TextRows
 from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from keras_bert.data.choice_batches import MultipleChoicePreprocessor
     from keras_bert.export import ExportOptions
 
 
@@ -67,12 +66,12 @@ class ChoiceRows(TextRows):
             weights = one_for_each(checked_weights(weights), texts)
         return cls(columns, labels, weights)
 
-    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        return self._batches_with(self.targets, preprocessor, batching)
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        return Loader(
+            RowsInMemory(self._examples(preprocessor), self.targets), preprocessor, options
+        )
 
-    def numbered_batches(
-        self, preprocessor: Any, batching: Batching
-    ) -> tuple[tf.data.Dataset, Restore]:
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
         def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
             shape = (len(self), max(map(len, self.columns["choices"]), default=0))
             logits = np.full(shape, masked_score("float32"), "float32")
@@ -80,15 +79,11 @@ class ChoiceRows(TextRows):
                 logits[rows, : outputs.shape[1]] = outputs
             return logits
 
-        return self._batches_with([np.arange(len(self))], preprocessor, batching), restore
+        source = RowsInMemory(self._examples(preprocessor))
+        return Loader(source, preprocessor, options, with_index), restore
 
-    def _batches_with(
-        self, rest: Sequence[np.ndarray[Any, Any]], preprocessor: Any, batching: Batching
-    ) -> tf.data.Dataset:
-        from keras_bert.data.choice_batches import choice_batches
-
-        texts, choices = self.columns["text"], self.columns["choices"]
-        return choice_batches(texts, choices, preprocessor, rest, **batching.options())
+    def _examples(self, preprocessor: Any) -> ChoiceExamples:
+        return ChoiceExamples(self.columns["text"], self.columns["choices"], preprocessor)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
 from keras_bert.data.input_forms import is_text
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.pretraining import (
     encode_masked,
@@ -16,9 +17,6 @@ from keras_bert.models.pretraining import (
     pretraining_inputs,
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
-
-if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

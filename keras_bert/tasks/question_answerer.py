@@ -19,6 +19,15 @@ from keras_bert.data.input_forms import (
     paired,
     question_examples,
 )
+from keras_bert.data.loader import (
+    Batch,
+    Batches,
+    BatchOptions,
+    Loader,
+    RowsInMemory,
+    with_index,
+)
+from keras_bert.data.questions import QuestionAnswererPreprocessor, QuestionRows, question_rows
 from keras_bert.data.squad import QuestionExample
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
@@ -28,13 +37,10 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules
-from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, Rows
+from keras_bert.tasks.rows import BatchOutputs, Restore, Rows
 from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from keras_bert.data.question_batches import QuestionAnswererPreprocessor, QuestionRows
     from keras_bert.export import ExportOptions
 
 OUTPUTS = ("start_logits", "end_logits")
@@ -80,28 +86,33 @@ class QuestionsOnPassages(Rows):
         return dataclasses.replace(self, examples=self.examples[rows])
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        from keras_bert.data.question_batches import question_rows
-
         return -(-len(question_rows(self.examples, preprocessor)) // batch_size)
 
-    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data.question_batches import question_rows, window_batches, with_targets
-
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         rows = question_rows(self.examples, preprocessor)
-        return with_targets(window_batches(rows, preprocessor, **batching.options()), rows)
+        source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
+        return Loader(source, preprocessor, options, _with_positions)
 
-    def numbered_batches(
-        self, preprocessor: Any, batching: Batching
-    ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data.question_batches import question_rows, window_batches
-
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
         rows = question_rows(self.examples, preprocessor)
 
         def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
             logits = logits_of_tokens(rows, outputs_of_batches)
             return {name: np.split(x, rows.row_splits[1:])[:-1] for name, x in logits.items()}
 
-        return window_batches(rows, preprocessor, **batching.options()), restore
+        return window_batches(rows, preprocessor, options), restore
+
+
+def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions) -> Loader:
+    """Returns the windows of questions in batches of `(features, index)`, for prediction."""
+    return Loader(RowsInMemory(rows.examples), preprocessor, options, with_index)
+
+
+def _with_positions(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch to its features, the positions of answers, and their weights."""
+    weights = np.ones(len(batch.rows), "float32") if batch.is_real is None else batch.is_real
+    targets = dict(zip(OUTPUTS, batch.columns, strict=True))
+    return batch.features, targets, dict.fromkeys(targets, weights)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -282,10 +293,8 @@ class QuestionAnswerer(Task):
         Returns:
             `AnswerSpans`.
         """
-        from keras_bert.data.question_batches import question_rows, window_batches
-
         rows = question_rows(question_examples(x), self.preprocessor)
-        batches = window_batches(rows, self.preprocessor, **self._batching(batch_size).options())
+        batches = window_batches(rows, self.preprocessor, self._options(batch_size))
         logits = logits_of_tokens(rows, self._outputs_of_batches(batches, verbose))
         return find_answer_spans(
             rows,

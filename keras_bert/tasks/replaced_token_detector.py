@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -14,16 +14,14 @@ from keras import ops
 from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.input_forms import single_texts
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.ops.annotations import Tensor
-from keras_bert.tasks.masked_lm import MaskedTokenTask
+from keras_bert.tasks.masked_lm import MaskedTokenTask, token_batches
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
-
-if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
 
 GENERATOR_FOLDER = "generator"
 _METRICS = (
@@ -316,19 +314,15 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         texts = single_texts(text)
         if not texts:
             return []
-        from keras_bert.data import text_batches
-
         tokenizer = self.preprocessor.tokenizer
         room = self.preprocessor.sequence_length - 2
         ids, starts, ends = (
             [row[:room] for row in part] for part in tokenizer.tokenize_with_offsets(texts)
         )
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
-        batches = text_batches.token_batches(
-            rows, self.preprocessor, **self._batching(batch_size).options()
-        )
+        batches = token_batches(rows, self.preprocessor, self._options(batch_size))
         answers: list[Any] = [None] * len(texts)
-        for _, (index,), encoded in self._outputs_of_batches(batches, 0, self.backbone):
+        for _, index, encoded in self._outputs_of_batches(batches, 0, self.backbone):
             logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
             for row, scores in zip(index.tolist(), _sigmoid(logits), strict=True):
                 answers[row] = [

@@ -3,20 +3,18 @@
 
 `Rows` is the interface between a `Task` and its input. The subclasses for texts and pairs of texts
 are in this file; tasks with another kind of input (words, questions, choices) have a subclass in
-their own file. TensorFlow is imported only to create batches.
+their own file.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from keras_bert import checks
 from keras_bert.data.input_forms import (
     TEXT_FORMS,
     checked_weights,
@@ -26,80 +24,20 @@ from keras_bert.data.input_forms import (
     one_for_each,
     split_index,
     text_columns,
+    without_labels,
 )
+from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.texts import TextExamples
 from keras_bert.tasks.class_labels import LabelRules
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_bert.data.batching import BatchOptions
-
-DEFAULT_BATCH_SIZE = 32
-
-
-# The features of a batch, the rest of it (the indices of its rows), and the outputs of the model
+# The features of a batch, the indices of its rows, and the outputs of the model
 BatchOutputs = tuple[Any, Any, Any]
 # Restores the order and nesting of the input from the outputs of batches; the second argument is
 # the output shape of the model, for an input without rows
 Restore = Callable[[Iterable[BatchOutputs], Any], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """The options of batching for a call of `fit`, `evaluate` or `predict`.
-
-    Args:
-        batch_size: Number of rows in a batch; `None` for the default.
-        compiles: Whether each new batch shape is compiled, which takes seconds.
-        shuffle: Whether to shuffle the rows.
-        reshuffle: Whether each iteration has a different order.
-        training: Whether the rows are training data. If shapes are compiled, their last batch is
-            then completed with filler rows.
-        length_window: Number of batches whose rows are sorted by length together; `None` for the
-            default.
-        num_replicas: Number of devices that share each batch, under `tf.distribute`. The last batch
-            is then completed with filler rows too, so that each device has as many.
-        allow_unlabelled: Whether a label may be -1 (for regression NaN), which means that the row
-            has none.
-    """
-
-    batch_size: int | None = None
-    compiles: bool = False
-    shuffle: bool = False
-    reshuffle: bool = True
-    training: bool = False
-    length_window: int | None = None
-    num_replicas: int = 1
-    allow_unlabelled: bool = False
-
-    def __post_init__(self) -> None:
-        checks.POSITIVE_INT.check_given(
-            batch_size=self.batch_size, length_window=self.length_window
-        )
-
-    def options(self) -> BatchOptions:
-        """Returns the `BatchOptions` of `keras_bert.data`.
-
-        Raises:
-            ValueError: If the replicas cannot have equal shares of a batch.
-        """
-        batch_size = self.batch_size or DEFAULT_BATCH_SIZE
-        if batch_size % self.num_replicas:
-            raise ValueError(
-                f"batch_size is {batch_size}, in a strategy of {self.num_replicas} replicas, which "
-                "share each batch; expected a multiple of their number."
-            )
-        options: BatchOptions = {
-            "batch_size": batch_size,
-            # Python's generator is seeded by keras.utils.set_random_seed
-            "shuffle_seed": random.getrandbits(31) if self.shuffle else None,
-            "reshuffle": self.reshuffle,
-            "coarse_buckets": self.compiles,
-            "pad_last_batch": (self.compiles and self.training) or self.num_replicas > 1,
-        }
-        if self.length_window is not None:
-            options["window_batches"] = self.length_window
-        return options
 
 
 class Rows(abc.ABC):
@@ -177,29 +115,27 @@ class Rows(abc.ABC):
         return -(-len(self) // batch_size)
 
     @abc.abstractmethod
-    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        """Creates batches for training or evaluation.
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        """Returns the batches of training or evaluation.
 
         Args:
             preprocessor: The preprocessor that converts rows to features.
-            batching: The options of batching.
+            options: The options of batching.
 
         Returns:
-            A dataset of `(features, labels, weights)`, without labels or weights if there are none.
+            Batches of `(features, labels, weights)`, without labels or weights if there are none.
         """
 
     @abc.abstractmethod
-    def numbered_batches(
-        self, preprocessor: Any, batching: Batching
-    ) -> tuple[tf.data.Dataset, Restore]:
-        """Creates batches for prediction.
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+        """Returns the batches of prediction.
 
         Args:
             preprocessor: The preprocessor that converts rows to features.
-            batching: The options of batching.
+            options: The options of batching.
 
         Returns:
-            A tuple of a dataset of `(features, index)`, where `index` holds the indices of the rows
+            A tuple of batches of `(features, index)`, where `index` holds the indices of the rows
             in a batch, and of a function that restores the order of the input. Its arguments are
             the features, index and outputs of each batch, as NumPy arrays, and the output shape of
             the model.
@@ -257,20 +193,13 @@ class TextRows(Rows):
         """The labels and the weights, those of them that there are."""
         return [values for values in (self.labels, self.weights) if values is not None]
 
-    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data import text_batches
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        source = RowsInMemory(TextExamples(self.columns, preprocessor), self.targets)
+        return Loader(source, preprocessor, options)
 
-        return text_batches.batches_from_columns(
-            self.columns, self.targets, preprocessor, **batching.options()
-        )
-
-    def numbered_batches(
-        self, preprocessor: Any, batching: Batching
-    ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data import text_batches
-
-        dataset = text_batches.rows_from_columns(self.columns)
-        return TextDataset(dataset).numbered_batches(preprocessor, batching)
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+        source = RowsInMemory(TextExamples(self.columns, preprocessor))
+        return Loader(source, preprocessor, options, with_index), _in_order
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -279,6 +208,7 @@ class TextDataset(Rows):
 
     Args:
         dataset: A dataset of `x`, `(x, labels)` or `(x, labels, weights)`.
+        rules: The rules for labels; `None` to read only `x`.
     """
 
     forms = TEXT_FORMS
@@ -286,6 +216,7 @@ class TextDataset(Rows):
     outputs_are_joined = True
 
     dataset: tf.data.Dataset
+    rules: LabelRules | None = None
 
     @classmethod
     def matches(cls, x: object) -> bool:
@@ -295,22 +226,12 @@ class TextDataset(Rows):
     def read(
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
-        from keras_bert.data import text_batches
-
         if y is not None or sample_weight is not None:
             raise ValueError(
                 "`y` and sample_weight must be None: a dataset of text contains its labels and "
                 "weights, as (text, label, weight)."
             )
-        if rules is None:
-            return cls(x)
-        return cls(
-            text_batches.with_checked_labels(
-                text_batches.with_checked_weights(x),
-                rules.num_ids,
-                allow_unlabelled=rules.lowest == -1,
-            )
-        )
+        return cls(x, rules)
 
     @property
     def has_labels(self) -> bool:
@@ -318,26 +239,46 @@ class TextDataset(Rows):
         return dataset_has_labels(self.dataset)
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        from keras_bert.data import text_batches
-        from keras_bert.data.batching import num_elements
+        from keras_bert.data.tfdata import text_datasets
 
-        count = num_elements(self.dataset)
-        return count if text_batches.is_batched(self.dataset) else -(-count // batch_size)
+        count = text_datasets.num_elements(self.dataset)
+        return count if text_datasets.is_batched(self.dataset) else -(-count // batch_size)
 
-    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data import text_batches
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        from keras_bert.data.tfdata import text_datasets
 
-        if text_batches.is_batched(self.dataset):
-            return text_batches.batches_from_batched_rows(self.dataset, preprocessor)
-        return text_batches.batches_from_rows(self.dataset, preprocessor, **batching.options())
+        if text_datasets.is_batched(self.dataset):
+            return text_datasets.GivenBatches(self.dataset, preprocessor, self._read_columns)
+        source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
+        return Loader(source, preprocessor, options)
 
-    def numbered_batches(
-        self, preprocessor: Any, batching: Batching
-    ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data import text_batches
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+        from keras_bert.data.tfdata import text_datasets
 
-        batches = text_batches.numbered_batches(self.dataset, preprocessor, **batching.options())
-        return batches, _in_order
+        rows = self.dataset
+        if text_datasets.is_batched(rows):
+            rows = rows.unbatch()
+        # Keras warns at the end of predictions whose number it was not told.
+        num_rows = text_datasets.num_elements(rows)
+        # (`map` would pass the parts of a tuple as arguments.)
+        rows = rows.enumerate().map(lambda _, row: without_labels(row))
+        source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)
+        return Loader(source, preprocessor, options, with_index), _in_order
+
+    def _read_columns(
+        self, labels: Any = None, weights: Any = None, *, first_row: int
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """Checks and converts the labels and weights of some rows."""
+        columns = []
+        if labels is not None:
+            columns.append((self.rules or LabelRules()).read(labels, first_row))
+        if weights is not None:
+            columns.append(checked_weights(weights, first_row))
+        return tuple(columns)
+
+
+def _no_columns(*, first_row: int) -> tuple[()]:
+    return ()
 
 
 def _in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarray[Any, Any]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from keras_bert.data.input_forms import (
     refuse_other_rows,
     split_index,
 )
+from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
@@ -35,16 +37,10 @@ from keras_bert.tasks.class_labels import (
     checked_class_weight,
     checked_ids,
 )
+from keras_bert.tasks.feeding import Feed
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
-from keras_bert.tasks.rows import (
-    DEFAULT_BATCH_SIZE,
-    Batching,
-    BatchOutputs,
-    Rows,
-    TextDataset,
-    TextRows,
-)
+from keras_bert.tasks.rows import BatchOutputs, Rows, TextDataset, TextRows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -184,8 +180,8 @@ class Task(ObjectiveModel):
     ) -> keras.callbacks.History:
         """Trains the model like `keras.Model.fit`, which it extends to text.
 
-        Text is tokenized in a `tf.data` pipeline, and rows of similar lengths are batched together,
-        so that there is little padding.
+        A thread tokenizes text ahead of the training, and rows of similar lengths are batched
+        together, so that there is little padding.
 
         Args:
             x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of
@@ -227,7 +223,7 @@ class Task(ObjectiveModel):
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         if class_weight is not None and self.weighs_classes:
-            rules = self._label_rules(self._batching(batch_size))
+            rules = self._label_rules(self._options(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
         has_class_ids = self.weighs_classes and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
@@ -237,45 +233,49 @@ class Task(ObjectiveModel):
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
                 "not class ids. Use sample_weight instead."
             )
-        num_epochs = epochs - kwargs.get("initial_epoch", 0)
-        batching = Batching(
+        options = BatchOptions(
             batch_size,
-            self._compiles_each_shape(),
-            shuffle,
-            # A single epoch has a single order, even if Keras reads a batch in advance.
-            reshuffle=num_epochs != 1,
+            compiles=self._compiles_each_shape(),
+            # Python's generator is seeded by keras.utils.set_random_seed
+            shuffle_seed=random.getrandbits(31) if shuffle else None,
             training=True,
             length_window=length_window,
             num_replicas=self._num_replicas(),
         )
         held_out = None
-        rows = self._read(x, y, sample_weight, batching)
-        splits_rows = validation_split and validation_data is None
-        if splits_rows and rows is not None and rows.in_memory:
+        rows = self._read(x, y, sample_weight, options)
+        if validation_split and validation_data is None and rows is not None and rows.in_memory:
             rows, held_out = rows.split(validation_split)
             validation_split = 0.0
-        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
+        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
+        first_epoch = kwargs.get("initial_epoch", 0)
         if initial_batch:
-            x = _without_first(x, initial_batch, num_epochs)
+            x = _without_first(x, initial_batch, epochs - first_epoch)
         validation_batch_size = kwargs.get("validation_batch_size") or batch_size
         if held_out is None:
             validation = self._validation_data(validation_data, validation_batch_size)
         else:
             validation = self._batches(
-                held_out, self._batching(validation_batch_size, is_shared=True)
+                held_out, self._options(validation_batch_size, is_shared=True)
             )
-        with self._weighing_classes(class_weight if has_class_ids else None):
+        training_feed = Feed(x, epoch=first_epoch, first=initial_batch)
+        validation_feed = Feed(validation)
+        with (
+            self._weighing_classes(class_weight if has_class_ids else None),
+            training_feed.raising_errors(),
+            validation_feed.raising_errors(),
+        ):
             return super().fit(
-                x,
+                training_feed.for_keras(),
                 y,
                 batch_size=None if rows is not None else batch_size,
                 epochs=epochs,
                 verbose=verbose,
-                callbacks=with_fit_updates(callbacks, self),
+                callbacks=with_fit_updates(callbacks, self, training_feed),
                 validation_split=validation_split,
-                validation_data=validation,
-                # Datasets and generators have their own order; Keras would warn about `shuffle`.
-                shuffle=shuffle and not (is_dataset(x) or isinstance(x, Iterator)),
+                validation_data=validation_feed.for_keras(),
+                # Batches and generators have their own order; Keras would warn about `shuffle`.
+                shuffle=shuffle and rows is None and not (is_dataset(x) or isinstance(x, Iterator)),
                 class_weight=None if has_class_ids else class_weight,
                 sample_weight=sample_weight,
                 **kwargs,
@@ -305,21 +305,23 @@ class Task(ObjectiveModel):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        batching = self._batching(batch_size, is_shared=True)
-        rows = self._read(x, y, sample_weight, batching)
-        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, batching)
-        return super().evaluate(
-            x,
-            y,
-            batch_size=None if rows is not None else batch_size,
-            verbose=verbose,
-            sample_weight=sample_weight,
-            **kwargs,
-        )
+        options = self._options(batch_size, is_shared=True)
+        rows = self._read(x, y, sample_weight, options)
+        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
+        feed = Feed(x)
+        with feed.raising_errors():
+            return super().evaluate(
+                feed.for_keras(),
+                y,
+                batch_size=None if rows is not None else batch_size,
+                verbose=verbose,
+                sample_weight=sample_weight,
+                **kwargs,
+            )
 
     def evaluation_batches(
         self, x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None
-    ) -> Any:
+    ) -> Batches:
         """Converts text to the batches that `evaluate` computes.
 
         Args:
@@ -329,8 +331,9 @@ class Task(ObjectiveModel):
             batch_size: Number of rows in a batch. Defaults to 32.
 
         Returns:
-            A `tf.data.Dataset` of `(features, labels, weights)`, without labels or weights if there
-            are none.
+            An iterable of `(features, labels, weights)`, NumPy arrays, without labels or weights if
+            there are none. It may be read several times, and its length is the number of batches,
+            unless that is unknown.
 
         Raises:
             ValueError: If `x` is not text.
@@ -342,13 +345,13 @@ class Task(ObjectiveModel):
             loss = classifier.batch_loss(labels, classifier(features))
         ```
         """
-        batching = self._batching(batch_size)
-        rows = self._read(x, y, sample_weight, batching)
+        options = self._options(batch_size)
+        rows = self._read(x, y, sample_weight, options)
         if rows is None:
             raise ValueError(
                 f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
             )
-        return self._batches(rows, batching)
+        return self._batches(rows, options)
 
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
@@ -411,7 +414,7 @@ class Task(ObjectiveModel):
         """
         checks.NON_NEGATIVE_INT.check(epochs=epochs)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
-        size = Batching(batch_size).batch_size or DEFAULT_BATCH_SIZE
+        size = BatchOptions(batch_size).rows_in_batch
         kind = self._kind_of(x)
         if kind is None:
             return epochs * _num_batches_of_features(x, size, validation_split)
@@ -452,10 +455,10 @@ class Task(ObjectiveModel):
                 f"received {type(x).__name__}."
             )
         rows = kind.read(x)
-        batches, _ = rows.numbered_batches(self.preprocessor, self._batching(batch_size))
+        batches, _ = rows.numbered_batches(self.preprocessor, self._options(batch_size))
         counts = [
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
-            for features, _ in batches.as_numpy_iterator()
+            for features, _ in batches
         ]
         lengths = np.concatenate([np.zeros(0, "int64"), *counts])
         return lengths[lengths > 0]  # without the filler of batches
@@ -468,41 +471,35 @@ class Task(ObjectiveModel):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
         # Each replica has a share of the batches of `predict`, but all of those of
         # `predict_on_batch`.
-        batching = self._batching(batch_size, is_shared=rows.outputs_are_joined)
-        batches, restore = rows.numbered_batches(self.preprocessor, batching)
+        options = self._options(batch_size, is_shared=rows.outputs_are_joined)
+        batches, restore = rows.numbered_batches(self.preprocessor, options)
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
-        from tensorflow.data.experimental import assert_cardinality
-
-        # Text is tokenized twice, which takes a hundredth of the time of the model: with a single
-        # call of Keras' `predict`, batches of all lengths share one trace.
-        # (Filler rows have the indices of the rows that they repeat, and after them a weight.)
-        order = [index for _, index, *_ in batches.as_numpy_iterator()]
-        if not order:
+        if batches.example() is None:
             return restore([], self.output_shape)
-        features = batches.map(lambda features, *_: (features,))
-        # The number of batches is now known, for the progress bar.
-        features = features.apply(assert_cardinality(len(order)))
-        outputs = super().predict(features, verbose=verbose, **kwargs)
-        return restore([(None, np.concatenate(order), outputs)], self.output_shape)
+        # With a single call of Keras' `predict`, batches of all lengths share one trace.
+        feed = Feed(batches, with_targets=False)
+        with feed.raising_errors():
+            outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
+        return restore([(None, np.concatenate(feed.targets), outputs)], self.output_shape)
 
     def _outputs_of_batches(
-        self, batches: Any, verbose: int | str, model: keras.Model | None = None
+        self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
         """Yields the outputs of each batch; `predict` would concatenate those of all lengths.
 
         Args:
-            batches: A dataset of `(features, rest)`.
+            batches: Batches of `(features, rest)`.
             verbose: Whether to show a progress bar.
             model: The model to apply. Defaults to the task.
 
         Yields:
             Tuples of the features of a batch, the rest of it, and the outputs, as NumPy arrays.
         """
-        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=int(verbose != 0))
+        progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
         predict = (model or self).predict_on_batch
-        for features, rest in batches.as_numpy_iterator():
+        for features, rest in batches:
             num_rows = len(features["token_ids"])
             outputs = predict(_filled_up(features) if compiles else features)
             yield (
@@ -518,30 +515,30 @@ class Task(ObjectiveModel):
         """Returns the kind of text that `x` is; `None` for features."""
         return next((kind for kind in self.input_kinds if kind.matches(x)), None)
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
         """Reads text with its labels and weights; returns `None` for features."""
         kind = self._kind_of(x)
-        rules = self._label_rules(batching)
+        rules = self._label_rules(options)
         rows = None if kind is None else kind.read(x, y, sample_weight, rules)
         if rows is not None and rows.in_memory and not len(rows):
             raise ValueError("There are no texts to train on, or to evaluate.")
         return rows
 
-    def _batches(self, rows: Rows, batching: Batching) -> Any:
-        """Creates a dataset of features, labels and weights."""
-        return rows.batches(self.preprocessor, batching)
+    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
+        """Returns batches of features, labels and weights."""
+        return rows.batches(self.preprocessor, options)
 
     def _model_data(
-        self, rows: Rows | None, x: Any, y: Any, sample_weight: Any, batching: Batching
+        self, rows: Rows | None, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
-        """Converts data to arguments of Keras' methods; text to a dataset with labels and weights.
+        """Checks data, and converts text to batches with labels and weights.
 
         Args:
             rows: The rows that `_read` returned for the other arguments; `None` for features.
             x: The input of `_read`.
             y: The labels.
             sample_weight: The sample weights.
-            batching: How to batch the rows.
+            options: The options of batching.
 
         Returns:
             A tuple `(x, y, sample_weight)`.
@@ -550,7 +547,7 @@ class Task(ObjectiveModel):
             ValueError: If there are no labels, but losses of outputs, which need some.
         """
         if rows is None:
-            x, y, sample_weight = self._checked_features(x, y, sample_weight, batching)
+            x, y, sample_weight = self._checked_features(x, y, sample_weight, options)
         # (Batches of rows without labels may have weights in second place.)
         lacks_labels = _lacks_labels(x, y) if rows is None else not rows.has_labels
         if lacks_labels and self.needs_labels and self._output_losses is not None:
@@ -562,12 +559,12 @@ class Task(ObjectiveModel):
                 "or a dataset of (x, y)."
             )
         if rows is not None:
-            return self._batches(rows, batching), None, None
+            return self._batches(rows, options), None, None
         return x, y, sample_weight
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
-        """Converts validation data to the argument of Keras' `fit`, text to a dataset."""
-        batching = self._batching(batch_size, is_shared=True)
+        """Converts validation data to the argument of Keras' `fit`, text to batches."""
+        options = self._options(batch_size, is_shared=True)
         if data is None:
             return None
         x, y, sample_weight = data, None, None
@@ -584,20 +581,22 @@ class Task(ObjectiveModel):
                     f"validation_data must be {forms} or a dataset; received a "
                     f"{type(data).__name__}{length}."
                 )
-        rows = self._read(x, y, sample_weight, batching)
-        parts = self._model_data(rows, x, y, sample_weight, batching)
-        # Without separate labels, `x` is a dataset.
+        rows = self._read(x, y, sample_weight, options)
+        parts = self._model_data(rows, x, y, sample_weight, options)
+        # Without separate labels, `x` is batches or a dataset.
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
-    def _batching(self, batch_size: int | None, *, is_shared: bool = False) -> Batching:
-        """Returns the batching of evaluation and prediction.
+    def _options(self, batch_size: int | None, *, is_shared: bool = False) -> BatchOptions:
+        """Returns the options of batching of evaluation and prediction.
 
         Args:
             batch_size: Number of rows in a batch; `None` for the default.
             is_shared: Whether the replicas of a strategy share each batch.
         """
         num_replicas = self._num_replicas() if is_shared else 1
-        return Batching(batch_size, self._compiles_each_shape(), num_replicas=num_replicas)
+        return BatchOptions(
+            batch_size, compiles=self._compiles_each_shape(), num_replicas=num_replicas
+        )
 
     def _num_replicas(self) -> int:
         """Returns the number of devices of the `tf.distribute.Strategy` of the model."""
@@ -610,7 +609,7 @@ class Task(ObjectiveModel):
 
     # === Labels and features ===
 
-    def _label_rules(self, batching: Batching) -> LabelRules:
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
         """Returns the rules for labels of text; overridden by tasks with classes."""
         return LabelRules()
 
@@ -623,16 +622,16 @@ class Task(ObjectiveModel):
         return {}
 
     def _checked_features(
-        self, x: Any, y: Any, sample_weight: Any, batching: Batching
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
         """Checks features, labels and weights, and converts them to arguments of Keras' methods."""
         self._check_ids(x)
-        self._check_targets(x, y, sample_weight, batching)
+        self._check_targets(x, y, sample_weight, options)
         check_weights(sample_weight)
         if is_dataset(x):
-            from keras_bert.data import text_batches
+            from keras_bert.data.tfdata.text_datasets import with_checked_weights
 
-            return text_batches.with_checked_weights(x), y, sample_weight
+            return with_checked_weights(x), y, sample_weight
         return checked_generator(x), y, sample_weight
 
     def _check_ids(self, x: Any) -> None:
@@ -655,11 +654,11 @@ class Task(ObjectiveModel):
     def _input_forms(cls) -> str:
         return ", or ".join(dict.fromkeys(kind.forms for kind in cls.input_kinds)) or "ids"
 
-    def _check_targets(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> None:
+    def _check_targets(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> None:
         """Checks targets of features, since JAX does not raise errors for ids out of range."""
         if y is None:
             return
-        rules = self._label_rules(batching)
+        rules = self._label_rules(options)
         if rules.is_score:
             rules.read(as_array(y))
         for name, num_ids in self._num_targets(x).items():
@@ -941,7 +940,7 @@ def _are_arrays(x: Any) -> bool:
 def _num_batches_of_features(x: Any, batch_size: int, validation_split: float) -> int:
     """Returns the number of batches that Keras' `fit` makes of features."""
     if is_dataset(x):
-        from keras_bert.data.batching import num_elements
+        from keras_bert.data.tfdata.text_datasets import num_elements
 
         return num_elements(x)
     if not _are_arrays(x):
@@ -980,11 +979,14 @@ def _filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _without_first(batches: Any, count: int, epochs: int) -> Any:
-    """Skips the first batches, for a single epoch."""
-    num_batches = int(batches.cardinality()) if is_dataset(batches) else 0
-    if count < 0 or epochs != 1 or 0 <= num_batches < count:
+    """Checks that a single epoch can begin with a given batch, and skips those of a dataset."""
+    num_batches = batches.num_batches if isinstance(batches, Batches) else None
+    if is_dataset(batches) and int(batches.cardinality()) >= 0:
+        num_batches = int(batches.cardinality())
+    takes_first = isinstance(batches, Batches) or is_dataset(batches)
+    if not takes_first or epochs != 1 or (num_batches is not None and num_batches < count):
         raise ValueError(
             f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
             "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
         )
-    return batches.skip(count)
+    return batches.skip(count) if is_dataset(batches) else batches

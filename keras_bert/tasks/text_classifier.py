@@ -11,6 +11,8 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.input_forms import as_given, listed
+from keras_bert.data.loader import BatchOptions
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, task_pooler
@@ -21,11 +23,9 @@ from keras_bert.tasks.class_labels import (
     softmax,
 )
 from keras_bert.tasks.objective import class_accuracy, class_loss
-from keras_bert.tasks.rows import Batching
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
 
@@ -213,11 +213,11 @@ class TextClassifier(Task):
             for index in np.argsort(-probabilities, kind="stable")[:top_k]
         ]
 
-    def _label_rules(self, batching: Batching) -> LabelRules:
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
         return LabelRules(
             self.num_classes if self.weighs_classes and self._loss_takes_ids() else None,
             self.class_names,
-            lowest=-1 if batching.allow_unlabelled else 0,
+            lowest=-1 if options.allow_unlabelled else 0,
             is_score=self.is_regression,
         )
 

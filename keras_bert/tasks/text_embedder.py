@@ -11,15 +11,16 @@ import numpy as np
 
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.input_forms import first_of_element, is_dataset, listed, text_columns
+from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
+from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
-from keras_bert.tasks.rows import Batching, Rows, TextRows
+from keras_bert.tasks.rows import Rows, TextRows
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
 
@@ -148,38 +149,47 @@ class TextEmbedder(Task):
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, batching: Batching) -> Rows | None:
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
         if y is not None and self._kind_of(x):
             raise ValueError(
                 "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )
-        return super()._read(x, y, sample_weight, batching)
+        return super()._read(x, y, sample_weight, options)
 
-    def _batches(self, rows: Rows, batching: Batching) -> Any:
+    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
         if not isinstance(rows, TextRows) or "text_pair" not in rows.columns:
             raise ValueError(
                 "An embedder is trained on pairs of texts in memory, without labels: a list of "
                 "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
                 f"{'single texts' if isinstance(rows, TextRows) else 'a dataset'}."
             )
-        options = batching.options()
-        pairs = min(len(rows.columns["text"]), options["batch_size"])
-        if batching.training and pairs < 2:
+        pairs = min(len(rows), options.rows_in_batch)
+        if options.training and pairs < 2:
             raise ValueError(
                 f"A batch has {pairs} pair; expected two or more, for the second texts of the "
                 "others are a pair's negatives."
             )
-        from keras_bert.data.text_batches import paired_batches
-
-        return paired_batches(
-            list(rows.columns["text"]),
-            list(rows.columns["text_pair"]),
-            self.preprocessor,
-            rows.weights,
-            **options,
-        )
+        weights = np.ones(len(rows), "float32") if rows.weights is None else rows.weights
+        source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), (weights,))
+        return Loader(source, self.preprocessor, options, _consecutive)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import embedding_signatures
 
         return embedding_signatures(self, options)
+
+
+def _consecutive(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch of pairs to one in which the two texts of a pair are consecutive rows.
+
+    Returns:
+        Features `(2 * pairs, length)`; the index in the batch of the pair that each row belongs to,
+        int32 `(2 * pairs,)`, -1 for filler pairs that complete the batch; and sample weights,
+        float32 `(2 * pairs,)`, 0 for filler pairs.
+    """
+    (weights,), pairs = batch.columns, len(batch.rows)
+    is_real = np.ones(pairs, "float32") if batch.is_real is None else batch.is_real
+    numbers = np.where(is_real > 0, np.arange(pairs), -1).astype("int32")
+    # (pairs, 2, length) -> (2 * pairs, length)
+    features = {name: x.reshape(2 * pairs, x.shape[2]) for name, x in batch.features.items()}
+    return features, np.repeat(numbers, 2), np.repeat(weights * is_real, 2)

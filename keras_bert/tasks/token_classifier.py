@@ -13,13 +13,25 @@ from keras import ops
 
 from keras_bert.data.input_forms import (
     as_lists,
+    as_string,
     check_words,
     checked_weights,
     flat_labels,
     listed,
     word_depth,
 )
+from keras_bert.data.loader import (
+    Batch,
+    Batches,
+    BatchOptions,
+    Loader,
+    RowsInMemory,
+    with_index,
+)
+from keras_bert.data.packing import Sequences
 from keras_bert.data.tagging_schemes import are_span_labels, entities
+from keras_bert.data.texts import InMemory
+from keras_bert.data.words import TokenClassifierPreprocessor, nested_words
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
@@ -30,13 +42,11 @@ from keras_bert.tasks.class_labels import (
     softmax,
 )
 from keras_bert.tasks.objective import weights_of_targets
-from keras_bert.tasks.rows import Batching, BatchOutputs, Restore, Rows, sliced
+from keras_bert.tasks.rows import BatchOutputs, Restore, Rows, sliced
 from keras_bert.tasks.task import Task
+from keras_bert.text.words import split_words
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from keras_bert.data.word_batches import TokenClassifierPreprocessor
     from keras_bert.export import ExportOptions
 
 
@@ -64,7 +74,7 @@ class WordRows(Rows):
     depth: int
     labels: np.ndarray[Any, Any] | None = None
     weights: np.ndarray[Any, Any] | None = None
-    texts: list[str | bytes] | None = None
+    texts: list[str] | None = None
     offsets: tuple[list[list[int]], list[list[int]]] | None = None
 
     @classmethod
@@ -118,17 +128,15 @@ class WordRows(Rows):
             return self.words
         return [sentence for document in self.words for sentence in document]
 
-    def split_into_words(self, preprocessor: TokenClassifierPreprocessor) -> Self:
+    def split_into_words(self) -> Self:
         """Splits texts into words; rows that have words already are returned unchanged."""
         if self.depth >= 2 or self.offsets is not None:
             return self
-        words, starts, ends = preprocessor.split(self.words)
-        return dataclasses.replace(
-            self,
-            words=[[word.decode() for word in sentence] for sentence in words.to_list()],
-            texts=self.words,
-            offsets=(starts.to_list(), ends.to_list()),
-        )
+        texts = [as_string(text) for text in self.words]
+        parts = [split_words(text) for text in texts]
+        words = [found for found, _, _ in parts]
+        offsets = [starts for _, starts, _ in parts], [ends for _, _, ends in parts]
+        return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
 
     def nested(self, values: Sequence[Any]) -> Any:
         """Nests values of sentences like the input.
@@ -142,34 +150,21 @@ class WordRows(Rows):
         return [[next(remaining) for _ in document] for document in self.words]
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        from keras_bert.data.word_batches import ragged_words
+        windows = preprocessor.windows(self.split_into_words().words)
+        return -(-len(windows.token_ids.lengths) // batch_size)
 
-        words = ragged_words(self.split_into_words(preprocessor).words)
-        return -(-int(preprocessor.windows(words).token_ids.nrows()) // batch_size)
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        windows = preprocessor.windows(self.words)
+        features = windows.sequences.features
+        features |= {name: windows.scatter(getattr(self, name)) for name in ("labels", "weights")}
+        source = RowsInMemory(InMemory(Sequences(features)))
+        return Loader(source, preprocessor, options, _with_tags, targets_have_length=True)
 
-    def batches(self, preprocessor: Any, batching: Batching) -> tf.data.Dataset:
-        from keras_bert.data.word_batches import ragged_words, window_batches
-
-        return window_batches(
-            preprocessor.windows(ragged_words(self.words)),
-            preprocessor,
-            labels=self.labels,
-            weights=self.weights,
-            **batching.options(),
-        )
-
-    def numbered_batches(
-        self, preprocessor: Any, batching: Batching
-    ) -> tuple[tf.data.Dataset, Restore]:
-        from keras_bert.data.word_batches import ragged_words, window_batches
-
-        rows = self.split_into_words(preprocessor)
-        words = ragged_words(rows.words)
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+        rows = self.split_into_words()
+        words = nested_words(rows.words)
         windows = preprocessor.windows(words)
-        row_splits = windows.token_ids.row_splits.numpy()
-        # The index of each word's first subword among the tokens of all windows
-        first_pieces = row_splits[windows.word_window.numpy()] + windows.word_position.numpy()
-        sentences = words.values if words.ragged_rank == 2 else words
+        row_splits = np.concatenate([[0], np.cumsum(windows.token_ids.lengths)])
 
         def restore(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
             logits = np.zeros((row_splits[-1], shape[-1]), "float32")
@@ -178,10 +173,21 @@ class WordRows(Rows):
                 # (batch, 1) + (length,) -> (batch, length) positions in the flat array
                 tokens = row_splits[index][:, None] + np.arange(mask.shape[1])
                 logits[tokens[mask]] = outputs[mask]
-            of_sentences = np.split(logits[first_pieces], sentences.row_splits.numpy()[1:-1])
-            return rows.nested(of_sentences[: int(sentences.nrows())])
+            ends = np.cumsum(words.in_sentences)
+            of_sentences = np.split(logits[windows.first_subwords()], ends)[: len(ends)]
+            return rows.nested(of_sentences)
 
-        return window_batches(windows, preprocessor, **batching.options()), restore
+        source = RowsInMemory(InMemory(windows.sequences))
+        return Loader(source, preprocessor, options, with_index), restore
+
+
+def _with_tags(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch to its features, labels and weights, those of the words' first subwords."""
+    features = dict(batch.features)
+    labels, weights = features.pop("labels"), features.pop("weights")
+    if batch.is_real is not None:
+        weights = weights * batch.is_real[:, np.newaxis]
+    return features, labels, weights
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -348,7 +354,7 @@ class TokenClassifier(Task):
         if not WordRows.matches(x):
             self._check_ids(x)
             raise ValueError(f"Received {type(x).__name__}; expected {WordRows.forms}.")
-        return WordRows.read(x).split_into_words(self.preprocessor)
+        return WordRows.read(x).split_into_words()
 
     def _tags_of(
         self, rows: WordRows, batch_size: int | None, verbose: int | str
@@ -368,14 +374,14 @@ class TokenClassifier(Task):
         best, scores = np.argmax(logits, axis=-1), softmax(logits)
         return [
             {
-                "word": word.decode("utf-8", "ignore") if isinstance(word, bytes) else str(word),
+                "word": as_string(word),
                 "label": int(label) if self.class_names is None else self.class_names[label],
                 "score": float(row[label]),
             }
             for word, label, row in zip(words, best, scores, strict=True)
         ]
 
-    def _label_rules(self, batching: Batching) -> LabelRules:
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
         return LabelRules(self.num_classes, self.class_names, lowest=None)
 
     def _compared(
@@ -402,10 +408,8 @@ class TokenClassifier(Task):
         return tagging_signatures(self, options)
 
 
-def _entities(tags: Sequence[Mapping[str, Any]], text: str | bytes | None) -> list[dict[str, Any]]:
+def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:
     """Returns the entities of a sentence, whose words have offsets if there is its text."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "ignore")
     found = []
     for kind, start, end in entities([tag["label"] for tag in tags]):
         words = tags[start:end]

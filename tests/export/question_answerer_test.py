@@ -143,9 +143,7 @@ def test_wrong_inputs_are_refused(signatures):
 
 def test_ids_give_the_logits_of_predict(answerer, signatures):
     windows = answerer.preprocessor(list(QUESTIONS[:2]), list(CONTEXTS[:2]))
-    features = {
-        name: value.numpy() for name, value in answerer.preprocessor.padded(windows).items()
-    }
+    features = answerer.preprocessor.padded(windows)
     mask = features.pop("padding_mask")
     received = signatures["serve_ids"](**{name: tf.constant(v) for name, v in features.items()})
     expected = answerer.predict({**features, "padding_mask": mask}, verbose=0)

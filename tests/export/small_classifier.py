@@ -19,7 +19,7 @@ def vocabulary() -> list[str]:
 def make_classifier(**arguments: Any) -> Any:
     """A classifier of two layers whose answers differ between texts."""
     # Import TensorFlow, which a run may lack; its tests are then left out after being collected
-    from keras_bert.data.text_batches import TextClassifierPreprocessor
+    from keras_bert.data.texts import TextClassifierPreprocessor
     from tests.text.small_tokenizers import of_tokens
 
     keras.utils.set_random_seed(0)

@@ -125,7 +125,7 @@ def test_words_that_are_split_already(tagger, signatures):
 
 
 def test_ids_give_the_logits_of_predict(tagger, signatures):
-    features = {k: v.numpy() for k, v in tagger.preprocessor([["a", "cat"], ["b"]]).items()}
+    features = tagger.preprocessor([["a", "cat"], ["b"]])
     received = signatures["serve_ids"](token_ids=tf.constant(features["token_ids"]))
     expected, mask = tagger.predict(features, verbose=0), features["padding_mask"]
     np.testing.assert_allclose(received["logits"].numpy()[mask], expected[mask], atol=1e-4)

@@ -231,7 +231,7 @@ def batches_of_one(task, x, y):
     """A batch of each row by itself: features, labels, and sample weights or `None`."""
     return [
         (*batch, *[None] * (3 - len(batch)))
-        for batch in task.evaluation_batches(x, y, batch_size=1).as_numpy_iterator()
+        for batch in task.evaluation_batches(x, y, batch_size=1)
     ]
 
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 pytest.importorskip("tensorflow")
 
 from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample  # noqa: E402
-from keras_bert.data.question_batches import question_rows  # noqa: E402
+from keras_bert.data.questions import question_rows  # noqa: E402
 from keras_bert.tasks import answer_spans  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 

@@ -61,7 +61,7 @@ def questions(count=36):
 
 
 def logits_of(task, texts, choices):
-    features = {k: v.numpy() for k, v in task.preprocessor(texts, choices).items()}
+    features = task.preprocessor(texts, choices)
     return keras.ops.convert_to_numpy(task(features))
 
 
@@ -79,7 +79,7 @@ def test_each_choice_is_scored_as_if_it_were_alone(task):
 def test_every_form_of_text_and_of_ids_gives_the_same(task):
     expected = task.predict(ROWS, verbose=0)
     texts, choices = zip(*ROWS, strict=True)
-    features = {k: v.numpy() for k, v in task.preprocessor(list(texts), choices).items()}
+    features = task.preprocessor(list(texts), choices)
     assert features["token_ids"].shape == features["padding_mask"].shape == (3, 3, 11)
     np.testing.assert_allclose(task.predict(features, verbose=0), expected, atol=1e-5)
     columns = {"text": texts, "choices": choices}
@@ -140,7 +140,7 @@ def test_logits_equal_those_of_transformers(task, tmp_path):
     )
     assert not any(loading.values())
     texts, choices = ["a film", "c b"], [["good", "bad film"], ["bad", "a good film"]]
-    features = {k: v.numpy() for k, v in task.preprocessor(texts, choices).items()}
+    features = task.preprocessor(texts, choices)
     with torch.no_grad():
         expected = theirs.eval()(
             input_ids=torch.tensor(features["token_ids"].astype("int64")),

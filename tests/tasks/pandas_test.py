@@ -11,7 +11,7 @@ pandas = pytest.importorskip("pandas")
 
 from keras_bert import Backbone, BertConfig, QuestionAnswerer, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.data.question_batches import QuestionAnswererPreprocessor  # noqa: E402
+from keras_bert.data.questions import QuestionAnswererPreprocessor  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "is", "who", "it"]

@@ -127,9 +127,8 @@ def test_windows_and_their_features_give_the_same_logits(trained):
     answerer, _ = trained
     row = questions(2, seed=4)[1]
     windows = answerer.preprocessor([row["question"]], [row["context"]])
-    features = {name: value.to_tensor().numpy() for name, value in windows.features.items()}
-    lengths = windows.features["token_ids"].row_lengths().numpy()
-    features["padding_mask"] = np.arange(features["token_ids"].shape[1]) < lengths[:, None]
+    features = answerer.preprocessor.padded(windows)
+    lengths = windows.features["token_ids"].lengths
     expected = answerer.predict(features, verbose=0)
     received = answerer.predict([row], verbose=0)
     for name, rows in received.items():

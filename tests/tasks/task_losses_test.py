@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, QuestionAnswerer, TokenClassifier  # noqa: E402
+from keras_bert.data.loader import BatchOptions  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 
 STEPS, WARMUP, PEAK, WEIGHT_DECAY = 200, 20, 1.5e-4, 0.01
@@ -29,18 +31,15 @@ Features = dict[str, np.ndarray]
 
 
 def test_losses_of_minilm_on_questions():
-    from keras_bert.data.question_batches import question_rows, window_batches, with_targets
     from keras_bert.data.squad import read_squad
 
     examples = read_squad(data_folder() / "squad" / "squadshifts-new_wiki-v1.0.json").examples
     task = QuestionAnswerer.from_preset(
         minilm(), sequence_length=128, doc_stride=64, dtype="float32"
     )
-    rows = question_rows(examples[:: len(examples) // 700], task.preprocessor)
-    batches = window_batches(
-        rows, task.preprocessor, batch_size=4, shuffle_seed=1, coarse_buckets=True
-    )
-    batches = list(with_targets(batches.take(STEPS), rows).as_numpy_iterator())
+    rows = task._read(examples[:: len(examples) // 700], None, None, BatchOptions())
+    batches = task._batches(rows, BatchOptions(4, compiles=True, shuffle_seed=1))
+    batches = list(itertools.islice(batches, STEPS))
     task = without_dropout(task, lambda backbone: QuestionAnswerer(backbone))
     model = their_model(transformers.BertForQuestionAnswering)
     # [PAD] gets no gradient in transformers. In the released code its logits are in the loss.
@@ -59,7 +58,6 @@ def test_losses_of_minilm_on_questions():
 
 def test_losses_of_minilm_on_entities():
     from keras_bert.data.conll import read_conll
-    from keras_bert.data.word_batches import ragged_words, window_batches
     from training.jobs.tagging import label_names
 
     text = read_conll(data_folder() / "ner" / "wnut17train.conll")
@@ -67,17 +65,9 @@ def test_losses_of_minilm_on_entities():
     task = TokenClassifier.from_preset(
         minilm(), class_names=names, sequence_length=128, dtype="float32"
     )
-    labels = np.array([names.index(label) for sentence in text.labels for label in sentence])
-    batches = window_batches(
-        task.preprocessor.windows(ragged_words(text.words)),
-        task.preprocessor,
-        labels=labels.astype("int32"),
-        weights=np.ones(len(labels), "float32"),
-        batch_size=16,
-        shuffle_seed=1,
-        coarse_buckets=True,
-    )
-    batches = list(batches.take(STEPS).as_numpy_iterator())
+    rows = task._read(text.words, text.labels, None, BatchOptions())
+    batches = task._batches(rows, BatchOptions(16, compiles=True, shuffle_seed=1))
+    batches = list(itertools.islice(batches, STEPS))
     task = without_dropout(task, lambda backbone: TokenClassifier(backbone, len(names), dropout=0))
     model = their_model(transformers.BertForTokenClassification, num_labels=len(names))
     same_head(task.head.dense, model.classifier)

@@ -49,7 +49,7 @@ def test_padding_changes_nothing(classifier):
     together = logits(classifier)
     for text, row in zip(TEXTS[:2], together[:2], strict=True):
         np.testing.assert_allclose(logits(classifier, [text])[0], row, atol=1e-5)
-        features = {k: v.numpy()[None] for k, v in classifier.preprocessor(text).items()}
+        features = {k: v[None] for k, v in classifier.preprocessor(text).items()}
         del features["padding_mask"]
         np.testing.assert_allclose(classifier.predict(features, verbose=0)[0], row, atol=1e-5)
 
@@ -76,7 +76,7 @@ def test_every_weight_of_a_causal_encoder_with_a_bilstm_trains():
 def test_it_comes_back_from_files(classifier, tmp_path):
     classifier.save(tmp_path / "classifier.keras")
     classifier.save_to_preset(tmp_path / "preset")
-    features = {k: v.numpy() for k, v in classifier.preprocessor(TEXTS).items()}
+    features = classifier.preprocessor(TEXTS)
     expected = keras.ops.convert_to_numpy(classifier(features))
     for same in (
         keras.saving.load_model(tmp_path / "classifier.keras"),
@@ -127,7 +127,7 @@ def pooling_layers():
 @pytest.mark.on_each_backend
 def test_any_layers_may_stand_on_top(tmp_path):
     model = make_classifier(top_layers=pooling_layers())
-    features = {k: v.numpy() for k, v in model.preprocessor(TEXTS).items()}
+    features = model.preprocessor(TEXTS)
     sequence_output, mask = model.backbone(features)["sequence_output"], features["padding_mask"]
     reduced = keras.ops.convert_to_numpy(model.top_layers[0](sequence_output))
     means = (reduced * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)

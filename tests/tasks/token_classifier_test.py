@@ -74,7 +74,7 @@ def test_predict_gives_each_word_its_logits_whatever_its_neighbours(trained):
 
 def test_words_and_their_features_give_the_same_logits(trained):
     tagger, _ = trained
-    features = {k: v.numpy() for k, v in tagger.preprocessor([["ann", "bos", "a"]]).items()}
+    features = tagger.preprocessor([["ann", "bos", "a"]])
     (by_words,) = tagger.predict([["ann", "bos", "a"]], verbose=0)
     np.testing.assert_allclose(
         by_words, tagger.predict(features, verbose=0)[0, [1, 2, 4]], atol=1e-5

@@ -9,7 +9,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data import QuestionAnswererPreprocessor, QuestionExample, SpanAnswer  # noqa: E402
-from keras_bert.data.question_batches import question_rows  # noqa: E402
+from keras_bert.data.questions import question_rows  # noqa: E402
 from keras_bert.text import (  # noqa: E402
     SentencePieceTokenizer,
     WordPieceTokenizer,

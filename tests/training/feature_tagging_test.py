@@ -14,6 +14,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
+from keras_bert.tasks.feeding import Feed  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -91,7 +92,7 @@ def test_every_sentence_is_in_one_batch():
             values = inputs["features"][..., 0, 0]
             np.testing.assert_array_equal(weights, mask & (values != 0))
             np.testing.assert_array_equal(targets, values)
-        rest = list(batches.dataset(epoch, first=1).as_numpy_iterator())
+        rest = list(batches.epoch(epoch, first=1))
         for found, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
             keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
 
@@ -105,9 +106,9 @@ def test_batches_of_every_length_train_whichever_come_first():
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     for seed in range(4):
         batches = FeatureBatches(features, lengths, 4, labels, seed)
-        seen = [inputs["padding_mask"].shape[1] for inputs, _, _ in batches.dataset()]
+        seen = [inputs["padding_mask"].shape[1] for inputs, _, _ in batches]
         assert sorted(seen) == [16, 16, 20, 20]
-        model.fit(batches.dataset(), shuffle=False, verbose=0)
+        model.fit(Feed(batches).for_keras(), shuffle=False, verbose=0)
 
 
 def test_a_recipe_runs_two_steps(preset, tmp_path):

@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
-from keras_bert.data.question_batches import question_rows  # noqa: E402
+from keras_bert.data.questions import question_rows  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402

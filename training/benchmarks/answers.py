@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.data.question_batches import QuestionRows
+from keras_bert.data.questions import QuestionRows
 from keras_bert.tasks.answer_spans import find_answer_spans
 
 # Characters of a token and the space after it

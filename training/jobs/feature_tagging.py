@@ -98,6 +98,7 @@ class FeatureTagging(TaggingJob):
         import keras
 
         from keras_bert.tasks.class_labels import LabelRules
+        from keras_bert.tasks.feeding import Feed
 
         from ..engine import finetuning
         from .word_features import FeatureBatches
@@ -129,12 +130,13 @@ class FeatureTagging(TaggingJob):
         )
 
         def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
+            feed = Feed(batches, epoch=epoch, first=batch)
             model.fit(
-                batches.dataset(epoch, batch),
+                feed.for_keras(),
                 shuffle=False,
                 epochs=epoch + 1,
                 initial_epoch=epoch,
-                callbacks=callbacks,
+                callbacks=[feed, *callbacks],
                 verbose=0,
             )
 

@@ -203,7 +203,7 @@ class QuestionAnswering(Job):
 
     def build(self, seed: int) -> Training:
         from keras_bert import QuestionAnswerer
-        from keras_bert.data.question_batches import question_rows
+        from keras_bert.data.questions import question_rows
 
         from ..engine import finetuning, precision
 

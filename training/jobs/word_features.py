@@ -6,19 +6,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from keras_bert import Backbone, atomic, checkpoints
 from keras_bert.checkpoints import weights
-from keras_bert.data.batching import WINDOW_BATCHES, bucket_lengths, without_tuning
-from keras_bert.data.word_batches import TokenClassifierPreprocessor, ragged_words, window_batches
+from keras_bert.data.loader import (
+    WINDOW_BATCHES,
+    Batches,
+    BatchOptions,
+    Loader,
+    RowsInMemory,
+    bucket_lengths,
+    with_index,
+)
+from keras_bert.data.texts import InMemory
+from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.tasks.presets import preprocessor_config
 
 from ..engine.job import finite
@@ -91,20 +99,15 @@ class WordFeatures:
         return features
 
     def _write(self, words: Sequence[Any], path: Path) -> None:
-        windows = self.preprocessor.windows(ragged_words(words))
+        windows = self.preprocessor.windows(words)
         # word_window is sorted, so that the words of a window are found by binary search.
-        word_window, position = windows.word_window.numpy(), windows.word_position.numpy()
+        word_window, position = windows.word_window, windows.word_position
         shape = (len(word_window), *self.shape)
         file = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=shape)
         compiles = keras.backend.backend() == "jax"
-        batches = window_batches(
-            windows,
-            self.preprocessor,
-            batch_size=self.batch_size,
-            coarse_buckets=compiles,
-            pad_last_batch=compiles,
-        )
-        for inputs, index in batches.as_numpy_iterator():
+        source = RowsInMemory(InMemory(windows.sequences))
+        options = BatchOptions(self.batch_size, compiles=compiles, training=compiles)
+        for inputs, index in Loader(source, self.preprocessor, options, with_index):
             states = keras.ops.convert_to_numpy(self._encoder.predict_on_batch(inputs))
             first = np.searchsorted(word_window, index, side="left")
             last = np.searchsorted(word_window, index, side="right")
@@ -122,7 +125,7 @@ def _digest_of(backbone: Backbone, settings: str) -> Any:
     return digest
 
 
-class FeatureBatches:
+class FeatureBatches(Batches):
     """Batches of sentences of similar lengths, padded to the length of a bucket.
 
     Args:
@@ -135,6 +138,8 @@ class FeatureBatches:
         seed: Seed of the order of each epoch.
     """
 
+    targets_have_length = True
+
     def __init__(
         self,
         features: np.ndarray,
@@ -143,6 +148,7 @@ class FeatureBatches:
         labels: np.ndarray | None = None,
         seed: int = 0,
     ) -> None:
+        super().__init__()
         self.features = features
         self.labels = labels
         self.batch_size = batch_size
@@ -150,7 +156,9 @@ class FeatureBatches:
         self.buckets = np.array(bucket_lengths(max(1, *lengths), coarse=True))
         self.seed = seed
 
-    def __len__(self) -> int:
+    @property
+    def num_batches(self) -> int:
+        """The number of batches of an epoch."""
         return -(-(len(self.splits) - 1) // self.batch_size)
 
     def batch(self, rows: np.ndarray) -> Any:
@@ -178,29 +186,8 @@ class FeatureBatches:
             for start in range(0, len(order), self.batch_size)
         ]
 
-    def dataset(self, epoch: int = 0, first: int = 0) -> tf.data.Dataset:
-        """Returns the batches of an epoch for `fit`, in an order that depends on the epoch.
-
-        The length dimension is `None`: Keras' adapter of a `PyDataset` would fix every dimension
-        that the first two batches share, and fail at the first batch of another length.
-
-        Args:
-            epoch: The epoch, counted from 0.
-            first: Number of batches to skip.
-        """
-
-        def batches_from_first() -> Iterator[Any]:
-            yield from map(self.batch, self.rows(epoch)[first:])
-
-        words = (None, None)
-        features = {
-            "features": tf.TensorSpec((*words, *self.features.shape[1:]), tf.float32),
-            "padding_mask": tf.TensorSpec(words, tf.bool),
-        }
-        signature = (features, tf.TensorSpec(words, tf.int32), tf.TensorSpec(words, tf.float32))
-        batches = tf.data.Dataset.from_generator(batches_from_first, output_signature=signature)
-        counted = batches.apply(tf.data.experimental.assert_cardinality(len(self) - first))
-        return without_tuning(counted.prefetch(1))
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        yield from map(self.batch, self.rows(number)[first:])
 
     def _random_order(self, epoch: int) -> np.ndarray:
         """Returns a random order in which the sentences of a batch have similar lengths."""

@@ -31,8 +31,8 @@ class TensorFlowArrays:
         return tf.cast(values, dtype) if tf.is_tensor(values) else tf.constant(values, dtype)
 
     @staticmethod
-    def size(x: tf.Tensor) -> tf.Tensor:
-        return tf.shape(x, tf.int64)[0]
+    def size(x: tf.Tensor, axis: int = 0) -> tf.Tensor:
+        return tf.shape(x, tf.int64)[axis]
 
     @staticmethod
     def arange(stop: Any) -> tf.Tensor:
@@ -57,6 +57,14 @@ class TensorFlowArrays:
     @staticmethod
     def searchsorted(ascending: tf.Tensor, x: tf.Tensor, side: str) -> tf.Tensor:
         return tf.searchsorted(ascending, x, side, tf.int64)
+
+    @staticmethod
+    def top_k(x: tf.Tensor, count: int) -> tf.Tensor:
+        return tf.math.top_k(x, tf.minimum(count, tf.shape(x)[1])).indices
+
+    @staticmethod
+    def take_along(x: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        return tf.gather(x, index, batch_dims=1)
 
     @staticmethod
     def to_dense(rows: Ragged, width: Any, filler: Any) -> tf.Tensor:

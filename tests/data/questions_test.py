@@ -8,25 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
-tf = pytest.importorskip("tensorflow")
-
-from keras_bert.data import (  # noqa: E402
+from keras_bert import Backbone, BertConfig, QuestionAnswerer
+from keras_bert.data import (
     QuestionAnswererPreprocessor,
     QuestionExample,
     SpanAnswer,
     read_squad,
 )
-from keras_bert.data.question_batches import (  # noqa: E402
-    question_rows,
-    window_batches,
-    with_targets,
-)
-from keras_bert.text.wordpiece import WordPieceTokenizer  # noqa: E402
-from tests.text import small_tokenizers  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from tests.text.vocabularies import released  # noqa: E402
+from keras_bert.data.loader import BatchOptions
+from keras_bert.data.questions import question_rows
+from keras_bert.text.wordpiece import WordPieceTokenizer
+from tests.text import small_tokenizers
+from tests.text.small_tokenizers import of_tokens
+from tests.text.vocabularies import released
+
+pytestmark = pytest.mark.backend_independent
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh?", "##c", "##d", "京"]
 CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
@@ -91,8 +87,8 @@ def test_windows_are_those_of_the_released_code(settings):
             flags = [plain_speaker(spans, start + place) == window for place in range(length)]
             speaks.append([False] * before + flags + [False])
     assert windows.features["token_ids"].to_list() == rows
-    assert windows.question_index.numpy().tolist() == index
-    assert windows.first_token.numpy().tolist() == firsts
+    assert windows.question_index.tolist() == index
+    assert windows.first_token.tolist() == firsts
     assert windows.is_max_context.to_list() == speaks
 
 
@@ -108,27 +104,10 @@ def test_every_token_leads_back_to_its_characters():
     assert spans == ["", "", "", "", "b", "C", "c", "d", "京", "🏔e", ""]
 
 
-def test_in_a_graph_and_of_nothing():
-    preprocessor = make()
-    strings = tf.TensorSpec([None], tf.string)
-    function = tf.function(preprocessor, input_signature=[strings, strings], autograph=False)
-    text = (["a b", "c"], ["a b c d e f g h a b c d", ""])
-    for received, expected in zip(
-        tf.nest.flatten(function(*text), expand_composites=True),
-        tf.nest.flatten(preprocessor(*text), expand_composites=True),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(received, expected)
-    nothing = tf.constant([], tf.string)
-    assert function(nothing, nothing).question_index.shape == (0,)
-
-
-def test_the_slice_counts_characters_as_the_windows_do():
-    texts = tf.constant(["a京🏔b".encode(), b"\xffab\xfec"])
-    received = QuestionAnswererPreprocessor.passage_slice(
-        texts, tf.constant([1, 1]), tf.constant([3, 3])
-    )
-    assert [part.decode() for part in received.numpy()] == ["京🏔", "bc"]
+def test_no_questions_have_no_windows():
+    windows = make()([], [])
+    assert len(windows.question_index) == 0
+    assert make().padded(windows)["token_ids"].shape == (0, 3)
 
 
 def test_config_round_trip_is_json():
@@ -184,7 +163,7 @@ def test_a_window_without_the_whole_answer_points_to_cls():
 def test_questions_of_several_chunks_on_few_passages(monkeypatch):
     examples = [example("a b c d e f g h"[: 2 * n + 1], "b", 2) for n in (1, 4, 1, 7, 4)]
     whole = question_rows(examples, make())
-    monkeypatch.setattr("keras_bert.data.question_batches.CHUNK", 2)
+    monkeypatch.setattr("keras_bert.data.questions.CHUNK", 2)
     parts = question_rows(examples, make())
     for name, value in vars(whole).items():
         np.testing.assert_array_equal(getattr(parts, name), value)
@@ -194,13 +173,17 @@ def test_questions_of_several_chunks_on_few_passages(monkeypatch):
 def test_batches_hold_every_window_once_with_its_targets():
     generator = np.random.default_rng(1)
     texts = [letters(generator, count) for count in generator.integers(2, 40, 30)]
-    preprocessor = make()
-    rows = question_rows([example(text, text[2], 2) for text in texts], preprocessor)
-    options = {"batch_size": 8, "shuffle_seed": 3, "coarse_buckets": True, "pad_last_batch": True}
-    batches = with_targets(window_batches(rows, preprocessor, **options), rows)
-    assert int(batches.cardinality()) == -(-len(rows) // 8)
+    config = BertConfig(
+        vocabulary_size=len(TOKENS), num_layers=1, num_heads=1, hidden_dim=4, intermediate_dim=4
+    )
+    task = QuestionAnswerer(Backbone(config), make())
+    examples = [example(text, text[2], 2) for text in texts]
+    rows = question_rows(examples, task.preprocessor)
+    options = BatchOptions(8, compiles=True, training=True, shuffle_seed=3)
+    batches = task._batches(task._read(examples, None, None, options), options)
+    assert len(batches) == -(-len(rows) // 8)
     seen = []
-    for features, targets, weights in batches.as_numpy_iterator():
+    for features, targets, weights in batches:
         assert features["token_ids"].shape in {(8, 12)}
         for number in np.flatnonzero(weights["end_logits"]):
             length = features["padding_mask"][number].sum()

@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions on passages: overlapping windows that fit the model's input, and batching."""
+"""Questions on passages: overlapping windows that fit the model's input."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import tensorflow as tf
 
 from keras_bert import checks
-from keras_bert.data.batching import BatchOptions, row_batches, without_autograph
-from keras_bert.data.squad import QuestionExample
-from keras_bert.data.text_batches import (
+from keras_bert.data.arrays import (
+    NUMPY,
+    Arrays,
+    Ragged,
+    cut_rows,
+    ranges,
+    row_numbers,
+    row_starts,
+    take_rows,
+)
+from keras_bert.data.packing import (
+    Sequences,
+    functions_for,
     num_special_tokens,
     pack_texts,
-    padded,
     start_of_second,
     surround_second,
+    tokenized,
 )
+from keras_bert.data.squad import QuestionExample
+from keras_bert.data.texts import InMemory
 from keras_bert.text.from_config import tokenizer_from_config
-from keras_bert.text.graph.normalization import drop_invalid
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Number of questions that are tokenized in one call
+# Number of questions whose windows are made in one call
 CHUNK = 512
 
 
@@ -32,17 +42,16 @@ class TokenizedQuestions(NamedTuple):
     """Tokenized questions and passages.
 
     Args:
-        question_ids: Ragged int32 `(batch, None)`, truncated to `max_query_length`.
-        passage_ids: Ragged int32 `(batch, None)`.
-        char_starts: The offset of the first character of each passage token, ragged int32 of the
-            shape of `passage_ids`.
-        char_ends: The offset one past its last character, of the same shape.
+        question_ids: int32, truncated to `max_query_length`.
+        passage_ids: int32.
+        char_starts: The offset of the first character of each passage token, int32.
+        char_ends: The offset one past its last character, int32.
     """
 
-    question_ids: tf.RaggedTensor
-    passage_ids: tf.RaggedTensor
-    char_starts: tf.RaggedTensor
-    char_ends: tf.RaggedTensor
+    question_ids: Ragged
+    passage_ids: Ragged
+    char_starts: Ragged
+    char_ends: Ragged
 
 
 class QuestionWindows(NamedTuple):
@@ -50,35 +59,35 @@ class QuestionWindows(NamedTuple):
 
     Args:
         features: A dict of `token_ids` and `segment_ids` (1 for the passage in families with two
-            segments), ragged int32 `(windows, None)`.
+            segments), int32.
         question_index: The index of each window's question, int64 `(windows,)`.
         first_token: The index in the passage of each window's first passage token, int64
             `(windows,)`.
-        char_starts: The offset in the passage of each token's first character, ragged int32
-            `(windows, None)`; 0 outside the passage.
-        char_ends: The offset one past each token's last character, of the same shape; 0 outside
-            the passage.
-        is_max_context: Ragged bool of the same shape: whether this is the window in which the
-            token has the maximum context. False outside the passage.
+        char_starts: The offset in the passage of each token's first character, int32; 0 outside the
+            passage.
+        char_ends: The offset one past each token's last character, int32; 0 outside the passage.
+        is_max_context: Whether this is the window in which the token has the maximum context, int32
+            1 or 0; 0 outside the passage.
         passage_start: The position in the window of its first passage token, int64 `(windows,)`.
         passage_length: The number of passage tokens in the window, int64 `(windows,)`.
     """
 
-    features: dict[str, tf.RaggedTensor]
-    question_index: tf.Tensor
-    first_token: tf.Tensor
-    char_starts: tf.RaggedTensor
-    char_ends: tf.RaggedTensor
-    is_max_context: tf.RaggedTensor
-    passage_start: tf.Tensor
-    passage_length: tf.Tensor
+    features: dict[str, Ragged]
+    question_index: Any
+    first_token: Any
+    char_starts: Ragged
+    char_ends: Ragged
+    is_max_context: Ragged
+    passage_start: Any
+    passage_length: Any
 
 
 class QuestionAnswererPreprocessor:
     """Packs a question and a window of its passage into `[CLS] question [SEP] window [SEP]`.
 
-    A passage that is too long for one row is split into overlapping windows. It uses graph
-    operations only, and so can be part of a `tf.data` pipeline or a SavedModel.
+    A passage that is too long for one row is split into overlapping windows. Strings become NumPy
+    arrays. Tensors of TensorFlow become tensors, by graph operations that can be part of a
+    `tf.data` pipeline or a SavedModel.
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
@@ -91,7 +100,8 @@ class QuestionAnswererPreprocessor:
         context: The passages, strings of shape `(batch,)`.
 
     Returns:
-        `QuestionWindows`, with at least one window for each question.
+        `QuestionWindows`, with at least one window for each question. What has a value for each
+        token is `Ragged`: the values of all windows, and the length of each.
 
     Raises:
         ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
@@ -139,67 +149,64 @@ class QuestionAnswererPreprocessor:
 
     def tokenize(self, question: Any, context: Any) -> TokenizedQuestions:
         """Tokenizes questions and passages, the first step of a call."""
-        tokenizer = self.tokenizer.graph
-        ids = tokenizer(question)[:, : self.max_query_length]
-        return TokenizedQuestions(ids, *tokenizer.tokenize_with_offsets(context))
+        ids = tokenized(self.tokenizer, question)
+        if is_tensor(context):
+            parts = self.tokenizer.graph.tokenize_with_offsets(context)
+            passages = [Ragged(part.flat_values, part.row_lengths()) for part in parts]
+        else:
+            *columns, lengths = self.tokenizer.flat_tokens(context)
+            passages = [Ragged(column, lengths) for column in columns]
+        question_ids = cut_rows(functions_for(ids.values), ids, self.max_query_length)
+        return TokenizedQuestions(question_ids, *passages)
 
     def windows(self, tokens: TokenizedQuestions) -> QuestionWindows:
         """Splits tokenized passages into windows, the second step of a call."""
-        row, first, length = self._spans(tokens)
+        xp = functions_for(tokens.passage_ids.values)
+        row, first, length = self._spans(xp, tokens)
         # The indices of each window's tokens among the tokens of all passages
-        begin = tf.gather(tokens.passage_ids.row_splits, row) + first
-        positions = tf.ragged.range(begin, begin + length)
-        question = tf.gather(tokens.question_ids, row)
+        begin = xp.take(row_starts(xp, tokens.passage_ids.lengths), row) + first
+        positions = Ragged(ranges(xp, begin, length), length)
+        question = take_rows(xp, tokens.question_ids, row)
 
-        def passage(values: tf.RaggedTensor) -> tf.RaggedTensor:
-            return positions.with_flat_values(tf.gather(values.flat_values, positions.flat_values))
+        def passage(rows: Ragged) -> Ragged:
+            return Ragged(xp.take(rows.values, positions.values), length)
 
-        def surrounded(values: tf.RaggedTensor) -> tf.RaggedTensor:
-            return surround_second(self.tokenizer, question, values)
+        def surrounded(rows: Ragged) -> Ragged:
+            return surround_second(xp, self.tokenizer, question, rows)
 
+        is_max_context = _is_max_context(xp, positions, xp.size(tokens.passage_ids.values))
         return QuestionWindows(
-            features=pack_texts(self.tokenizer, question, passage(tokens.passage_ids)),
+            features=pack_texts(xp, self.tokenizer, question, passage(tokens.passage_ids)),
             passage_start=start_of_second(self.tokenizer, question),
             passage_length=length,
             question_index=row,
             first_token=first,
             char_starts=surrounded(passage(tokens.char_starts)),
             char_ends=surrounded(passage(tokens.char_ends)),
-            is_max_context=surrounded(
-                _is_max_context(positions, tf.size(tokens.passage_ids.flat_values))
-            ),
+            is_max_context=surrounded(Ragged(xp.cast(is_max_context, "int32"), length)),
         )
 
-    def _spans(self, tokens: TokenizedQuestions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _spans(self, xp: Arrays, tokens: TokenizedQuestions) -> tuple[Any, Any, Any]:
         """Returns each window's question, first token in the passage, and number of tokens."""
-        passage_length = tokens.passage_ids.row_lengths()
+        passage_length = tokens.passage_ids.lengths
         special = num_special_tokens(self.tokenizer, 2)
-        room = self.sequence_length - special - tokens.question_ids.row_lengths()
-        stride = tf.minimum(room, self.doc_stride)
+        room = self.sequence_length - special - tokens.question_ids.lengths
+        stride = xp.minimum(room, self.doc_stride)
         # Rounded up: the last window has the rest. A passage without tokens has one window too.
-        num_windows = 1 + (tf.maximum(passage_length - room, 0) + stride - 1) // stride
-        row = tf.repeat(tf.range(tokens.passage_ids.nrows()), num_windows)
-        first = tf.ragged.range(num_windows).flat_values * tf.gather(stride, row)
-        length = tf.minimum(tf.gather(room, row), tf.gather(passage_length, row) - first)
+        num_windows = 1 + (xp.maximum(passage_length - room, 0) + stride - 1) // stride
+        row = row_numbers(xp, num_windows)
+        number = ranges(xp, xp.full(xp.size(num_windows), 0, "int64"), num_windows)
+        first = number * xp.take(stride, row)
+        length = xp.minimum(xp.take(room, row), xp.take(passage_length, row) - first)
         return row, first, length
 
-    def padded(self, windows: QuestionWindows) -> dict[str, tf.Tensor]:
+    def padded(self, windows: QuestionWindows) -> dict[str, Any]:
         """Pads windows to dense features `(windows, length)` with a `padding_mask`."""
-        return padded(self.tokenizer, windows.features, num_special_tokens(self.tokenizer, 2))
-
-    @staticmethod
-    def passage_slice(context: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        """Returns the text of passages between two offsets.
-
-        Args:
-            context: Passages, strings of shape `(batch,)`.
-            start: The offset of the first character as in `char_starts`, int32 `(batch,)`.
-            end: The offset one past the last character as in `char_ends`, int32 `(batch,)`.
-
-        Returns:
-            Strings of shape `(batch,)`.
-        """
-        return tf.strings.substr(drop_invalid(context), start, end - start, unit="UTF8_CHAR")
+        return Sequences(windows.features).padded_to_longest(
+            functions_for(windows.question_index),
+            num_special_tokens(self.tokenizer, 2),
+            self.tokenizer.pad_token_id,
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config from which `from_config` creates the same preprocessor."""
@@ -218,33 +225,28 @@ class QuestionAnswererPreprocessor:
         return cls(tokenizer, **values)
 
 
-def _is_max_context(positions: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.RaggedTensor:
-    """Returns whether a token has its maximum context in a window.
+def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
+    """Returns whether a token has its maximum context in a window, bool `(values,)`.
 
     A token's context in a window is the smaller of the numbers of tokens to its left and to its
     right, plus 0.01 times the length of the window. On a tie, the first window is taken.
 
     Args:
-        positions: The indices of each window's tokens among the tokens of all passages, ragged
-            `(windows, None)`.
+        xp: The functions of arrays.
+        positions: The indices of each window's tokens among the tokens of all passages.
         num_tokens: The number of tokens of all passages.
-
-    Returns:
-        A ragged bool tensor of the shape of `positions`.
     """
-    length = positions.row_lengths()
-    left = tf.ragged.range(length).flat_values
-    window = positions.value_rowids()
-    right = tf.gather(length, window) - 1 - left
+    position, length = positions
+    window = row_numbers(xp, length)
+    left = ranges(xp, xp.full(xp.size(length), 0, "int64"), length)
+    right = xp.take(length, window) - 1 - left
     # In float64, so that ties are the same as in the released code
-    score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(
-        tf.gather(length, window), tf.float64
+    score = xp.cast(xp.minimum(left, right), "float64") + 0.01 * xp.cast(
+        xp.take(length, window), "float64"
     )
-    position = positions.flat_values
-    best = tf.gather(tf.math.unsorted_segment_max(score, position, num_tokens), position)
-    best_windows = tf.where(score == best, window, window.dtype.max)
-    first = tf.gather(tf.math.unsorted_segment_min(best_windows, position, num_tokens), position)
-    return positions.with_flat_values(first == window)
+    best = xp.take(xp.segment_max(score, position, num_tokens), position)
+    best_windows = xp.where(score == best, window, xp.size(length))
+    return xp.take(xp.segment_min(best_windows, position, num_tokens), position) == window
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -289,6 +291,15 @@ class QuestionRows:
         """The length of each window in tokens, int64 `(windows,)`."""
         return np.diff(self.row_splits)
 
+    @property
+    def examples(self) -> InMemory:
+        """The windows as rows of a `Loader`."""
+        features = {
+            "token_ids": Ragged(self.token_ids, self.lengths),
+            "segment_ids": Ragged(self.segment_ids, self.lengths),
+        }
+        return InMemory(Sequences(features))
+
 
 def question_rows(
     examples: Sequence[QuestionExample], preprocessor: QuestionAnswererPreprocessor
@@ -309,59 +320,15 @@ def question_rows(
     return QuestionRows(row_splits=row_splits, num_questions=len(examples), **columns)
 
 
-@without_autograph
-def window_batches(
-    rows: QuestionRows,
-    preprocessor: QuestionAnswererPreprocessor,
-    **options: Unpack[BatchOptions],
-) -> tf.data.Dataset:
-    """Groups windows into length-bucketed batches.
-
-    Args:
-        rows: The windows.
-        preprocessor: The preprocessor that created them.
-        **options: `BatchOptions`.
-
-    Returns:
-        A dataset of `(features, index)`, where `index` (int64 `(batch,)`) holds the indices of
-        the batch's windows; with `pad_last_batch`, of `(features, index, is_real)`, where
-        `is_real` (float32 `(batch,)`) is 0 for filler rows.
-    """
-    names = ("token_ids", "segment_ids")
-    ragged = {
-        name: tf.RaggedTensor.from_row_splits(getattr(rows, name), rows.row_splits, validate=False)
-        for name in names
-    }
-
-    def featurize(index: tf.Tensor) -> Any:
-        return {name: tf.gather(value, index) for name, value in ragged.items()}, (index,)
-
-    batches = row_batches(len(rows), featurize, preprocessor, **options)
-    return batches.map(lambda features, rest: (features, *rest))
-
-
-@without_autograph
-def with_targets(batches: tf.data.Dataset, rows: QuestionRows) -> tf.data.Dataset:
-    """Converts batches of `window_batches` to `(features, targets, weights)` for `fit`."""
-    starts, ends = tf.constant(rows.start_positions), tf.constant(rows.end_positions)
-
-    def add(features: Any, index: tf.Tensor, is_real: tf.Tensor | None = None) -> Any:
-        weight = tf.ones_like(index, tf.float32) if is_real is None else is_real
-        targets = {"start_logits": tf.gather(starts, index), "end_logits": tf.gather(ends, index)}
-        return features, targets, dict.fromkeys(targets, weight)
-
-    return batches.map(add, num_parallel_calls=tf.data.AUTOTUNE)
-
-
 def likely_spans(
-    logits: tuple[tf.Tensor, tf.Tensor],
-    mask: tf.Tensor,
-    may_start: tf.Tensor,
-    may_end: tf.Tensor,
+    logits: tuple[Any, Any],
+    mask: Any,
+    may_start: Any,
+    may_end: Any,
     *,
     n_best: int,
     max_answer_length: int,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[Any, Any, Any]:
     """Finds the most likely start and end tokens of each window, and pairs them to spans.
 
     Args:
@@ -383,11 +350,11 @@ def likely_spans(
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
     """
-    count = tf.minimum(n_best, tf.shape(mask)[1])
+    xp = functions_for(mask)
     (first, starts), (last, ends) = (
-        (tokens, tf.gather(allowed & mask, tokens, batch_dims=1))
+        (tokens, xp.take_along(allowed & mask, tokens))
         for tokens, allowed in (
-            (tf.math.top_k(tf.where(mask, values, -float("inf")), count).indices, allowed)
+            (xp.top_k(xp.where(mask, values, -float("inf")), n_best), allowed)
             for values, allowed in zip(logits, (may_start, may_end), strict=True)
         )
     )
@@ -403,31 +370,27 @@ def _chunk(
     # SQuAD has about five questions on each passage, which is tokenized once.
     contexts = dict.fromkeys(example.context for example in examples)
     positions = {context: position for position, context in enumerate(contexts)}
-    tokens = preprocessor.tokenize(
-        tf.constant([example.question for example in examples], tf.string),
-        tf.constant(list(contexts), tf.string),
-    )
+    tokens = preprocessor.tokenize([example.question for example in examples], list(contexts))
     context_index = np.array([positions[example.context] for example in examples], "int64")
     spans = _answer_tokens(examples, context_index, tokens)
     windows = preprocessor.windows(
         TokenizedQuestions(
-            tokens.question_ids, *(tf.gather(part, context_index) for part in tokens[1:])
+            tokens.question_ids, *(take_rows(NUMPY, part, context_index) for part in tokens[1:])
         )
     )
-    question_index, first_token = windows.question_index.numpy(), windows.first_token.numpy()
-    passage_starts, passage_lengths = windows.passage_start.numpy(), windows.passage_length.numpy()
-    start, end = (spans[question_index] - first_token[:, None]).T
-    is_inside = (spans[question_index, 0] >= 0) & (start >= 0) & (end < passage_lengths)
+    question_index = windows.question_index
+    start, end = (spans[question_index] - windows.first_token[:, None]).T
+    is_inside = (spans[question_index, 0] >= 0) & (start >= 0) & (end < windows.passage_length)
     return {
-        "lengths": windows.features["token_ids"].row_lengths().numpy(),
-        "token_ids": windows.features["token_ids"].flat_values.numpy(),
-        "segment_ids": windows.features["segment_ids"].flat_values.numpy(),
-        "char_starts": windows.char_starts.flat_values.numpy(),
-        "char_ends": windows.char_ends.flat_values.numpy(),
-        "is_max_context": windows.is_max_context.flat_values.numpy(),
+        "lengths": windows.char_starts.lengths,
+        "token_ids": windows.features["token_ids"].values,
+        "segment_ids": windows.features["segment_ids"].values,
+        "char_starts": windows.char_starts.values,
+        "char_ends": windows.char_ends.values,
+        "is_max_context": windows.is_max_context.values.astype(bool),
         "question_index": (question_index + first).astype("int32"),
-        "start_positions": np.where(is_inside, start + passage_starts, 0).astype("int32"),
-        "end_positions": np.where(is_inside, end + passage_starts, 0).astype("int32"),
+        "start_positions": np.where(is_inside, start + windows.passage_start, 0).astype("int32"),
+        "end_positions": np.where(is_inside, end + windows.passage_start, 0).astype("int32"),
     }
 
 
@@ -438,8 +401,8 @@ def _answer_tokens(
 
     The span is from the first to the last token that overlap the answer; -1 if there is none.
     """
-    splits = tokens.char_starts.row_splits.numpy()
-    starts, ends = tokens.char_starts.flat_values.numpy(), tokens.char_ends.flat_values.numpy()
+    starts, ends = tokens.char_starts.values, tokens.char_ends.values
+    splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])
     spans = np.full((len(examples), 2), -1, "int64")
     for number, (example, context) in enumerate(zip(examples, context_index, strict=True)):
         if not example.answers:

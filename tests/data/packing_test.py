@@ -7,19 +7,18 @@ import json
 import numpy as np
 import pytest
 
-tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
-from keras_bert.data import (  # noqa: E402
+from keras_bert.data import (
     MaskedLMMasker,
     MultipleChoicePreprocessor,
     QuestionAnswererPreprocessor,
     TextClassifierPreprocessor,
     TokenClassifierPreprocessor,
 )
-from keras_bert.data.text_batches import batches_from_rows, rows_from_columns  # noqa: E402
-from tests.text import small_tokenizers  # noqa: E402
+from keras_bert.data.arrays import Ragged
+from tests.text import small_tokenizers
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -51,11 +50,11 @@ def test_texts_and_pairs(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 64)
     ids = tokenizer("the test")
     single = preprocessor("the test")
-    assert single["token_ids"].numpy().tolist() == [
+    assert single["token_ids"].tolist() == [
         tokenizer.cls_token_id, *ids, tokenizer.sep_token_id,
     ]  # fmt: skip
     pair = preprocessor("the test", "is skipped, always")
-    assert (pair["token_ids"].numpy().tolist(), pair["segment_ids"].numpy().tolist()) == (
+    assert (pair["token_ids"].tolist(), pair["segment_ids"].tolist()) == (
         expected_pair(tokenizer, "the test", "is skipped, always")
     )
 
@@ -63,20 +62,18 @@ def test_texts_and_pairs(tokenizer):
 def test_rows_are_filled_up_with_the_padding_of_the_vocabulary(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 64)
     texts = ["the test", "the test is skipped if it fails"]
-    rows = rows_from_columns({"text": np.array(texts, object)})
-    (batch,) = batches_from_rows(rows, preprocessor, batch_size=2).as_numpy_iterator()
-    for features in (preprocessor(texts), batch[0]):
-        ids, mask = np.asarray(features["token_ids"]), np.asarray(features["padding_mask"])
-        assert not mask.all()
-        assert set(ids[~mask]) == {tokenizer.pad_token_id}
-        assert not np.asarray(features["segment_ids"])[~mask].any()
+    features = preprocessor(texts)
+    ids, mask = features["token_ids"], features["padding_mask"]
+    assert not mask.all()
+    assert set(ids[~mask]) == {tokenizer.pad_token_id}
+    assert not features["segment_ids"][~mask].any()
 
 
 def test_long_pairs_fill_the_row(tokenizer):
     preprocessor = TextClassifierPreprocessor(tokenizer, 20)
     pair = preprocessor("the test " * 30, "is skipped " * 30)
     assert pair["token_ids"].shape == (20,)
-    separators = (pair["token_ids"].numpy() == tokenizer.sep_token_id).sum()
+    separators = (pair["token_ids"] == tokenizer.sep_token_id).sum()
     assert separators == tokenizer.pair_separators + 1
     shortest = 4 + tokenizer.pair_separators
     TextClassifierPreprocessor(tokenizer, shortest)
@@ -88,8 +85,8 @@ def test_choices(tokenizer):
     features = MultipleChoicePreprocessor(tokenizer, 64)("the test", ["fails", "is skipped"])
     for index, choice in enumerate(("fails", "is skipped")):
         ids, segments = expected_pair(tokenizer, "the test", choice)
-        assert features["token_ids"].numpy()[index, : len(ids)].tolist() == ids
-        assert features["segment_ids"].numpy()[index, : len(ids)].tolist() == segments
+        assert features["token_ids"][index, : len(ids)].tolist() == ids
+        assert features["segment_ids"][index, : len(ids)].tolist() == segments
 
 
 def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
@@ -104,7 +101,7 @@ def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
         windows.features["token_ids"].to_list(),
         windows.char_starts.to_list(),
         windows.char_ends.to_list(),
-        windows.first_token.numpy(),
+        windows.first_token,
         strict=True,
     )
     for row, row_starts, row_ends, first in rows:
@@ -115,7 +112,7 @@ def test_windows_of_questions_lead_back_to_the_passage(tokenizer):
         assert row_starts[begin:-1] == starts[held].tolist()
         assert row_ends[begin:-1] == ends[held].tolist()
         assert not any(row_starts[:begin] + row_ends[:begin] + row_starts[-1:])
-    assert windows.is_max_context.flat_values.numpy().sum() == len(ids)
+    assert windows.is_max_context.values.sum() == len(ids)
 
 
 def test_words_of_sentences(tokenizer):
@@ -123,11 +120,59 @@ def test_words_of_sentences(tokenizer):
     words = ["The", "test", "\x07", "skipped", "."]
     windows = preprocessor.windows([words])
     (row,) = windows.token_ids.to_list()
-    places = [*windows.word_position.numpy().tolist(), len(row) - 1]
+    places = [*windows.word_position.tolist(), len(row) - 1]
     for index, word in enumerate(words):
         pieces = tokenizer.tokenize_words(word) or [tokenizer.unk_token_id]
         assert row[places[index] : places[index + 1]] == pieces
     assert tokenizer.id_to_token(row[places[1]]).startswith(("Ġ", "▁"))
+
+
+def arrays_of(packed):
+    """The arrays of features or windows, NumPy's or TensorFlow's, in one order."""
+    parts = packed.values() if isinstance(packed, dict) else packed
+    found = []
+    for part in parts:
+        is_nested = isinstance(part, (dict, Ragged))
+        found += arrays_of(part) if is_nested else [np.asarray(part)]
+    return found
+
+
+TEXTS = ["", "the test", "is skipped, always", "a case", "Größe «été»: the  test\nfails " * 9]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
+@pytest.mark.parametrize("make", PREPROCESSORS)
+def test_a_graph_packs_as_numpy_does(make, kind):
+    """The same lines, by the functions of arrays of both."""
+    tf = pytest.importorskip("tensorflow")
+    preprocessor = make(
+        small_tokenizers.make(kind), *([14, 3, 4] if "Question" in make.__name__ else [14])
+    )
+    generator = np.random.default_rng(0)
+    strings = tf.TensorSpec([None], tf.string)
+    ragged = tf.RaggedTensorSpec([None, None], tf.string, row_splits_dtype=tf.int64)
+    function, specs = preprocessor, [strings]
+    if make is MultipleChoicePreprocessor:
+        specs = [strings, ragged]
+    elif make is QuestionAnswererPreprocessor:
+        specs = [strings, strings]
+    elif make is TokenClassifierPreprocessor:
+        function, specs = preprocessor.windows, [ragged]
+    traced = tf.function(function, input_signature=specs, autograph=False)
+    for size in (0, 1, 4, 20):
+        chosen = [generator.choice(TEXTS, size).tolist() for _ in specs]
+        if specs[-1] is ragged:
+            chosen[-1] = [generator.choice(TEXTS, 1 + n % 3).tolist() for n in range(size)]
+        tensors = [
+            tf.ragged.constant(x, tf.string, 1).with_row_splits_dtype(tf.int64)
+            if spec is ragged
+            else tf.constant(x, tf.string)
+            for x, spec in zip(chosen, specs, strict=True)
+        ]
+        in_graph, expected = arrays_of(traced(*tensors)), arrays_of(function(*chosen))
+        for received, wanted in zip(in_graph, expected, strict=True):
+            assert received.dtype == wanted.dtype
+            np.testing.assert_array_equal(received, wanted)
 
 
 @pytest.mark.parametrize("make", PREPROCESSORS)
@@ -148,7 +193,7 @@ def masked(tokenizer, text, **options):
         {int(p) for p, w in zip(m["mask_positions"][0], m["mask_weights"][0], strict=True) if w}
         for m in drawn
     ]
-    return [tokenizer.id_to_token(i) for i in row.numpy()[0]], places, drawn
+    return [tokenizer.id_to_token(i) for i in row[0]], places, drawn
 
 
 def test_whole_words_are_masked(tokenizer):

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multiple choice: the packing of a text with each of its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert.data.arrays import NUMPY, Ragged, take_rows
+from keras_bert.data.packing import (
+    Sequences,
+    first_row,
+    functions_for,
+    num_special_tokens,
+    single_or_batch,
+    tokenized,
+)
+from keras_bert.data.texts import TextClassifierPreprocessor, TokenizedTexts
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
+
+
+class MultipleChoicePreprocessor:
+    """Packs a text with each of its choices into `[CLS] text [SEP] choice [SEP]`.
+
+    Args:
+        tokenizer: The tokenizer that converts text to ids.
+        sequence_length: Maximum length of a sequence in tokens, including the special tokens. A
+            pair that is longer is truncated from the end of its longer text, one token at a time.
+
+    Call arguments:
+        text: A string, or a batch of strings of shape `(batch,)`.
+        choices: For a single string, strings of shape `(choices,)`; for a batch, a list of such
+            lists, which may differ in length, or a ragged or dense tensor `(batch, None)`.
+
+    Returns:
+        A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the choice in families with two
+        segments) and `padding_mask` (bool), each of shape `(batch, choices, length)`, where
+        `choices` and `length` are the maximum in the batch; `(choices, length)` for a single
+        string. They are tensors of TensorFlow if the text is, and NumPy arrays otherwise.
+
+    Raises:
+        ValueError: If `sequence_length` is too small for the special tokens of a pair and one
+            token of each text.
+
+    Example:
+
+    >>> from keras_bert.data import MultipleChoicePreprocessor
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat", "sang"]
+    >>> preprocessor = MultipleChoicePreprocessor(keras_bert.WordPieceTokenizer(tokens))
+    >>> preprocessor("A cat", ["sat", "sang"])["token_ids"].tolist()
+    [[2, 4, 5, 3, 6, 3], [2, 4, 5, 3, 7, 3]]
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
+        self.pairs = TextClassifierPreprocessor(tokenizer, sequence_length)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+
+    def __call__(self, text: Any, choices: Any) -> dict[str, Any]:
+        text, is_single = single_or_batch(text)
+        xp = functions_for(text)
+        flat, counts = _flat_choices(
+            choices[None] if is_single and xp is not NUMPY else [choices] if is_single else choices
+        )
+        first = tokenized(self.tokenizer, text)
+        features = self.pack_tokens(first, tokenized(self.tokenizer, flat), counts)
+        shortest = num_special_tokens(self.tokenizer, 2)
+        dense = features.padded_to_longest(xp, shortest, self.tokenizer.pad_token_id)
+        return first_row(dense) if is_single else dense
+
+    def pack_tokens(self, texts: Ragged, choices: Ragged, counts: Any) -> Sequences:
+        """Packs tokenized texts, each with its choices.
+
+        Args:
+            texts: The ids of the texts.
+            choices: The ids of the choices of all texts, one after another.
+            counts: The number of choices of each text, int64 `(batch,)`.
+        """
+        xp = functions_for(texts.values)
+        first = take_rows(xp, texts, xp.repeat(xp.arange(xp.size(counts)), counts))
+        return Sequences(self.pairs.pack_tokens(first, choices).features, counts)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the config from which `from_config` creates the same preprocessor."""
+        return self.pairs.get_config()
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a preprocessor from the config that `get_config` returned."""
+        tokenizer = tokenizer_from_config(config["tokenizer"])
+        return cls(tokenizer, sequence_length=config["sequence_length"])
+
+
+def _flat_choices(choices: Any) -> tuple[Any, Any]:
+    """Returns all choices one after another, and the number of those of each row."""
+    if hasattr(choices, "row_lengths"):  # a ragged tensor
+        return choices.flat_values, choices.row_lengths()
+    xp = functions_for(choices)
+    if xp is NUMPY:
+        rows = [list(row) for row in choices]
+        counts = np.fromiter(map(len, rows), "int64", len(rows))
+        return [choice for row in rows for choice in row], counts
+    counts = xp.full(xp.size(choices), xp.size(choices, 1), "int64")
+    return xp.reshape(choices, [-1]), counts
+
+
+class ChoiceExamples:
+    """Texts with the choices of each in memory, as rows of a `Loader`.
+
+    Args:
+        texts: The texts, `(rows,)`.
+        choices: The choices of each text, `(rows, None)`.
+        preprocessor: The preprocessor that packs them.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        choices: Sequence[Sequence[str]],
+        preprocessor: MultipleChoicePreprocessor,
+    ) -> None:
+        flat, counts = _flat_choices(choices)
+        self._preprocessor = preprocessor
+        self._texts = TokenizedTexts(texts, preprocessor)
+        self._choices = TokenizedTexts(flat, preprocessor)
+        # The indices of the choices of each text among all choices
+        self._numbers = Ragged(np.arange(len(flat)), counts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Packs the rows at some indices; each has a sequence for each choice."""
+        numbers, counts = take_rows(NUMPY, self._numbers, index)
+        return self._preprocessor.pack_tokens(
+            self._texts.take(index), self._choices.take(numbers), counts
+        )

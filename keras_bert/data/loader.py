@@ -1,0 +1,482 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Length-bucketed batches: rows of similar lengths, padded to the length of their bucket."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from keras_bert import checks
+from keras_bert.data.arrays import NUMPY
+from keras_bert.data.packing import Sequences
+from keras_bert.text.tokenizer import Tokenizer
+
+DEFAULT_BATCH_SIZE = 32
+# The number of batches whose rows are sorted by length together: large enough that the rows of a
+# batch differ by a token or two, small enough that the order of an epoch stays random. Gradients
+# of batches of similar rows have a larger variance, so the window is smaller for small data sets.
+WINDOW_BATCHES = 64
+# The smallest number of windows in an epoch of shuffled rows: with fewer, long and short rows would
+# never be in the same batch; with one, batches would hold the same rows in every epoch.
+WINDOWS_IN_EPOCH = 16
+# The number of rows, in batches, that are in memory to shuffle rows of unknown number
+SHUFFLE_BATCHES = 1024
+# The number of batches that a thread makes in advance
+BATCHES_AHEAD = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchOptions:
+    """The options of batching for a call of `fit`, `evaluate` or `predict`.
+
+    Args:
+        batch_size: Number of rows in a batch; `None` for the default, 32.
+        compiles: Whether each new batch shape is compiled, which takes seconds: there are few
+            different lengths then, and the last batch of training data is completed with filler
+            rows.
+        shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
+            does not shuffle. Of rows of unknown number, a row is at most 1,024 batches earlier than
+            in the input.
+        training: Whether the rows are training data.
+        length_window: Number of batches whose rows are sorted by length together; 1 does not
+            regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
+            epoch; of rows of unknown number, of the rows before.
+        num_replicas: Number of devices that share each batch, under `tf.distribute`. The last batch
+            is then completed with filler rows too, so that each device has as many.
+        shard: The index of this process and the number of processes that share each batch: each has
+            every so many of its rows, and pads them to the same length as the others.
+        allow_unlabelled: Whether a label may be -1 (for regression NaN), which means that the row
+            has none.
+
+    Raises:
+        ValueError: If an option is out of range, or the replicas or processes cannot have equal
+            shares of a batch.
+    """
+
+    batch_size: int | None = None
+    compiles: bool = False
+    shuffle_seed: int | None = None
+    training: bool = False
+    length_window: int | None = None
+    num_replicas: int = 1
+    shard: tuple[int, int] = (0, 1)
+    allow_unlabelled: bool = False
+
+    def __post_init__(self) -> None:
+        checks.POSITIVE_INT.check_given(
+            batch_size=self.batch_size, length_window=self.length_window
+        )
+        if self.rows_in_batch % self.num_replicas:
+            raise ValueError(
+                f"batch_size is {self.rows_in_batch}, in a strategy of {self.num_replicas} "
+                "replicas, which share each batch; expected a multiple of their number."
+            )
+        number, count = self.shard
+        if not 0 <= number < count or self.rows_in_batch % count:
+            raise ValueError(
+                f"shard is {self.shard}, with a batch_size of {self.rows_in_batch}; expected an "
+                "index below the number of processes, of which batch_size is a multiple."
+            )
+
+    @property
+    def rows_in_batch(self) -> int:
+        """The number of rows in a batch."""
+        return self.batch_size or DEFAULT_BATCH_SIZE
+
+    @property
+    def fills_last_batch(self) -> bool:
+        """Whether the last batch is completed with repeated rows of weight 0."""
+        is_shared = self.num_replicas > 1 or self.shard[1] > 1
+        return (self.compiles and self.training) or is_shared
+
+    def window(self, num_rows: int | None) -> int | None:
+        """Returns the number of batches in a window; `None` if it grows with the rows before."""
+        if self.length_window is not None or self.shuffle_seed is None:
+            return self.length_window or WINDOW_BATCHES
+        if num_rows is None:
+            return None
+        return max(1, min(WINDOW_BATCHES, num_rows // (WINDOWS_IN_EPOCH * self.rows_in_batch)))
+
+
+class RowPreprocessor(Protocol):
+    """The attributes of a preprocessor that batching needs."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def sequence_length(self) -> int: ...
+
+
+class Examples(Protocol):
+    """Rows that can be packed."""
+
+    def __len__(self) -> int: ...
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Packs the rows at some indices, an int64 array, into sequences of tokens."""
+
+
+class Batch(NamedTuple):
+    """A batch of packed rows.
+
+    Args:
+        features: Features `(batch, length)` or `(batch, sequences, length)`, with `padding_mask`.
+        rows: The index of each row in the input, int64 `(batch,)`.
+        is_real: 0 for the repeated rows that complete the batch, float32 `(batch,)`; `None` if
+            batches are not completed.
+        columns: The other columns of the rows, such as labels.
+    """
+
+    features: dict[str, Any]
+    rows: np.ndarray
+    is_real: np.ndarray | None
+    columns: tuple[np.ndarray, ...]
+
+
+class Window(NamedTuple):
+    """Rows that are sorted by length together.
+
+    Args:
+        examples: The examples that have them.
+        rows: Their indices in `examples`, int64 `(rows,)`.
+        columns: The other columns of `examples`, such as labels.
+        first: The index in the input of the first row of `examples`.
+    """
+
+    examples: Examples
+    rows: np.ndarray
+    columns: tuple[np.ndarray, ...]
+    first: int = 0
+
+
+class RowSource(Protocol):
+    """Where the windows of a `Loader` come from."""
+
+    num_rows: int | None
+    """The number of rows; `None` if it is unknown."""
+
+    def windows(self, epoch: int, options: BatchOptions, skipped: int) -> Iterator[Window]:
+        """Yields the windows of an epoch, without the first `skipped` ones."""
+
+
+class RowsInMemory:
+    """Rows in memory, as the source of a `Loader`.
+
+    Args:
+        examples: The rows.
+        columns: Their other columns, such as labels and sample weights, `(rows, ...)` each.
+    """
+
+    def __init__(self, examples: Examples, columns: Sequence[np.ndarray] = ()) -> None:
+        self.examples = examples
+        self.columns = tuple(columns)
+        self.num_rows: int | None = len(examples)
+
+    def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
+        """Yields the windows of an epoch."""
+        count, seed = len(self.examples), options.shuffle_seed
+        order = np.arange(count) if seed is None else permutation(count, seed, epoch)
+        size = options.rows_in_batch * (options.window(count) or 1)
+        for start in range(skipped * size, count, size):
+            yield Window(self.examples, order[start : start + size], self.columns)
+
+
+class Batches(abc.ABC):
+    """Base class of batches that can be read several times."""
+
+    targets_have_length = False
+    """Whether what comes after the features has one value for each token."""
+
+    rows_in_batch: int | None = None
+    """The number of rows of every batch; `None` if some have another number."""
+
+    def __init__(self) -> None:
+        self.seconds_waited = 0.0
+        """How long its consumers have waited for batches, in seconds."""
+
+    @property
+    @abc.abstractmethod
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+
+    def __len__(self) -> int:
+        if self.num_batches is None:
+            raise TypeError("The number of batches is unknown.")
+        return self.num_batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.epoch()
+
+    def epoch(self, number: int = 0, first: int = 0) -> Generator[Any, None, None]:
+        """Yields the batches of an epoch, which a thread makes in advance.
+
+        Args:
+            number: The number of the epoch, which determines the order of shuffled rows.
+            first: The number of batches to skip.
+        """
+        batches = self._epoch(number, first)
+        # (A thread for a single batch would take longer than the batch.)
+        is_single = self.num_batches is not None and self.num_batches - first <= 1
+        with contextlib.closing(batches if is_single else made_ahead(batches)) as batches:
+            while True:
+                asked = time.perf_counter()
+                batch = next(batches, None)
+                self.seconds_waited += time.perf_counter() - asked
+                if batch is None:
+                    return
+                yield batch
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        with contextlib.closing(self._epoch(0, 0)) as batches:
+            return next(batches, None)
+
+    @abc.abstractmethod
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        """Yields the batches of an epoch."""
+
+
+class Loader(Batches):
+    """Batches of rows of similar lengths.
+
+    A window of rows is packed in one call, sorted by length and cut into batches, and each batch is
+    padded to the shortest bucket that holds it. Every batch but one is full, so that an epoch has
+    `ceil(rows / batch_size)` steps. Shuffled rows are in an order that depends on the seed and the
+    epoch alone, and so are the batches of a window.
+
+    Args:
+        source: The rows, in memory or of a dataset.
+        preprocessor: The preprocessor of the rows: it has their maximum length and their padding
+            token.
+        options: The options of batching.
+        finish: Converts a `Batch` to what Keras takes, such as `(features, labels, weights)`.
+        targets_have_length: Whether what comes after the features has one value for each token.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        preprocessor: RowPreprocessor,
+        options: BatchOptions,
+        finish: Callable[[Batch], Any] | None = None,
+        *,
+        targets_have_length: bool = False,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.options = options
+        self.targets_have_length = targets_have_length
+        if options.fills_last_batch:
+            self.rows_in_batch = options.rows_in_batch // options.shard[1]
+        self._finish = finish or with_columns
+        self._pad_token_id = preprocessor.tokenizer.pad_token_id
+        self._buckets = np.array(
+            bucket_lengths(preprocessor.sequence_length, coarse=options.compiles)
+        )
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+        num_rows = self.source.num_rows
+        return None if num_rows is None else -(-num_rows // self.options.rows_in_batch)
+
+    def example(self) -> Any:
+        """Returns a batch of the first row; `None` if there are no rows."""
+        unshuffled = dataclasses.replace(
+            self.options, shuffle_seed=None, length_window=1, num_replicas=1, shard=(0, 1)
+        )
+        for window in self.source.windows(0, unshuffled, 0):
+            window = window._replace(rows=window.rows[:1])
+            sequences = window.examples.pack(window.rows)
+            return self._finish(self._padded(sequences, np.zeros(1, "int64"), 1, window))
+        return None
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        options = self.options
+        size, seed = options.rows_in_batch, options.shuffle_seed
+        in_window = options.window(self.source.num_rows)
+        skipped = 0 if in_window is None else first // in_window
+        done = skipped * (in_window or 0)
+        for count, window in enumerate(self.source.windows(number, options, skipped), skipped):
+            sequences = window.examples.pack(window.rows)
+            order = np.argsort(sequences.longest(NUMPY), kind="stable")
+            starts = np.arange(0, len(order), size)
+            if seed is not None:
+                starts = starts[permutation(len(starts), seed, number, count)]
+            for start in starts.tolist():
+                if done >= first:
+                    rows = order[start : start + size]
+                    num_rows = len(rows)
+                    if options.fills_last_batch:
+                        rows = np.resize(rows, size)
+                    yield self._finish(self._padded(sequences, rows, num_rows, window))
+                done += 1
+
+    def _padded(
+        self, sequences: Sequences, rows: np.ndarray, num_rows: int, window: Window
+    ) -> Batch:
+        """Makes a batch of some rows of a window, the first `num_rows` of which are no filler."""
+        longest = sequences.longest(NUMPY)[rows].max(initial=1)
+        length = int(self._buckets[np.searchsorted(self._buckets, longest)])
+        process, num_processes = self.options.shard
+        is_real = None
+        if self.options.fills_last_batch:
+            is_real = (np.arange(len(rows)) < num_rows).astype("float32")[process::num_processes]
+        rows = rows[process::num_processes]
+        index = window.rows[rows]
+        return Batch(
+            sequences.take(NUMPY, rows).padded(NUMPY, length, self._pad_token_id),
+            window.first + index,
+            is_real,
+            tuple(column[index] for column in window.columns),
+        )
+
+
+class MappedBatches(Batches):
+    """Batches to which a function is applied.
+
+    Args:
+        batches: The batches.
+        function: A function of a batch and of a number that no other batch of the training has:
+            that of its epoch in the upper 32 bits, and that of the batch in the epoch in the lower.
+        targets_have_length: See `Batches`.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        function: Callable[[Any, int], Any],
+        *,
+        targets_have_length: bool = False,
+    ) -> None:
+        super().__init__()
+        self._batches = batches
+        self._function = function
+        self.rows_in_batch = batches.rows_in_batch
+        self.targets_have_length = targets_have_length
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+        return self._batches.num_batches
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        batch = self._batches.example()
+        return None if batch is None else self._function(batch, 0)
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        for index, batch in enumerate(self._batches._epoch(number, first), first):
+            yield self._function(batch, (number << 32) + index)
+
+
+def with_columns(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch to `(features, *columns)`, such as labels and weights.
+
+    If batches are completed, sample weights are multiplied by those that are 0 for filler rows; a
+    single column is one of labels.
+    """
+    if batch.is_real is None:
+        return (batch.features, *batch.columns)
+    if len(batch.columns) < 2:
+        return (batch.features, *batch.columns, batch.is_real)
+    *labels, weights = batch.columns
+    return (batch.features, *labels, np.asarray(weights, "float32") * batch.is_real)
+
+
+def with_index(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch to its features and the indices of its rows, for predictions."""
+    return batch.features, batch.rows
+
+
+def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...]:
+    """Returns the lengths that batches are padded to.
+
+    Args:
+        sequence_length: Maximum length of a row in tokens; always the last bucket.
+        coarse: Whether to use powers of two from 16, for compilers that take seconds for each new
+            shape, instead of steps between an eighth and a quarter of the length.
+
+    Returns:
+        A tuple of ascending lengths in tokens.
+
+    Raises:
+        ValueError: If `sequence_length` is below 1.
+
+    Example:
+
+    >>> bucket_lengths(128, coarse=True)
+    (16, 32, 64, 128)
+    """
+    checks.POSITIVE_INT.check(sequence_length=sequence_length)
+    lengths: list[int] = []
+    length = 16 if coarse else 8
+    while length < sequence_length:
+        lengths.append(length)
+        length += length if coarse else max(8, 1 << (length.bit_length() - 3))
+    return (*lengths, sequence_length)
+
+
+def permutation(size: int, *seed: int) -> np.ndarray[Any, Any]:
+    """Returns a random order of `size` rows, which depends on the numbers of the seed alone.
+
+    It is computed from the bits of a counter-based generator, which no version of NumPy changes.
+    """
+    key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+    bits = np.random.Philox(key=key).random_raw(size)
+    return np.argsort(bits, kind="stable")
+
+
+class _Failure(NamedTuple):
+    error: BaseException
+
+
+def made_ahead(batches: Iterable[Any], ahead: int = BATCHES_AHEAD) -> Generator[Any, None, None]:
+    """Yields batches that a thread makes in advance.
+
+    The thread ends when the generator is closed or collected.
+
+    Args:
+        batches: The batches.
+        ahead: How many of them there may be in advance.
+    """
+    ready: queue.Queue[Any] = queue.Queue(ahead)
+    is_closed = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not is_closed.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return True
+        return False
+
+    def make() -> None:
+        try:
+            for batch in batches:
+                if not put(batch):
+                    return
+            put(None)
+        except BaseException as error:
+            put(_Failure(error))
+
+    thread = threading.Thread(target=make, name="batches", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, _Failure):
+                raise item.error
+            yield item
+    finally:
+        is_closed.set()
+        with contextlib.suppress(queue.Empty):
+            while True:  # so that the thread does not wait for space
+                ready.get_nowait()

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packing: token ids with special tokens in rows, the padding of rows, and their tokenization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from keras_bert.data.arrays import (
+    NUMPY,
+    Arrays,
+    Ragged,
+    cut_rows,
+    join_rows,
+    row_numbers,
+    row_starts,
+    same_in_rows,
+    take_rows,
+)
+from keras_bert.text.tokenizer import Tokenizer, is_tensor
+
+
+class Sequences(NamedTuple):
+    """The sequences of tokens of some rows, without padding.
+
+    Args:
+        features: `token_ids` and other features of each token, `Ragged` of the same lengths.
+        counts: The number of sequences of each row, int64 `(rows,)`, such as a text with each of
+            its choices; `None` if each row is one sequence.
+    """
+
+    features: dict[str, Ragged]
+    counts: Any = None
+
+    @property
+    def lengths(self) -> Any:
+        """The number of tokens of each sequence, int64 `(sequences,)`."""
+        return self.features["token_ids"].lengths
+
+    def longest(self, xp: Arrays) -> Any:
+        """Returns the length of the longest sequence of each row, int64 `(rows,)`."""
+        if self.counts is None:
+            return self.lengths
+        rows = row_numbers(xp, self.counts)
+        return xp.segment_max(self.lengths, rows, xp.size(self.counts))
+
+    def take(self, xp: Arrays, index: Any) -> Sequences:
+        """Returns the sequences of the rows at some indices."""
+        counts = None
+        if self.counts is not None:
+            numbers = Ragged(xp.arange(xp.size(self.lengths)), self.counts)
+            index, counts = take_rows(xp, numbers, index)
+        features = {name: take_rows(xp, rows, index) for name, rows in self.features.items()}
+        return Sequences(features, counts)
+
+    def padded(self, xp: Arrays, length: Any, pad_token_id: int) -> dict[str, Any]:
+        """Pads the sequences to a length, and adds the `padding_mask`.
+
+        Args:
+            xp: The functions of arrays.
+            length: The number of tokens to pad to, at least the longest sequence.
+            pad_token_id: The padding of `token_ids`; other features are padded with 0.
+
+        Returns:
+            A dict of features `(rows, length)`, or with `counts` `(rows, sequences, length)`, in
+            which rows with fewer sequences than others have some without tokens.
+        """
+        lengths, shape = self.lengths, None
+        if self.counts is not None:
+            most = xp.highest(self.counts, 0)
+            rows = xp.size(self.counts)
+            # Sequences without tokens complete the rows.
+            number = xp.arange(xp.size(lengths)) - xp.repeat(
+                row_starts(xp, self.counts), self.counts
+            )
+            index = row_numbers(xp, self.counts) * most + number
+            lengths = xp.scatter(index, lengths, rows * most)
+            shape = (rows, most, length)
+        dense = {
+            name: xp.to_dense(
+                Ragged(rows.values, lengths), length, pad_token_id if name == "token_ids" else 0
+            )
+            for name, rows in self.features.items()
+        }
+        dense["padding_mask"] = xp.mask(lengths, length)
+        if shape is None:
+            return dense
+        return {name: xp.reshape(value, shape) for name, value in dense.items()}
+
+    def padded_to_longest(self, xp: Arrays, shortest: int, pad_token_id: int) -> dict[str, Any]:
+        """Pads the sequences to the length of the longest, and to at least `shortest` tokens.
+
+        The columns of special tokens are there even if there are no rows.
+        """
+        return self.padded(xp, xp.highest(self.lengths, shortest), pad_token_id)
+
+
+def functions_for(values: Any) -> Arrays:
+    """Returns the functions of arrays for tensors of TensorFlow, or for anything else of NumPy."""
+    if not is_tensor(values):
+        return NUMPY
+    from keras_bert.data.tfdata.arrays import TENSORFLOW
+
+    return TENSORFLOW
+
+
+def tokenized(tokenizer: Tokenizer, texts: Any) -> Ragged:
+    """Converts texts to ids.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: A list of strings; or a string tensor of TensorFlow, `(texts,)`.
+    """
+    if not is_tensor(texts):
+        return Ragged(*tokenizer.flat_ids(texts))
+    ids = tokenizer.graph(texts)
+    return Ragged(ids.flat_values, ids.row_lengths())
+
+
+def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
+    """Returns the number of special tokens in a row of one text or of two."""
+    return 2 + (num_texts - 1) * tokenizer.pair_separators
+
+
+def truncate_pair(
+    xp: Arrays, first: Ragged, second: Ragged, max_tokens: int
+) -> tuple[Ragged, Ragged]:
+    """Truncates pairs to a maximum total length, from the end of the longer text.
+
+    The result is the same as if the longer text (the second one on a tie) lost one token at a
+    time, but it is computed without a loop: each text may keep up to half of the tokens, and the
+    longer one also gets what the shorter one does not need.
+    """
+    half = max_tokens // 2
+    keep_first = xp.maximum(max_tokens - second.lengths, max_tokens - half)
+    keep_second = xp.maximum(max_tokens - first.lengths, half)
+    return cut_rows(xp, first, keep_first), cut_rows(xp, second, keep_second)
+
+
+def pack_texts(
+    xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None = None
+) -> dict[str, Ragged]:
+    """Packs ids into `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` with the family's separators.
+
+    Args:
+        xp: The functions of arrays.
+        tokenizer: The tokenizer, which determines the special tokens and the segment ids.
+        first: Ids of the first texts.
+        second: Ids of the second texts; `None` for single texts.
+
+    Returns:
+        A dict of `token_ids` and `segment_ids` (1 for the second text and its separator in families
+        with two segments), int32.
+    """
+    ones = xp.full(xp.size(first.lengths), 1, "int64")
+    start, end = (
+        same_in_rows(xp, token_id, ones)
+        for token_id in (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    )
+    if second is None:
+        token_ids = join_rows(xp, [start, first, end])
+        return {"token_ids": token_ids, "segment_ids": same_in_rows(xp, 0, token_ids.lengths)}
+    separators = [end] * tokenizer.pair_separators
+    token_ids = join_rows(xp, [start, first, *separators, second, end])
+    of_second = same_in_rows(xp, int(tokenizer.num_segments > 1), second.lengths + 1)
+    before = same_in_rows(xp, 0, start_of_second(tokenizer, first))
+    return {"token_ids": token_ids, "segment_ids": join_rows(xp, [before, of_second])}
+
+
+def start_of_second(tokenizer: Tokenizer, first: Ragged) -> Any:
+    """Returns the position of the first token of each second text in rows of `pack_texts`.
+
+    Segment ids do not show it in families with a single segment.
+
+    Args:
+        tokenizer: The tokenizer that was passed to `pack_texts`.
+        first: Ids of the first texts.
+    """
+    return 1 + first.lengths + tokenizer.pair_separators
+
+
+def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Ragged) -> Ragged:
+    """Extends values of the second texts to whole rows of `pack_texts`, with 0 elsewhere.
+
+    Args:
+        xp: The functions of arrays.
+        tokenizer: The tokenizer that was passed to `pack_texts`.
+        first: Ids of the first texts.
+        values: A value for each token of the second texts.
+    """
+    starts = start_of_second(tokenizer, first)
+    lengths = starts + values.lengths + 1
+    index = row_starts(xp, lengths) + starts - row_starts(xp, values.lengths)
+    index = xp.repeat(index, values.lengths) + xp.arange(xp.size(values.values))
+    return Ragged(xp.scatter(index, values.values, xp.sum(lengths)), lengths)
+
+
+def single_or_batch(texts: Any) -> tuple[Any, bool]:
+    """Returns texts as a batch, and whether they were a single one.
+
+    Args:
+        texts: A string, a batch of strings, or a string tensor of TensorFlow of shape `()` or
+            `(batch,)`.
+    """
+    if is_tensor(texts):
+        is_single = texts.shape.rank == 0
+        return (texts[None] if is_single else texts), is_single
+    if isinstance(texts, (str, bytes)):
+        return [texts], True
+    if getattr(texts, "ndim", 1) == 0:
+        return [texts.item()], True
+    return list(texts), False
+
+
+def first_row(features: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the features of the first row of a batch."""
+    return {name: value[0] for name, value in features.items()}
+
+
+def concatenated(parts: Sequence[Ragged]) -> Ragged:
+    """Returns the rows of several parts one after another, as NumPy arrays."""
+    values, lengths = zip(*parts, strict=True)
+    return Ragged(NUMPY.concat(values), NUMPY.concat(lengths))

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts and pairs of texts: their packing with special tokens, and the rows that are batched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert import checks
+from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, ranges
+from keras_bert.data.packing import (
+    Sequences,
+    first_row,
+    functions_for,
+    num_special_tokens,
+    pack_texts,
+    single_or_batch,
+    tokenized,
+    truncate_pair,
+)
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
+
+# Ids of up to so many tokens are kept in memory, some 500 MB.
+MAX_TOKENS_IN_MEMORY = 1 << 28
+
+
+class TextClassifierPreprocessor:
+    """Packs a text or a pair of texts into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+    RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, with segment id 0 everywhere.
+    Strings become NumPy arrays. Tensors of TensorFlow become tensors, by graph operations that can
+    be part of a `tf.data` pipeline or a SavedModel.
+
+    Args:
+        tokenizer: The tokenizer that converts text to ids.
+        sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
+            that is longer is truncated from the end of its longer text, one token at a time.
+
+    Call arguments:
+        text: A string, or a batch of strings of shape `(batch,)`.
+        text_pair: The second texts, of the same shape; `None` for single texts.
+
+    Returns:
+        A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the second text in families
+        with two segments) and `padding_mask` (bool), each of shape `(batch, length)`, where
+        `length` is that of the longest row in the batch; `(length,)` for a single string.
+
+    Raises:
+        ValueError: If `sequence_length` is too small for the special tokens of a pair and one
+            token of each text.
+
+    Example:
+
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "sat"]
+    >>> preprocessor = TextClassifierPreprocessor(keras_bert.WordPieceTokenizer(tokens))
+    >>> preprocessor("A cat", "sat")["token_ids"].tolist()
+    [2, 4, 5, 3, 6, 3]
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3, "Input/Output Representations";
+        truncation as in the released code.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
+        # The special tokens of a pair, and one token of each text
+        shortest = num_special_tokens(tokenizer, 2) + 2
+        checks.Numbers(at_least=shortest, integer=True).check(sequence_length=sequence_length)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+
+    def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:
+        text, is_single = single_or_batch(text)
+        if text_pair is not None:
+            text_pair, _ = single_or_batch(text_pair)
+        features = self.pack(text, text_pair).padded_to_longest(
+            functions_for(text), num_special_tokens(self.tokenizer), self.tokenizer.pad_token_id
+        )
+        return first_row(features) if is_single else features
+
+    def pack(self, text: Any, text_pair: Any = None) -> Sequences:
+        """Packs a batch of texts or pairs without padding.
+
+        Args:
+            text: Strings, a list or a tensor of TensorFlow `(batch,)`.
+            text_pair: Strings likewise, or `None`.
+
+        Returns:
+            `Sequences` with `token_ids` and `segment_ids`, int32.
+        """
+        second = None if text_pair is None else tokenized(self.tokenizer, text_pair)
+        return self.pack_tokens(tokenized(self.tokenizer, text), second)
+
+    def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
+        """Packs tokenized texts or pairs, the second step of `pack`."""
+        xp = functions_for(first.values)
+        room = self.sequence_length - num_special_tokens(self.tokenizer, 1 if second is None else 2)
+        if second is None:
+            return Sequences(pack_texts(xp, self.tokenizer, cut_rows(xp, first, room)))
+        pair = truncate_pair(xp, first, second, room)
+        return Sequences(pack_texts(xp, self.tokenizer, *pair))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the config from which `from_config` creates the same preprocessor."""
+        return {
+            "tokenizer": self.tokenizer.get_config(),
+            "sequence_length": self.sequence_length,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a preprocessor from the config that `get_config` returned."""
+        tokenizer = tokenizer_from_config(config["tokenizer"])
+        return cls(tokenizer, sequence_length=config["sequence_length"])
+
+
+class TokenizedTexts:
+    """The tokens of texts in memory, which are computed when they are first asked for, and kept.
+
+    They are kept without those that no row has space for, and in two bytes each if the vocabulary
+    allows it.
+
+    Args:
+        texts: The texts.
+        preprocessor: Has the tokenizer, and the maximum length of a row.
+        max_tokens: The number of tokens to keep at most; the rest is tokenized each time.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[Any],
+        preprocessor: Any,
+        max_tokens: int = MAX_TOKENS_IN_MEMORY,
+    ) -> None:
+        self._texts = texts
+        self._tokenizer = preprocessor.tokenizer
+        self._longest = preprocessor.sequence_length
+        self._max_tokens = max_tokens
+        fits = self._tokenizer.vocabulary_size <= 1 << 16
+        self._flat = np.empty(0, "uint16" if fits else "int32")
+        self._used = 0
+        # The index in the flat array of each text's first token; -1 for those that it lacks
+        self._starts = np.full(len(texts), -1, "int64")
+        self._lengths = np.zeros(len(texts), "int32")
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def take(self, index: np.ndarray) -> Ragged:
+        """Returns the tokens of the texts at some indices."""
+        missing = np.unique(index[self._starts[index] < 0])
+        if len(missing) and self._used >= self._max_tokens:
+            return self._tokenized(index)
+        if len(missing):
+            self._keep(missing)
+        lengths = self._lengths[index].astype("int64")
+        positions = ranges(NUMPY, self._starts[index], lengths)
+        return Ragged(self._flat[positions].astype("int32"), lengths)
+
+    def _tokenized(self, index: np.ndarray) -> Ragged:
+        rows = tokenized(self._tokenizer, [self._texts[row] for row in index])
+        return cut_rows(NUMPY, rows, self._longest)
+
+    def _keep(self, index: np.ndarray) -> None:
+        values, lengths = self._tokenized(index)
+        end = self._used + len(values)
+        if end > len(self._flat):
+            # As many as all texts will have if they are like these: memory is taken up when it is
+            # written to.
+            is_missing = self._starts < 0
+            expected = self._used + int(1.1 * len(values) / len(index) * is_missing.sum())
+            grown = np.empty(max(end, expected), self._flat.dtype)
+            grown[: self._used] = self._flat[: self._used]
+            self._flat = grown
+        self._flat[self._used : end] = values
+        self._starts[index] = self._used + np.cumsum(lengths) - lengths
+        self._lengths[index] = lengths
+        self._used = end
+
+
+class TextExamples:
+    """Texts or pairs of texts in memory, as rows of a `Loader`.
+
+    Args:
+        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
+        preprocessor: The preprocessor that packs them.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
+    ) -> None:
+        self._preprocessor = preprocessor
+        self._columns = [TokenizedTexts(texts, preprocessor) for texts in columns.values()]
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Packs the rows at some indices."""
+        return self._preprocessor.pack_tokens(*(column.take(index) for column in self._columns))
+
+
+class TextPairExamples(TextExamples):
+    """Pairs of texts in memory whose two texts are sequences of their own."""
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Packs the pairs at some indices; each has two sequences."""
+        first, second = (column.take(index) for column in self._columns)
+        # The texts of a pair follow each other.
+        lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
+        starts = np.cumsum(lengths) - lengths
+        values = np.empty(lengths.sum(), "int32")
+        for part, rows in enumerate((first, second)):
+            values[ranges(NUMPY, starts[part::2], rows.lengths)] = rows.values
+        features, _ = self._preprocessor.pack_tokens(Ragged(values, lengths))
+        return Sequences(features, np.full(len(index), 2))
+
+
+class InMemory:
+    """Sequences that are in memory already, as rows of a `Loader`.
+
+    Args:
+        sequences: The sequences of all rows.
+    """
+
+    def __init__(self, sequences: Sequences) -> None:
+        self._sequences = sequences
+
+    def __len__(self) -> int:
+        counts = self._sequences.counts
+        return len(self._sequences.lengths if counts is None else counts)
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Returns the rows at some indices."""
+        return self._sequences.take(NUMPY, index)
+
+
+def rows_of_ids(token_ids: Sequence[Sequence[int]]) -> InMemory:
+    """Returns ids that include the special tokens, `(rows, None)`, as rows of a `Loader`."""
+    lengths = np.fromiter(map(len, token_ids), "int64", len(token_ids))
+    values = np.concatenate(
+        [np.zeros(0, "int32"), *(np.asarray(row, "int32") for row in token_ids)]
+    )
+    return InMemory(Sequences({"token_ids": Ragged(values, lengths)}))
+
+
+def split_pair(x: Any) -> tuple[Any, Any]:
+    """Returns `(text, text_pair)` of a string, pair or dict; `text_pair` is `None` for one text."""
+    if isinstance(x, Mapping):
+        return x["text"], x.get("text_pair")
+    if isinstance(x, tuple):
+        return x[0], (x[1] if len(x) > 1 else None)
+    return x, None

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `tf.data.Dataset` of text as the source of batches, and batches as a `tf.data.Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert import checks
+from keras_bert.data.loader import (
+    SHUFFLE_BATCHES,
+    WINDOW_BATCHES,
+    WINDOWS_IN_EPOCH,
+    Batches,
+    BatchOptions,
+    Window,
+    permutation,
+)
+from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, split_pair
+
+# The number of rows that are read from a dataset at a time
+_ROWS_READ = 1024
+
+# Converts the labels and weights of rows, and the index of the first of them, to columns
+ReadColumns = Callable[..., tuple[np.ndarray, ...]]
+_Columns = list[np.ndarray]
+
+
+def num_elements(dataset: tf.data.Dataset) -> int:
+    """Returns the number of elements of a dataset, which is read if it does not know it.
+
+    Raises:
+        ValueError: If the dataset is infinite.
+    """
+    cardinality = int(dataset.cardinality())
+    if cardinality == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
+    if cardinality == tf.data.UNKNOWN_CARDINALITY:
+        return int(dataset.reduce(np.int64(0), lambda count, _: count + 1))
+    return cardinality
+
+
+def is_batched(rows: tf.data.Dataset) -> bool:
+    """Returns whether the elements of a dataset of text are batches rather than rows."""
+    spec = rows.element_spec
+    text, _ = split_pair(spec[0] if isinstance(spec, tuple) else spec)
+    return bool(text.shape.rank)
+
+
+class DatasetRows:
+    """The rows of a `tf.data.Dataset` of text, as the source of a `Loader`.
+
+    Args:
+        dataset: A dataset of single `x`, `(x, labels)` or `(x, labels, weights)`, where `x` is a
+            string, a pair of strings, or a dict of `text` and `text_pair`.
+        preprocessor: The preprocessor that packs the texts.
+        read_columns: Checks and converts labels and weights.
+        num_rows: The number of rows, if it is known and the dataset does not know it.
+    """
+
+    def __init__(
+        self,
+        dataset: tf.data.Dataset,
+        preprocessor: TextClassifierPreprocessor,
+        read_columns: ReadColumns,
+        num_rows: int | None = None,
+    ) -> None:
+        self._dataset = dataset
+        self._preprocessor = preprocessor
+        self._read_columns = read_columns
+        cardinality = int(dataset.cardinality())
+        self.num_rows = num_rows if cardinality < 0 else cardinality
+
+    def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
+        """Yields the windows of an epoch."""
+        batch_size, in_window = options.rows_in_batch, options.window(self.num_rows)
+        dataset, first = self._dataset, 0
+        if options.shuffle_seed is None and skipped:
+            first, skipped = skipped * batch_size * (in_window or 1), 0
+            dataset = dataset.skip(first)
+        elements = dataset.batch(_ROWS_READ).as_numpy_iterator()
+        chunks: Iterator[_Columns] = map(_columns, elements)
+        if options.shuffle_seed is not None:
+            capacity = SHUFFLE_BATCHES * batch_size if self.num_rows is None else self.num_rows
+            chunks = _shuffled(chunks, capacity, (options.shuffle_seed, epoch))
+        structure = _structure(self._dataset.element_spec)
+        sizes = (batch_size * batches for batches in _window_sizes(in_window))
+        for number, columns in enumerate(_regrouped(chunks, sizes)):
+            count = len(columns[0])
+            if number >= skipped:
+                texts, rest = structure(columns)
+                others = self._read_columns(*rest, first_row=first)
+                yield Window(
+                    TextExamples(texts, self._preprocessor), np.arange(count), others, first
+                )
+            first += count
+
+
+class GivenBatches(Batches):
+    """The batches of a dataset that is batched already; each is padded to its longest row.
+
+    Args:
+        dataset: A dataset of batches of text, with or without labels and weights.
+        preprocessor: The preprocessor that packs the texts.
+        read_columns: Checks and converts labels and weights.
+    """
+
+    def __init__(
+        self,
+        dataset: tf.data.Dataset,
+        preprocessor: TextClassifierPreprocessor,
+        read_columns: ReadColumns,
+    ) -> None:
+        super().__init__()
+        self._dataset = dataset
+        self._preprocessor = preprocessor
+        self._read_columns = read_columns
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches; `None` if the dataset does not know it, or is infinite."""
+        cardinality = int(self._dataset.cardinality())
+        return None if cardinality < 0 else cardinality
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        structure = _structure(self._dataset.element_spec)
+        first_row = 0
+        for element in self._dataset.skip(first).as_numpy_iterator():
+            columns = _columns(element)
+            texts, rest = structure(columns)
+            others = self._read_columns(*rest, first_row=first_row)
+            first_row += len(columns[0])
+            yield (self._preprocessor(*map(list, texts.values())), *others)
+
+
+def _columns(element: Any) -> _Columns:
+    """Returns the arrays of an element of a dataset in one list."""
+    return [np.asarray(x) for x in tf.nest.flatten(element)]
+
+
+def _structure(spec: Any) -> Callable[[_Columns], tuple[dict[str, Any], _Columns]]:
+    """Returns a function of the arrays of rows to their texts by name, and to the others."""
+
+    def split(columns: _Columns) -> tuple[dict[str, Any], _Columns]:
+        element = tf.nest.pack_sequence_as(spec, columns)
+        x, *rest = element if isinstance(element, tuple) else (element,)
+        text, text_pair = split_pair(x)
+        texts = {"text": text} if text_pair is None else {"text": text, "text_pair": text_pair}
+        return texts, rest
+
+    return split
+
+
+def _window_sizes(in_window: int | None) -> Iterator[int]:
+    """Yields the number of batches of each window.
+
+    With `None`, there are 16 windows of a batch, 16 of two batches, 16 of four, and so on; from 64,
+    they remain of this size. A window is thus about a sixteenth of the rows before it at most.
+    """
+    number = 0
+    while True:
+        yield in_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)
+        number += 1
+
+
+def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
+    """Groups rows anew, into chunks of the given sizes; the last one has the rest."""
+    held: list[_Columns] = []
+    size = next(sizes)
+    for chunk in chunks:
+        held.append(chunk)
+        while sum(len(columns[0]) for columns in held) >= size:
+            joined = _joined(held)
+            yield [column[:size] for column in joined]
+            held = [[column[size:] for column in joined]]
+            size = next(sizes)
+    if held and len(held[0][0]):
+        yield _joined(held)
+
+
+def _shuffled(
+    chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
+) -> Iterator[_Columns]:
+    """Shuffles rows, of which `capacity` are in memory; each new one replaces a random one."""
+    filling: list[_Columns] = []
+    held: _Columns | None = None
+    for number, chunk in enumerate(chunks):
+        if held is None:
+            filling.append(chunk)
+            if sum(len(columns[0]) for columns in filling) >= capacity:
+                held = _joined(filling)
+            continue
+        replaced = permutation(len(held[0]), *seed, number)[: len(chunk[0])]
+        yield [column[replaced] for column in held]
+        for column, values in zip(held, chunk, strict=True):
+            column[replaced] = values[: len(replaced)]
+    if held is None and filling:
+        held = _joined(filling)
+    if held is not None:
+        order = permutation(len(held[0]), *seed)
+        yield [column[order] for column in held]
+
+
+def _joined(chunks: list[_Columns]) -> _Columns:
+    return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+
+
+# === Features ===
+
+
+def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Checks the sample weights of a dataset of `(x, y, weights)`; others are returned unchanged.
+
+    Args:
+        dataset: A dataset of single rows or batches of features.
+
+    Returns:
+        A dataset of the same elements. Iterating over it raises `tf.errors.InvalidArgumentError` at
+        a weight that is not a finite number of at least 0; the message gives its element's index.
+    """
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:
+        return dataset
+
+    expected = f"; each must be {checks.NON_NEGATIVE}"
+
+    @tf.autograph.experimental.do_not_convert
+    def check(index: tf.Tensor, element: Any) -> Any:
+        checked = []
+        for weights in tf.nest.flatten(element[2], expand_composites=True):
+            numbers = tf.cast(weights, tf.float32)
+            is_weight = tf.math.is_finite(numbers) & (numbers >= 0)
+            message = ["The sample weights of element", index, "are", weights, expected]
+            with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_weight), message)]):
+                checked.append(tf.identity(weights))
+        weights = tf.nest.pack_sequence_as(element[2], checked, expand_composites=True)
+        return (*element[:2], weights)
+
+    return dataset.enumerate().map(check)
+
+
+# === Batches as a dataset ===
+
+
+def dataset_of(
+    batches: Sequence[Any],
+    example: Any,
+    *,
+    num_batches: int | None,
+    rows_in_batch: int | None,
+    targets_have_length: bool,
+) -> tf.data.Dataset:
+    """Returns batches as a `tf.data.Dataset`, as a strategy or Keras' TensorFlow trainer need it.
+
+    Args:
+        batches: The batches, which are read one after another in each iteration.
+        example: A batch, for its structure and dtypes.
+        num_batches: The number of batches; `None` if it is unknown.
+        rows_in_batch: The number of rows of every batch; `None` if some have another number.
+        targets_have_length: Whether what comes after the features may have a second dimension that
+            differs between batches.
+    """
+
+    def spec(x: Any, of_targets: bool) -> tf.TensorSpec:
+        x = np.asarray(x)
+        dims = x.shape[1:] if of_targets and not targets_have_length else (None,) * (x.ndim - 1)
+        # (Several rows of features may come from one row of the input.)
+        rows = None if rows_in_batch is None else rows_in_batch * x.shape[0]
+        return tf.TensorSpec((rows, *dims), x.dtype)
+
+    features, *targets = example
+    signature = (
+        tf.nest.map_structure(lambda x: spec(x, False), features),
+        *tf.nest.map_structure(lambda x: spec(x, True), tuple(targets)),
+    )
+    specs = tf.nest.flatten(signature)
+
+    def read(index: np.int64) -> list[np.ndarray]:
+        return [np.asarray(x) for x in tf.nest.flatten(batches[int(index)])]
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(index: tf.Tensor) -> Any:
+        values = tf.numpy_function(read, [index], [spec.dtype for spec in specs])
+        values = [tf.ensure_shape(x, spec.shape) for x, spec in zip(values, specs, strict=True)]
+        return tf.nest.pack_sequence_as(signature, values)
+
+    if num_batches is None:
+        dataset = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
+    else:
+        # Setting up a generator takes five times longer.
+        dataset = tf.data.Dataset.range(num_batches).map(batch)
+    # tf.data's autotuning runs in a thread that sleeps for 10 ms, then 20 ms, and so on up to a
+    # minute. The end of an iterator mostly fails to wake this thread, but waits for it (TensorFlow
+    # 2.21), so that `fit` and `evaluate` would return that much later, in every epoch.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
+def label_rows(dataset: tf.data.Dataset, label: Any) -> tf.data.Dataset:
+    """Adds the same label to every row of a dataset of text, of single rows or batches."""
+
+    def add(row: Any) -> tuple[Any, Any]:
+        text, _ = split_pair(row)
+        return row, tf.fill(tf.shape(text), label)
+
+    return dataset.map(lambda *row: add(row if len(row) > 1 else row[0]))

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Keras reads batches: as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_bert.data.loader import Batches
+
+
+class Feed(keras.callbacks.Callback):
+    """Hands data to a call of Keras' `fit`, `evaluate` or `predict`.
+
+    As a callback of `fit`, it is told the number of each epoch, which determines the order of
+    shuffled rows: Keras may begin to read an epoch more than once.
+
+    Args:
+        data: `Batches`; anything else is handed over unchanged.
+        epoch: The number of the first epoch.
+        first: The number of batches of an epoch to skip.
+        with_targets: Whether to hand over what comes after the features.
+    """
+
+    # If a callback of batches is not, Keras waits for the result of each batch on JAX.
+    async_safe = True
+
+    def __init__(
+        self, data: Any, *, epoch: int = 0, first: int = 0, with_targets: bool = True
+    ) -> None:
+        super().__init__()
+        self._data = data
+        self._epoch = epoch
+        self._first = first
+        self._with_targets = with_targets
+        self._error: Exception | None = None
+        self.targets: list[Any] = []
+        """Without targets, what came after the features of each batch of the last reading."""
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+        count = self._data.num_batches
+        return None if count is None else count - self._first
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
+
+    def read(self) -> Iterator[Any]:
+        """Yields the batches of an epoch."""
+        self.targets = []
+        try:
+            for features, *targets in self._data.epoch(self._epoch, self._first):
+                if self._with_targets:
+                    yield (features, *targets)
+                else:
+                    self.targets.append(targets[0])
+                    yield (features,)
+        except Exception as error:
+            # TensorFlow would replace it by one of its own.
+            self._error = error
+            raise
+
+    def for_keras(self) -> Any:
+        """Returns the data in the form that Keras' methods take on the backend."""
+        batches = self._data
+        if not isinstance(batches, Batches):
+            return batches
+        sequence = _BatchSequence(self)
+        if keras.backend.backend() != "tensorflow" and self.num_batches is not None:
+            return sequence
+        from keras_bert.data.tfdata.text_datasets import dataset_of
+
+        example = batches.example()
+        return dataset_of(
+            sequence,
+            example if self._with_targets else example[:1],
+            num_batches=self.num_batches,
+            rows_in_batch=batches.rows_in_batch,
+            targets_have_length=batches.targets_have_length,
+        )
+
+    @contextlib.contextmanager
+    def raising_errors(self) -> Iterator[None]:
+        """Raises an error of the batches as it is, if it made the call of Keras fail."""
+        try:
+            yield
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+
+class _BatchSequence(keras.utils.PyDataset):
+    """Batches that Keras reads one after another, from the first in each epoch."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self._feed = feed
+        self._reader: Iterator[Any] | None = None
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch."""
+        return self._feed.num_batches
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 0 or self._reader is None:
+            self._reader = self._feed.read()
+        return next(self._reader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._feed.read()

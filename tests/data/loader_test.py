@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+
+from keras_bert.data.arrays import Ragged
+from keras_bert.data.loader import (
+    WINDOW_BATCHES,
+    BatchOptions,
+    Loader,
+    RowsInMemory,
+    bucket_lengths,
+    made_ahead,
+    permutation,
+    with_index,
+)
+from keras_bert.data.packing import Sequences
+from keras_bert.data.texts import InMemory
+
+pytestmark = pytest.mark.backend_independent
+
+PREPROCESSOR = types.SimpleNamespace(
+    tokenizer=types.SimpleNamespace(pad_token_id=0), sequence_length=13
+)
+
+
+def batches_of(num_rows, finish=with_index, pairs=False, **options):
+    """Row i has the id 1 + i, 1 + i % 13 times; with `pairs`, also a sequence of two ids."""
+    lengths = 1 + np.arange(num_rows) % 13
+    values = np.repeat(1 + np.arange(num_rows), lengths).astype("int32")
+    rows, counts = Ragged(values, lengths), None
+    if pairs:
+        rows = [ids for row in rows.to_list() for ids in (row, [7, 7])]
+        values = np.array(list(itertools.chain(*rows)), "int32")
+        rows = Ragged(values, np.array(list(map(len, rows)), "int64"))
+        counts = np.full(num_rows, 2)
+    examples = InMemory(Sequences({"token_ids": rows}, counts))
+    options = BatchOptions(**{"batch_size": 4, **options})
+    return Loader(RowsInMemory(examples, [np.arange(num_rows)]), PREPROCESSOR, options, finish)
+
+
+def order(batches, epoch=0, first=0):
+    return [tuple(index.tolist()) for _, index in batches.epoch(epoch, first)]
+
+
+def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
+    lengths = bucket_lengths(512)
+    assert lengths[0] == 8
+    assert lengths[-1] == 512
+    steps = np.diff(lengths) / lengths[:-1]
+    assert steps[8:].max() <= 0.25
+    assert bucket_lengths(100, coarse=True) == (16, 32, 64, 100)
+    assert bucket_lengths(5) == (5,)
+
+
+def test_a_length_below_one_is_refused():
+    with pytest.raises(ValueError, match="sequence_length is 0"):
+        bucket_lengths(0)
+
+
+@pytest.mark.parametrize("num_rows", [1, 7, 8, 4 * WINDOW_BATCHES + 5])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_every_row_comes_once_in_as_many_batches_as_promised(num_rows, seed):
+    loader = batches_of(num_rows, shuffle_seed=seed)
+    batches = order(loader)
+    assert len(batches) == len(loader) == -(-num_rows // 4)
+    assert sorted(itertools.chain(*batches)) == list(range(num_rows))
+    assert sorted(map(len, batches))[1:] == [4] * (len(batches) - 1)
+
+
+def test_a_window_of_one_batch_leaves_rows_where_they_are():
+    for start, index in zip(range(0, 50, 4), order(batches_of(50, length_window=1)), strict=True):
+        assert sorted(index) == list(range(start, min(start + 4, 50)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length_window": 0}, "length_window is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"num_replicas": 3}, "a strategy of 3 replicas"),
+        ({"shard": (2, 2)}, "shard is"),
+        ({"shard": (0, 3)}, "of which batch_size is a multiple"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        BatchOptions(**{"batch_size": 4, **options})
+
+
+def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
+    for features, index in batches_of(50):
+        lengths = 1 + index % 13
+        width = features["token_ids"].shape[1]
+        assert width == min(b for b in bucket_lengths(13) if b >= lengths.max())
+        expected = np.where(np.arange(width) < lengths[:, None], 1 + index[:, None], 0)
+        np.testing.assert_array_equal(features["token_ids"], expected)
+        np.testing.assert_array_equal(features["padding_mask"], expected != 0)
+
+
+def test_sequences_of_a_row_are_on_an_axis_of_their_own():
+    for features, index in batches_of(50, pairs=True):
+        longest = max(2, (1 + index % 13).max())
+        width = min(b for b in bucket_lengths(13) if b >= longest)
+        assert features["token_ids"].shape == (len(index), 2, width)
+        assert (features["token_ids"][:, 0, 0] == 1 + index).all()
+        assert (
+            features["padding_mask"].sum(axis=2) == np.stack([1 + index % 13, 0 * index + 2], 1)
+        ).all()
+
+
+def test_a_batch_holds_rows_of_like_length():
+    spreads = [np.ptp(1 + np.array(index) % 13) for index in order(batches_of(200))]
+    assert np.mean(spreads) < 1
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    epochs = [order(batches_of(60, shuffle_seed=1), epoch) for epoch in range(2)]
+    assert epochs[0] != epochs[1]
+    loader = batches_of(60, shuffle_seed=1)
+    assert [order(loader, epoch) for epoch in (1, 0)] == epochs[::-1]
+    assert order(batches_of(60, shuffle_seed=2)) != epochs[0]
+    repeated = set(map(frozenset, epochs[0])) & set(map(frozenset, epochs[1]))
+    assert len(repeated) < len(epochs[0]) / 4
+
+
+def test_an_order_is_of_no_version_of_numpy():
+    assert permutation(8, 1, 2).tolist() == [7, 1, 3, 0, 4, 2, 6, 5]
+    assert sorted(permutation(1000, 3)) == list(range(1000))
+
+
+@pytest.mark.parametrize("first", [0, 1, 17, 63, 64, 65, 99, 100])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_an_epoch_goes_on_from_any_batch(first, seed):
+    loader = batches_of(400, shuffle_seed=seed)
+    assert order(loader, 2, first) == order(loader, 2)[first:]
+
+
+def test_the_last_batch_is_completed_with_rows_of_weight_0():
+    loader = batches_of(10, None, compiles=True, training=True)
+    batches = list(loader)
+    real = np.concatenate([labels[is_real == 1] for _, labels, is_real in batches])
+    assert sorted(real) == list(range(10))
+    assert all(len(labels) == 4 for _, labels, _ in batches)
+    assert loader.rows_in_batch == 4
+    assert {features["token_ids"].shape[1] for features, *_ in batches} <= {13}
+
+
+def test_the_shares_of_processes_are_the_batch_of_one():
+    whole = list(batches_of(30, None, shuffle_seed=5, num_replicas=2))
+    shares = [list(batches_of(30, None, shuffle_seed=5, shard=(n, 2))) for n in range(2)]
+    for batch, *parts in zip(whole, *shares, strict=True):
+        for number, part in enumerate(parts):
+            for name, value in part[0].items():
+                np.testing.assert_array_equal(value, batch[0][name][number::2])
+            np.testing.assert_array_equal(part[1], batch[1][number::2])
+            np.testing.assert_array_equal(part[2], batch[2][number::2])
+
+
+def test_no_rows_give_no_batches():
+    assert list(batches_of(0)) == []
+    assert batches_of(0).example() is None
+
+
+def test_a_batch_of_the_first_row_shows_the_structure():
+    (features, index), (all_features, _) = batches_of(9).example(), next(iter(batches_of(9)))
+    assert index.tolist() == [0]
+    assert {name: x.dtype for name, x in features.items()} == {
+        name: x.dtype for name, x in all_features.items()
+    }
+
+
+def test_batches_are_made_ahead_and_errors_arrive_in_their_place():
+    made = []
+
+    def make():
+        for number in range(5):
+            made.append(number)
+            yield number
+        raise OSError("no more")
+
+    batches = made_ahead(make(), ahead=2)
+    assert next(batches) == 0
+    deadline = time.monotonic() + 10
+    while len(made) < 4 and time.monotonic() < deadline:  # two ready, and one that waits
+        time.sleep(0.01)
+    assert made == [0, 1, 2, 3]
+    assert [next(batches) for _ in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(OSError, match="no more"):
+        next(batches)
+
+
+def test_a_thread_ends_with_the_reading():
+    def names():
+        return [thread.name for thread in threading.enumerate()]
+
+    batches = made_ahead(itertools.count())
+    next(batches)
+    assert "batches" in names()
+    batches.close()
+    deadline = time.monotonic() + 10
+    while "batches" in names() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "batches" not in names()
+
+
+def test_waiting_is_counted():
+    loader = batches_of(9, lambda batch: time.sleep(0.05) or with_index(batch))
+    assert list(loader)
+    assert 0.1 < loader.seconds_waited < 5

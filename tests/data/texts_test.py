@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.data import TextClassifierPreprocessor
+from keras_bert.data.arrays import NUMPY, Ragged
+from keras_bert.data.packing import truncate_pair
+from keras_bert.data.texts import TokenizedTexts
+from tests.text.small_tokenizers import of_tokens
+
+pytestmark = pytest.mark.backend_independent
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
+CLS, SEP = TOKENS.index("[CLS]"), TOKENS.index("[SEP]")
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=10)
+
+
+def ids(letters):
+    return [TOKENS.index(letter) for letter in letters]
+
+
+def rows(features, name="token_ids"):
+    """The rows without their padding."""
+    mask = features["padding_mask"]
+    return [list(row[keep]) for row, keep in zip(features[name], mask, strict=True)]
+
+
+def test_a_single_text(preprocessor):
+    features = preprocessor(["a b", "c"])
+    assert rows(features) == [[CLS, *ids("ab"), SEP], [CLS, *ids("c"), SEP]]
+    assert features["token_ids"].shape == (2, 4)
+    assert not features["segment_ids"].any()
+
+
+def test_a_pair(preprocessor):
+    features = preprocessor(["a b", "c"], ["d", "e f"])
+    assert rows(features) == [
+        [CLS, *ids("ab"), SEP, *ids("d"), SEP],
+        [CLS, *ids("c"), SEP, *ids("ef"), SEP],
+    ]
+    assert rows(features, "segment_ids") == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
+
+
+def test_a_text_alone_is_its_row_of_a_batch(preprocessor):
+    texts, pairs = ["a b c", "d", ""], ["e", "f g h a b c d e f g h", "a"]
+    batch = preprocessor(texts, pairs)
+    for index, pair in enumerate(zip(texts, pairs, strict=True)):
+        for name, value in preprocessor(*pair).items():
+            np.testing.assert_array_equal(value, batch[name][index][: len(value)])
+
+
+def test_a_long_text_is_cut_at_the_end(preprocessor):
+    assert rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
+
+
+def test_pairs_are_cut_as_the_reference_cuts_them():
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(0, 12, (200, 2))
+    first, second = (
+        Ragged(np.concatenate([np.arange(n) for n in column]), column) for column in lengths.T
+    )
+    for max_tokens in (1, 2, 7, 8):
+        kept = truncate_pair(NUMPY, first, second, max_tokens)
+        received = np.stack([part.lengths for part in kept], axis=1)
+        expected = [one_at_a_time(*pair, max_tokens) for pair in lengths]
+        np.testing.assert_array_equal(received, expected)
+        assert all(row == list(range(len(row))) for part in kept for row in part.to_list())
+
+
+def one_at_a_time(first, second, max_tokens):
+    """The released code's rule: a token off the longer text's end; on a tie, the second's."""
+    while first + second > max_tokens:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return [first, second]
+
+
+def test_an_empty_text_and_an_empty_batch(preprocessor):
+    assert rows(preprocessor([""])) == [[CLS, SEP]]
+    assert preprocessor([])["token_ids"].shape == (0, 2)
+
+
+def test_config_round_trip_is_json(preprocessor):
+    config = json.loads(json.dumps(preprocessor.get_config()))
+    same = TextClassifierPreprocessor.from_config(config)
+    assert rows(same(["a b"])) == rows(preprocessor(["a b"]))
+    assert same.sequence_length == 10
+
+
+def test_a_length_without_room_for_text_is_refused():
+    with pytest.raises(ValueError, match="sequence_length is 4"):
+        TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=4)
+
+
+@pytest.mark.parametrize("max_tokens", [0, 5, 100])
+def test_texts_are_tokenized_once_and_kept_within_the_bound(preprocessor, max_tokens, monkeypatch):
+    texts = [" ".join("abcdefgh"[: n % 9]) for n in range(40)]
+    calls = []
+    flat_ids = type(preprocessor.tokenizer).flat_ids
+    monkeypatch.setattr(
+        type(preprocessor.tokenizer),
+        "flat_ids",
+        lambda self, texts: calls.append(len(texts)) or flat_ids(self, texts),
+    )
+    kept = TokenizedTexts(texts, preprocessor, max_tokens)
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        index = generator.integers(0, 40, 12)
+        expected = [ids(texts[row].replace(" ", "")) for row in index]
+        assert kept.take(index).to_list() == expected
+    if max_tokens == 100:
+        assert sum(calls) <= 40 + 12 * 15
+    if max_tokens == 0:
+        assert calls == [12] * 20
+    everything = TokenizedTexts(texts, preprocessor)
+    calls.clear()
+    for _ in range(3):
+        everything.take(np.arange(40))
+    assert calls == [40]
