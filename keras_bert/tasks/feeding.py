@@ -16,7 +16,8 @@ class Feed(keras.callbacks.Callback):
     """Hands data to a call of Keras' `fit`, `evaluate` or `predict`.
 
     As a callback of `fit`, it is told the number of each epoch, which determines the order of
-    shuffled rows: Keras may begin to read an epoch more than once.
+    shuffled rows: Keras may begin to read an epoch more than once. It adds the time that each epoch
+    has waited for batches to the model's `seconds_waited`.
 
     Args:
         data: `Batches`; anything else is handed over unchanged.
@@ -48,6 +49,15 @@ class Feed(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch
+        self._waited_before = self._seconds_waited()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        waited = self._seconds_waited() - self._waited_before
+        # (A model of features is any Keras model.)
+        self.model.seconds_waited = getattr(self.model, "seconds_waited", 0.0) + waited
+
+    def _seconds_waited(self) -> float:
+        return self._data.seconds_waited if isinstance(self._data, Batches) else 0.0
 
     def read(self) -> Iterator[Any]:
         """Yields the batches of an epoch."""

@@ -127,7 +127,7 @@ class MultipleChoice(Task):
     input_kinds = (ChoiceRows,)
     options = ("dropout",)
     preset_options = ("dropout",)
-    preprocessor_class = "MultipleChoicePreprocessor"
+    preprocessor_class = MultipleChoicePreprocessor
     head_name = "multiple_choice"
     weighs_classes = True
 

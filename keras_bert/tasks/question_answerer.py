@@ -171,7 +171,7 @@ class QuestionAnswerer(Task):
     input_kinds = (QuestionsOnPassages,)
     options = ("dropout", "max_answer_length", "null_threshold", "top_layers")
     preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
-    preprocessor_class = "QuestionAnswererPreprocessor"
+    preprocessor_class = QuestionAnswererPreprocessor
     preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
     # The length of rows for SQuAD in the released code
     default_sequence_length = 384

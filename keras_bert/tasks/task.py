@@ -27,6 +27,7 @@ from keras_bert.data.input_forms import (
     split_index,
 )
 from keras_bert.data.loader import Batches, BatchOptions
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
@@ -54,14 +55,17 @@ class Task(ObjectiveModel):
     those of this class also take text, in the forms of its `input_kinds`.
     """
 
+    seconds_waited: float = 0.0
+    """How long `fit` has waited for batches of text until now, in seconds."""
+
     # The kinds of input that the task takes besides features
     input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset)
     # Arguments of the class besides the encoder, the preprocessor and the name; and the attributes
     # that are saved with presets
     options: ClassVar[tuple[str, ...]] = ()
     preset_options: ClassVar[tuple[str, ...]] = ()
-    # The class in `keras_bert.data` of its preprocessors, and its arguments besides the tokenizer
-    preprocessor_class: ClassVar[str] = "TextClassifierPreprocessor"
+    # The class of its preprocessors, and their arguments besides the tokenizer
+    preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
     preprocessor_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
     # The default `sequence_length`; `None` for the maximum of the encoder
     default_sequence_length: ClassVar[int | None] = None
@@ -89,10 +93,9 @@ class Task(ObjectiveModel):
         super().__init__(*args, backbone=backbone, **kwargs)
         if preprocessor is not None:
             check_preprocessor(preprocessor, backbone.config)
-        # A config is converted to a preprocessor on first use, since ids do not need TensorFlow.
-        is_config = isinstance(preprocessor, dict)
-        self._preprocessor = None if is_config else preprocessor
-        self._preprocessor_config: dict[str, Any] | None = preprocessor if is_config else None
+        if isinstance(preprocessor, dict):
+            preprocessor = self.preprocessor_class.from_config(preprocessor)
+        self._preprocessor = preprocessor
 
     # === Parts ===
 
@@ -125,13 +128,6 @@ class Task(ObjectiveModel):
             )
         return options
 
-    @classmethod
-    def preprocessor_from_config(cls, config: dict[str, Any]) -> Any:
-        """Creates a preprocessor of the task's `preprocessor_class` from its config."""
-        from keras_bert import data
-
-        return getattr(data, cls.preprocessor_class).from_config(config)
-
     @property
     def preprocessor(self) -> Any:
         """The preprocessor, which converts text to features.
@@ -141,8 +137,6 @@ class Task(ObjectiveModel):
             RuntimeError: If this process was forked after a model had been created.
         """
         check_process()
-        if self._preprocessor is None and self._preprocessor_config is not None:
-            self._preprocessor = self.preprocessor_from_config(self._preprocessor_config)
         if self._preprocessor is None:
             raise ValueError(
                 f"This {type(self).__name__} has no preprocessor, so it takes token ids and no "
@@ -154,10 +148,7 @@ class Task(ObjectiveModel):
     @property
     def tokenizer_config(self) -> dict[str, Any] | None:
         """The config of the tokenizer; `None` without a preprocessor."""
-        if self._preprocessor is not None:
-            config: dict[str, Any] = self._preprocessor.tokenizer.get_config()
-            return config
-        return (self._preprocessor_config or {}).get("tokenizer")
+        return None if self._preprocessor is None else self._preprocessor.tokenizer.get_config()
 
     # === Training, evaluation, prediction ===
 
@@ -874,12 +865,10 @@ class Task(ObjectiveModel):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        preprocessor = self._preprocessor_config
-        if self._preprocessor is not None:
-            preprocessor = self._preprocessor.get_config()
+        preprocessor = self._preprocessor
         return {
             "backbone": keras.saving.serialize_keras_object(self.backbone),
-            "preprocessor": preprocessor,
+            "preprocessor": None if preprocessor is None else preprocessor.get_config(),
             "name": self.name,
             "trainable": self.trainable,
             **self._layer_states(),

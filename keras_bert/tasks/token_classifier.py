@@ -244,7 +244,7 @@ class TokenClassifier(Task):
     input_kinds = (WordRows,)
     options = ("num_classes", "class_names", "dropout")
     preset_options = ("dropout",)
-    preprocessor_class = "TokenClassifierPreprocessor"
+    preprocessor_class = TokenClassifierPreprocessor
     preprocessor_options = ("sequence_length", "overlap")
     head_name = "token_classifier"
     default_learning_rate = 5e-5

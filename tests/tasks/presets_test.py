@@ -148,12 +148,13 @@ def test_every_task_takes_the_encoder_s_options_and_names_those_that_it_does_not
         )
     )
     save_preset(encoder, tmp_path, tokenizer={"vocabulary": VOCABULARY})
-    classes = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
+    options = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
+    options |= {"max_query_length": 3} if name == "QuestionAnswerer" else {}
     made = task.from_preset(
-        tmp_path, sequence_length=7, encoder_dropout=0.25, dtype="mixed_bfloat16", **classes
+        tmp_path, sequence_length=7, encoder_dropout=0.25, dtype="mixed_bfloat16", **options
     )
     assert (made.config.dropout, made.config.attention_dropout) == (0.25, 0.25)
     assert made.backbone.dtype_policy.name == "mixed_bfloat16"
-    assert made._preprocessor_config["sequence_length"] == 7
+    assert made.preprocessor.sequence_length == 7
     with pytest.raises(ValueError, match=f"{name} has no option wings; its options are .*dtype"):
         task.from_preset(tmp_path, wings=2)

@@ -267,6 +267,11 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
     evaluation = DevEvaluation(job, seed_run, meter)
     output_folder.check_room(seed_run.folder, _bytes_of(training.model))
     records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation)
+    logging.info(
+        "seed %d: %.1f %% of the training waited for data",
+        seed_run.seed,
+        100 * evaluation.waiting_seconds / evaluation.training_seconds,
+    )
     num_epochs = len(evaluation.by_epoch)
     trained_rows = training.num_rows * num_epochs
     return Run(
@@ -335,6 +340,7 @@ _EVALUATION_STATE = (
     "best_epoch",
     "best_score",
     "training_seconds",
+    "waiting_seconds",
     "scoring_seconds",
     "energy",
 )
@@ -359,6 +365,7 @@ class DevEvaluation(keras.callbacks.Callback):
         self.best_epoch = 0
         self.best_score = -math.inf
         self.training_seconds = 0.0
+        self.waiting_seconds = 0.0
         self.scoring_seconds = 0.0
         self._epoch_start: float | None = None
 
@@ -379,16 +386,20 @@ class DevEvaluation(keras.callbacks.Callback):
     def restore(self, state: dict[str, Any]) -> None:
         """Restores the state of a checkpoint."""
         for name in _EVALUATION_STATE:
-            setattr(self, name, state.get(name))
+            if name in state:
+                setattr(self, name, state[name])
         # What was not metered from the beginning to the end is not known.
-        is_known = self.energy is not None and self.meter is not None
-        self.energy = Energy(*self.energy) if is_known else None
+        energy = state.get("energy")
+        is_known = energy is not None and self.meter is not None
+        self.energy = Energy(*energy) if is_known else None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch_start = time.perf_counter()
+        self._waited_before = getattr(self.model, "seconds_waited", 0.0)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.training_seconds = self.state()["training_seconds"]
+        self.waiting_seconds += self.model.seconds_waited - self._waited_before
         self._epoch_start = None
         scoring_start = time.perf_counter()
         try:
