@@ -302,14 +302,12 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    cleaner = SentenceCleaner(
-        tokenizer.lowercase, tokenizer.keep_accents, collapse=tokenizer.albert_rules
-    )
+    cleaner = SentenceCleaner(tokenizer.cleaner)
     letters = _letters()
     maps, sigma = [], None
-    if not cleaner.keep_accents:
+    if not tokenizer.keep_accents:
         maps.append(_changes(letters, cleaner.decompose))
-    if cleaner.lowercase:
+    if tokenizer.lowercase:
         maps.append(_changes(letters, lower))
         sigma = _final_sigma(lower)
     character_maps = [_characters_map(changes) for changes in maps]

@@ -10,12 +10,14 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, class_of
 from keras_bert.text.special_tokens import TokenSplitter, segments
-from keras_bert.text.tokenizer import KnownWords, Tokenizer, Tokens
+from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.byte_pair_files import (
     SPACE,
     byte_characters,
@@ -29,6 +31,11 @@ from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
+
+
+# What represents the space that is added before a text, so that it is in no span: half of a
+# surrogate pair, which is in no text
+_ADDED_SPACE = "\udc00"
 
 
 class BytePairTokenizer(Tokenizer):
@@ -109,7 +116,8 @@ class BytePairTokenizer(Tokenizer):
         super().__init__(check_vocabulary(vocabulary, required), special_tokens_in_text)
         self.merges = tuple(merges)
         self.add_prefix_space = add_prefix_space
-        special = set(self.special_token_ids)
+        special = self.special_token_ids
+        self._special = {self.vocabulary[index]: index for index in special}
         # The bytes of each token; None for special tokens
         self._pieces = [
             None if index in special else token_bytes(token)
@@ -118,9 +126,11 @@ class BytePairTokenizer(Tokenizer):
         self._byte_ids = [self._ids.get(letter, self.unk_token_id) for letter in byte_characters()]
         self._merged = _merged_ids(self.merges, self._ids)
         self._ranks = {pair: rank for rank, pair in enumerate(self._merged)}
-        self._known = KnownWords(self._tokens_of_word)
-        present = {self.vocabulary[index]: index for index in self.special_token_ids}
-        self._splitter = TokenSplitter(present, self.mask_token) if special_tokens_in_text else None
+        self._known_ids = KnownWords(self._ids_of_word, width=1)
+        self._known_tokens = KnownWords(self._tokens_of_word, width=3)
+        self._splitter = (
+            TokenSplitter(self._special, self.mask_token) if special_tokens_in_text else None
+        )
 
     @property
     def continuation_token_ids(self) -> list[int]:
@@ -153,37 +163,36 @@ class BytePairTokenizer(Tokenizer):
             "special_tokens_in_text": self.special_tokens_in_text,
         }
 
-    def _ids_of(self, text: str) -> list[int]:
-        ids: list[int] = []
-        for start, end, token_id in segments(text, self._splitter):
-            if token_id is not None:
-                ids.append(token_id)
-            else:
-                words = split_byte_words(self._prefixed(text[start:end]))
-                ids += itertools.chain.from_iterable([self._known[word].ids for word in words])
-        return ids
+    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        words: list[str] = []
+        for text in texts:
+            for start, end, token_id in segments(text, self._splitter):
+                if token_id is not None:
+                    words.append(self.vocabulary[token_id])
+                else:
+                    words += split_byte_words(self._prefixed(text[start:end]))
+            words.append(END)
+        return self._known_ids.ids(words)
 
-    def _tokens_of(self, text: str) -> Tokens:
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for start, end, token_id in segments(text, self._splitter):
-            if token_id is not None:
-                ids.append(token_id)
-                starts.append(start)
-                ends.append(end)
-                continue
-            segment = text[start:end]
-            prefixed = self._prefixed(segment)
-            begin = start - (len(prefixed) - len(segment))
-            for word in split_byte_words(prefixed):
-                tokens = self._known[word]
-                ids += tokens.ids
-                # An added space is in no span.
-                starts += [max(start, begin + offset) for offset in tokens.starts]
-                ends += [begin + offset for offset in tokens.ends]
-                begin += len(word)
-        return Tokens(ids, starts, ends)
+    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+        words: list[str] = []
+        begins: list[int] = []
+        for text in texts:
+            for start, end, token_id in segments(text, self._splitter):
+                if token_id is not None:
+                    words.append(self.vocabulary[token_id])
+                    begins.append(start)
+                    continue
+                prefixed = self._prefixed(text[start:end])
+                found = split_byte_words(prefixed)
+                begin = end - len(prefixed)
+                begins += itertools.accumulate(map(len, found[:-1]), initial=begin)
+                if begin < start:
+                    found[0] = found[0].replace(" ", _ADDED_SPACE, 1)
+                words += found or [""]
+            words.append(END)
+            begins.append(0)
+        return self._known_tokens.tokens(words, np.array(begins, np.int64))
 
     def _prefixed(self, text: str) -> str:
         return self._as_word(text) if self.add_prefix_space else text
@@ -217,25 +226,34 @@ class BytePairTokenizer(Tokenizer):
             self._splitter,
         )
 
-    def _tokens_of_word(self, word: str) -> Tokens:
-        """Converts a word to tokens with offsets in it, in which spaces are in no span."""
-        ids = self._merge([self._byte_ids[byte] for byte in word.encode("utf-8")])
+    def _ids_of_word(self, word: str) -> list[int]:
+        """Converts a word, or a special token, to ids."""
+        if word in self._special:
+            return [self._special[word]]
+        return self._merge([self._byte_ids[byte] for byte in word.encode("utf-8")])
+
+    def _tokens_of_word(self, word: str) -> Iterator[int]:
+        """Yields the id of each token of a word, its start and its end; spaces are in no span."""
+        if word in self._special:
+            yield from (self._special[word], 0, len(word))
+            return
+        floor = int(word.startswith(_ADDED_SPACE))
+        word = word.replace(_ADDED_SPACE, " ")
         # The index of the character of each byte
         characters = [
             index for index, letter in enumerate(word) for _ in range(len(letter.encode("utf-8")))
         ]
-        starts, ends = [], []
         begin = 0
-        for index in ids:
+        for index in self._ids_of_word(word):
             # An unknown token is a byte that is not in the vocabulary.
             piece = (self._pieces[index] or b"") if index != self.unk_token_id else b"\xff"
             end = begin + len(piece)
             last = characters[end - 1] + 1
             first = min(characters[begin] + _count(piece, piece.lstrip(b" ")), last)
-            starts.append(first)
-            ends.append(max(last - _count(piece, piece.rstrip(b" ")), first))
+            yield index
+            yield max(first, floor)
+            yield max(last - _count(piece, piece.rstrip(b" ")), first)
             begin = end
-        return Tokens(tuple(ids), tuple(starts), tuple(ends))
 
     def _merge(self, ids: list[int]) -> list[int]:
         """Merges the pair of the lowest rank, wherever it occurs, until there is none."""

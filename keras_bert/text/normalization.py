@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from keras_bert.text.characters import (
     category,
@@ -26,9 +27,10 @@ MAX_WORD_LENGTH = 200
 """The maximum number of characters of a word; longer words are unknown, as in the original."""
 
 # What `str.split` takes for whitespace and the original drops, as control characters
-_DROPPED_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-# A run of what is no whitespace for the original
-_RAW_WORD = re.compile(r"(?:\S|[\x0b\x0c\x1c-\x1f\x85])+")
+_DROPPED_SPACE = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
+_OTHER_CONTROL = str.maketrans(dict.fromkeys(_DROPPED_SPACE, "\x01"))
+# What replaces a character whose normalization depends on the characters around it
+_IN_CONTEXT = "\0"
 _JOINERS_AND_TAGS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
 
@@ -51,17 +53,35 @@ class Word(NamedTuple):
         return Word(self.letters[begin:end], self.firsts[begin:end], self.lasts[begin:end])
 
 
-def raw_words(text: str) -> list[str]:
-    """Splits a text at whitespace; control characters that the original drops may be missing."""
-    if _DROPPED_SPACE.search(text):
-        text = _DROPPED_SPACE.sub("", text)
-    return text.split()
+def splittable(texts: Sequence[str]) -> Sequence[str]:
+    """Replaces characters so that `str.split` splits where the original does.
+
+    Args:
+        texts: Texts.
+
+    Returns:
+        Texts of the same lengths with the same words.
+    """
+    joined = "".join(texts)
+    if any(character in joined for character in _DROPPED_SPACE):
+        return [text.translate(_OTHER_CONTROL) for text in texts]
+    return texts
 
 
-def raw_words_with_starts(text: str) -> Iterator[tuple[str, int]]:
-    """Yields the words between whitespace, with the offset of the first character of each."""
-    for found in _RAW_WORD.finditer(text):
-        yield found[0], found.start()
+def word_starts(text: str) -> np.ndarray:
+    """Returns the offset of the first character of each word that `str.split` returns."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    table = _is_space()
+    is_space = table[np.minimum(points, len(table) - 1)]
+    return np.flatnonzero(~is_space & np.append(True, is_space[:-1]))
+
+
+def letters_of_words(raw: str, lowercase: bool) -> list[str]:
+    """Normalizes a raw word and splits it into words, like `words_of`, without their sources."""
+    words = raw.translate(_letters(lowercase))
+    if _IN_CONTEXT in words:
+        return [word.letters for word in words_of(raw, lowercase)]
+    return words.split()
 
 
 def words_of(raw: str, lowercase: bool) -> Iterator[Word]:
@@ -94,9 +114,9 @@ def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
 
     @functools.lru_cache(1 << 17)
     def words(raw: str) -> list[str]:
-        return [word.letters for word in words_of(raw, lowercase)]
+        return letters_of_words(raw, lowercase)
 
-    return lambda text: itertools.chain.from_iterable(map(words, raw_words(text)))
+    return lambda text: itertools.chain.from_iterable(map(words, splittable([text])[0].split()))
 
 
 def over_dropped_marks(
@@ -133,6 +153,49 @@ def without_case(text: str) -> str:
     """Lowercases a text and strips its accents, as an uncased tokenizer does."""
     parts = "".join(map(decomposed, lowered(text)))
     return "".join(part for part in parts if not _is_mark(part))
+
+
+class _Letters(dict[int, str]):
+    """What each code point becomes, with spaces around punctuation and ideographs.
+
+    Args:
+        lowercase: Whether to lowercase and strip accents.
+    """
+
+    def __init__(self, lowercase: bool) -> None:
+        super().__init__()
+        self._lowercase = lowercase
+
+    def __missing__(self, point: int) -> str:
+        found = self[point] = self._of(chr(point))
+        return found
+
+    def _of(self, character: str) -> str:
+        if _is_dropped(character):
+            return ""
+        if self._lowercase:
+            parts = list(map(decomposed, lowered(character)))
+            letters = [letter for part in parts for letter in part if not _is_mark(letter)]
+            # A lowercase sigma has two forms; combining marks may be reordered.
+            if character == "Σ" or any(map(combining_class, letters)):
+                return _IN_CONTEXT
+        else:
+            letters = [character]
+        return "".join(
+            f" {letter} " if is_punctuation(letter) or is_ideograph(letter) else letter
+            for letter in letters
+        )
+
+
+@functools.cache
+def _letters(lowercase: bool) -> _Letters:
+    return _Letters(lowercase)
+
+
+@functools.cache
+def _is_space() -> np.ndarray:
+    """Returns whether each code point up to the one after the last whitespace is whitespace."""
+    return np.array([chr(point).isspace() for point in range(0x3002)])
 
 
 def _normalized(raw: str, lowercase: bool) -> Word:

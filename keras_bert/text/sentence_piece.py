@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
-from keras_bert.text.tokenizer import Tokenizer, Tokens
+from keras_bert.text.tokenizer import FlatTokens, Tokenizer
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, model_of
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
@@ -156,30 +157,31 @@ class SentencePieceTokenizer(Tokenizer):
         arguments = {name: value for name, value in config.items() if name != "kind"}
         return cls(**{**arguments, "model": model_of(config)})
 
-    def _ids_of(self, text: str) -> list[int]:
+    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids: list[int] = []
-        for start, end, token_id in segments(_valid(text), self._splitter):
-            if token_id is not None:
-                ids.append(token_id)
-            else:
-                found = self._processor.encode(self.cleaner(text[start:end]), out_type=int)
-                ids += found if self.parts.keys().isdisjoint(found) else self._split_ids(found)
-        return ids
+        ends = []
+        for text in map(_valid, texts):
+            for start, end, token_id in segments(text, self._splitter):
+                if token_id is not None:
+                    ids.append(token_id)
+                else:
+                    found = self._processor.encode(self.cleaner(text[start:end]), out_type=int)
+                    ids += found if self.parts.keys().isdisjoint(found) else self._split_ids(found)
+            ends.append(len(ids))
+        return np.array(ids, np.int32), np.diff(ends, prepend=0)
 
-    def _tokens_of(self, text: str) -> Tokens:
-        text = _valid(text)
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for start, end, token_id in segments(text, self._splitter):
-            if token_id is not None:
-                tokens = Tokens([token_id], [0], [end - start])
-            else:
-                tokens = self._tokens_of_segment(text[start:end])
-            ids += tokens.ids
-            starts += [start + offset for offset in tokens.starts]
-            ends += [start + offset for offset in tokens.ends]
-        return Tokens(ids, starts, ends)
+    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+        tokens: list[tuple[int, int, int]] = []
+        ends = []
+        for text in map(_valid, texts):
+            for start, end, token_id in segments(text, self._splitter):
+                if token_id is not None:
+                    tokens.append((token_id, start, end))
+                else:
+                    tokens += self._tokens_of_segment(text[start:end], start)
+            ends.append(len(tokens))
+        ids, starts, ends_of = np.array(tokens, np.int32).reshape(-1, 3).T
+        return FlatTokens(ids, starts, ends_of, np.diff(ends, prepend=0))
 
     def _text_of(self, ids: Sequence[int]) -> str:
         """Concatenates pieces, and replaces their space characters with spaces."""
@@ -194,7 +196,7 @@ class SentencePieceTokenizer(Tokenizer):
             self.vocabulary,
             self.special_token_ids,
             self.model,
-            SentenceCleaner(self.lowercase, self.keep_accents, collapse=self.albert_rules),
+            SentenceCleaner(self.cleaner),
             self.ids_of_parts,
             [[_width(part) for part in row] for row in self._parts_of_all()],
             self._splitter,
@@ -232,17 +234,15 @@ class SentencePieceTokenizer(Tokenizer):
             for part in self.parts.get(index, [self.vocabulary[index]]):
                 yield self._ids.get(part, self.unk_token_id)
 
-    def _tokens_of_segment(self, text: str) -> Tokens:
-        """Converts a text to tokens with offsets in characters."""
+    def _tokens_of_segment(self, text: str, begin: int) -> Iterator[tuple[int, int, int]]:
+        """Yields the tokens of a segment that begins at an offset, with offsets in characters."""
         widths, merged = self.cleaner.traces(text)
         byte_ends = list(itertools.accumulate(widths))
 
         def is_dropped(index: int) -> bool:
             return not widths[index] and is_extending(text[index])
 
-        ids, starts, ends = [], [], []
         for index, first, last in self._pieces(self.cleaner(text).encode("utf-8")):
-            ids.append(index)
             if self.vocabulary[index].strip(SPACE):
                 # If the model itself splits a character into several pieces, the last one has its
                 # bytes.
@@ -254,9 +254,7 @@ class SentencePieceTokenizer(Tokenizer):
             is_empty = first >= last or start >= end
             if start < len(text):
                 start, end = over_dropped_marks(text, start, max(end, start + 1), is_dropped)
-            starts.append(start)
-            ends.append(start if is_empty else end)
-        return Tokens(ids, starts, ends)
+            yield index, begin + start, begin + (start if is_empty else end)
 
     def _pieces(self, cleaned: bytes) -> Iterator[tuple[int, int, int]]:
         """Yields the ids and the spans, in bytes and without spaces, of a normalized text."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE
 from keras_bert.text.normalization import without_case
 
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK)
+SUFFIX = "##"
+"""The prefix of tokens that continue a word."""
 
 # Unassigned code points in the range of CJK ideographs: each is a word of its own, normalization
 # does not change it, and it does not occur in real text.
@@ -67,10 +70,14 @@ class TokenMarks:
             text = pattern.sub(mark, text)
         return text
 
-    def offsets(self, marked: str) -> Sequence[int]:
+    def offsets(self, marked: str) -> np.ndarray:
         """Returns the offsets in the text before `mark` of each character and of the end."""
-        widths = dict(zip(self.marks.values(), self.widths, strict=True))
-        return list(itertools.accumulate((widths.get(letter, 1) for letter in marked), initial=0))
+        points = np.frombuffer(marked.encode("utf-32-le", "surrogatepass"), np.uint32)
+        widths = np.ones(len(points) + 1, np.int64)
+        for mark, width in zip(self.marks.values(), self.widths, strict=True):
+            widths[1:][points == ord(mark)] = width
+        widths[0] = 0
+        return np.cumsum(widths)
 
 
 class Segment(NamedTuple):

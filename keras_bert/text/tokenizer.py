@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import abc
+import array
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,46 +19,94 @@ from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
-# Distinct words whose tokens are remembered; a word takes some 300 bytes.
+# Distinct words whose tokens are remembered; a word takes some 200 bytes.
 _MAX_KNOWN_WORDS = 1 << 17
 # Longer words are hardly ever seen twice.
 _MAX_KNOWN_LENGTH = 64
+# The characters of texts that are tokenized at a time, whose words stay in a processor's cache.
+_CHUNK = 1 << 17
 
 
-class Tokens(NamedTuple):
-    """The tokens of a text.
+class FlatTokens(NamedTuple):
+    """The tokens of several texts, one text after another.
 
     Args:
-        ids: The id of each token.
-        starts: The offset of the first character of each token.
-        ends: The offset one past its last character.
+        ids: The id of each token, int32 `(tokens,)`.
+        starts: The offset in its text of the first character of each, int32 `(tokens,)`.
+        ends: The offset one past its last character, int32 `(tokens,)`.
+        lengths: The number of tokens of each text, int64 `(texts,)`.
     """
 
-    ids: Sequence[int]
-    starts: Sequence[int]
-    ends: Sequence[int]
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    lengths: np.ndarray
 
 
-class KnownWords(dict[str, Tokens]):
+END = "\ud800"
+"""The word after each text, which none contains: half of a surrogate pair is no character."""
+
+
+class KnownWords(dict[str, bytes]):
     """The tokens of words, computed when a word is first looked up.
 
-    The number of words that are remembered is bounded, and several threads may look words up.
+    They are int32 numbers as bytes, which are joined faster than lists. The number of words that
+    are remembered is bounded, and several threads may look words up.
 
     Args:
-        tokenize: Computes the tokens of a word, with offsets in the word.
+        tokens: Computes the ids of a word; or for each of its tokens the id, the start and the end.
+        width: The number of numbers of a token, 1 or 3.
     """
 
-    def __init__(self, tokenize: Callable[[str], Tokens]) -> None:
+    def __init__(self, tokens: Callable[[str], Iterable[int]], width: int) -> None:
         super().__init__()
-        self._tokenize = tokenize
+        self._tokens = tokens
+        self._width = width
 
-    def __missing__(self, word: str) -> Tokens:
-        tokens = self._tokenize(word)
+    def __missing__(self, word: str) -> bytes:
+        numbers = [-1] * self._width if word == END else self._tokens(word)
+        found = array.array("i", numbers).tobytes()
         if len(word) <= _MAX_KNOWN_LENGTH:
             if len(self) >= _MAX_KNOWN_WORDS:
                 self.clear()
-            self[word] = tokens
-        return tokens
+            self[word] = found
+        return found
+
+    def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tokens of texts.
+
+        Args:
+            words: The words of all texts, with `END` after those of each.
+
+        Returns:
+            A tuple of the ids, int32 `(tokens,)`, and of the number of tokens of each text, int64
+            `(texts,)`.
+        """
+        ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
+        is_end = ids < 0
+        return ids[~is_end], _lengths(is_end)
+
+    def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
+        """Returns the tokens of texts with offsets.
+
+        Args:
+            words: See `ids`.
+            begins: The offset of each word, also of an `END`, in what offsets shall count,
+                `(words,)`.
+        """
+        found = list(map(self.__getitem__, words))
+        tokens = np.frombuffer(b"".join(found), np.int32).reshape(-1, 3)
+        counts = np.fromiter(map(len, found), np.int64, len(found)) // (3 * tokens.itemsize)
+        is_end = tokens[:, 0] < 0
+        begins = np.repeat(begins, counts)
+        ids, starts, ends = tokens[~is_end].T
+        begins = begins[~is_end]
+        return FlatTokens(ids, starts + begins, ends + begins, _lengths(is_end))
+
+
+def _lengths(is_end: np.ndarray) -> np.ndarray:
+    """Returns the number of tokens before each end."""
+    return np.diff(np.flatnonzero(is_end), prepend=-1) - 1
 
 
 class Tokenizer(abc.ABC):
@@ -113,7 +162,7 @@ class Tokenizer(abc.ABC):
         """Converts a text, or a batch of texts, to ids."""
         if is_tensor(text):
             return self.graph(text)
-        return _on_strings(text, self._ids_of)
+        return _on_strings(text, lambda texts: _rows(*self.flat_ids(texts)))
 
     def tokenize_with_offsets(self, text: Any) -> tuple[Any, Any, Any]:
         """Converts texts to ids, with the offsets of each token in its text.
@@ -137,8 +186,9 @@ class Tokenizer(abc.ABC):
         """
         if is_tensor(text):
             return self.graph.tokenize_with_offsets(text)
-        tokens = _on_strings(text, self._tokens_of)
-        ids, starts, ends = (_part_of(tokens, index) for index in range(3))
+        nested, texts = _strings(text)
+        *parts, lengths = self.flat_tokens(texts)
+        ids, starts, ends = (_put_in(nested, iter(_rows(part, lengths))) for part in parts)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
@@ -152,7 +202,7 @@ class Tokenizer(abc.ABC):
         """
         if is_tensor(words):
             return self.graph.tokenize_words(words)
-        return _on_strings(words, lambda word: self._ids_of(self._as_word(word)))
+        return _on_strings(words, lambda texts: _rows(*self.flat_words(texts)))
 
     def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Converts texts to ids, one text after another.
@@ -168,7 +218,8 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        return self._flat_ids(_strings(texts))
+        ids, lengths = _joined(map(self._ids_of, _chunks(texts)), np.int32, np.int64)
+        return ids, lengths
 
     def flat_words(self, words: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Converts the words of texts, each a separate string, to ids, one word after another.
@@ -179,27 +230,22 @@ class Tokenizer(abc.ABC):
         Returns:
             See `flat_ids`; the lengths are those of the words.
         """
-        return self._flat_ids([self._as_word(word) for word in _strings(words)])
+        chunks = ([self._as_word(word) for word in chunk] for chunk in _chunks(words))
+        ids, lengths = _joined(map(self._ids_of, chunks), np.int32, np.int64)
+        return ids, lengths
 
-    def flat_tokens(
-        self, texts: Sequence[str | bytes]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def flat_tokens(self, texts: Sequence[str | bytes]) -> FlatTokens:
         """Converts texts to ids with offsets, one text after another.
 
         Args:
             texts: See `flat_ids`.
 
         Returns:
-            A tuple of the ids of all texts; the start of each token in its text, and its end, as
-            in `tokenize_with_offsets`; all int32 arrays `(tokens,)`; and the number of tokens of
-            each text, int64 `(texts,)`.
+            A tuple of the ids, the starts and ends of the tokens in their texts, as in
+            `tokenize_with_offsets`, and the number of tokens of each text.
         """
-        rows = [self._tokens_of(text) for text in _strings(texts)]
-        lengths = np.fromiter((len(row.ids) for row in rows), np.int64, len(rows))
-        ids, starts, ends = (
-            _flat((row[part] for row in rows), int(lengths.sum())) for part in range(3)
-        )
-        return ids, starts, ends, lengths
+        chunks = map(self._tokens_of, _chunks(texts))
+        return FlatTokens(*_joined(chunks, np.int32, np.int32, np.int32, np.int64))
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
         """Converts ids to text.
@@ -347,18 +393,13 @@ class Tokenizer(abc.ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.from_config(self.get_config())
 
-    def _flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        rows = [self._ids_of(text) for text in texts]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        return _flat(rows, int(lengths.sum())), lengths
+    @abc.abstractmethod
+    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Converts texts to ids, of any integer type, and the number of ids of each text."""
 
     @abc.abstractmethod
-    def _ids_of(self, text: str) -> list[int]:
-        """Converts a text to ids."""
-
-    @abc.abstractmethod
-    def _tokens_of(self, text: str) -> Tokens:
-        """Converts a text to ids with offsets in characters."""
+    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+        """Converts texts to ids with offsets in characters, of any integer type."""
 
     @abc.abstractmethod
     def _text_of(self, ids: Sequence[int]) -> str:
@@ -378,33 +419,85 @@ def is_tensor(value: Any) -> bool:
     return type(value).__module__.startswith("tensorflow.")
 
 
-def _on_strings(text: Any, function: Callable[[str], Any], path: tuple[int, ...] = ()) -> Any:
-    """Applies a function to a string, or to each string of nested sequences."""
-    if isinstance(text, str):
-        check_characters(text, f"Text {', '.join(map(str, path))}" if path else "The text")
-        return function(text)
-    if isinstance(text, bytes):
-        return function(text.decode("utf-8", "ignore"))
-    if isinstance(text, np.ndarray) and not text.ndim:
-        return _on_strings(text.item(), function, path)
-    if hasattr(text, "__iter__") and not isinstance(text, dict):
-        return [_on_strings(item, function, (*path, index)) for index, item in enumerate(text)]
-    raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+def _on_strings(text: Any, function: Callable[[list[str]], Iterable[Any]]) -> Any:
+    """Applies a function of many strings to a string, or to the strings of nested sequences."""
+    nested, texts = _strings(text)
+    return _put_in(nested, iter(function(texts)))
 
 
-def _strings(texts: Sequence[str | bytes]) -> list[str]:
-    """Decodes and checks texts; see `_on_strings`."""
-    found: list[str] = _on_strings(texts, str)
-    return found
+def _strings(text: Any) -> tuple[Any, list[str]]:
+    """Decodes and checks texts.
+
+    Args:
+        text: A string or `bytes`, or nested sequences of them.
+
+    Returns:
+        A tuple of the same as nested lists, and of a list of the strings.
+    """
+    found: list[str] = []
+
+    def collect(text: Any, path: tuple[int, ...]) -> Any:
+        if isinstance(text, np.ndarray) and not text.ndim:
+            text = text.item()
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "ignore")
+        if isinstance(text, str):
+            if not text.isascii():
+                check_characters(text, f"Text {', '.join(map(str, path))}" if path else "The text")
+            found.append(text)
+            return text
+        if hasattr(text, "__iter__") and not isinstance(text, dict):
+            return [collect(item, (*path, index)) for index, item in enumerate(text)]
+        raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+
+    return collect(text, ()), found
 
 
-def _flat(rows: Iterable[Sequence[int]], size: int) -> np.ndarray:
-    """Concatenates rows of integers, int32 `(size,)`."""
-    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, size)
+def _put_in(nested: Any, results: Iterator[Any]) -> Any:
+    """Replaces the strings of nested lists, in order."""
+    if isinstance(nested, list):
+        return [_put_in(item, results) for item in nested]
+    return next(results)
 
 
-def _part_of(tokens: Any, index: int) -> Any:
-    """Returns one of the fields of nested `Tokens`."""
-    if isinstance(tokens, Tokens):
-        return tokens[index]
-    return [_part_of(item, index) for item in tokens]
+def _rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
+    """Yields the rows of a flat array as lists."""
+    flat = iter(values.tolist())
+    return (list(itertools.islice(flat, length)) for length in lengths.tolist())
+
+
+def _chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
+    """Decodes and checks texts, and yields those of a limited number of characters at a time."""
+    chunk: list[str] = []
+    first = size = 0
+    for text in texts:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "ignore")
+        if not isinstance(text, str):
+            raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
+        chunk.append(text)
+        size += len(text)
+        if size >= _CHUNK:
+            yield _checked(chunk, first)
+            first += len(chunk)
+            chunk, size = [], 0
+    yield _checked(chunk, first)
+
+
+def _checked(texts: list[str], first: int) -> list[str]:
+    """Checks the characters of consecutive texts, the first of which has the number `first`."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        for index, text in enumerate(texts, first):
+            check_characters(text, f"Text {index}")
+    return texts
+
+
+def _joined(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
+    """Concatenates each of several arrays, without a second copy of all of them in memory."""
+    buffers = [bytearray() for _ in dtypes]
+    for chunk in chunks:
+        for buffer, values, dtype in zip(buffers, chunk, dtypes, strict=True):
+            buffer += np.ascontiguousarray(values, dtype).data
+    return [np.frombuffer(buffer, dtype) for buffer, dtype in zip(buffers, dtypes, strict=True)]

@@ -14,7 +14,7 @@ from keras_bert import checks
 from keras_bert.text.byte_pair import split_byte_words
 from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
-from keras_bert.text.special_tokens import SPECIAL_TOKENS
+from keras_bert.text.special_tokens import SPECIAL_TOKENS, SUFFIX
 from keras_bert.text.training_corpus import (
     Corpus,
     Report,
@@ -24,7 +24,6 @@ from keras_bert.text.training_corpus import (
     import_trainer,
     spelled_out,
 )
-from keras_bert.text.wordpiece import SUFFIX
 from keras_bert.vocabularies.byte_pair_files import byte_characters
 
 _BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")

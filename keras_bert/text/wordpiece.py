@@ -3,32 +3,31 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from keras_bert.text import special_tokens
 from keras_bert.text.characters import category
 from keras_bert.text.normalization import (
     MAX_WORD_LENGTH,
-    Word,
     is_extending,
+    letters_of_words,
     over_dropped_marks,
-    raw_words,
-    raw_words_with_starts,
+    splittable,
+    word_starts,
     words_of,
 )
-from keras_bert.text.special_tokens import TokenMarks
-from keras_bert.text.tokenizer import KnownWords, Tokenizer, Tokens
+from keras_bert.text.special_tokens import SUFFIX, TokenMarks
+from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
-SUFFIX = "##"
-"""The prefix of tokens that continue a word."""
-
+_BETWEEN = f" {END} "
 # TF Text stores the length of a token in a byte.
 _MAX_PIECE_BYTES = 256
 
@@ -124,7 +123,8 @@ class WordPieceTokenizer(Tokenizer):
         self.token_marks = TokenMarks(in_text, self.uncased_tokens) if in_text else None
         """The recognition of special and added tokens in texts; `None` if there are none."""
         self._matched = {token: index for index, token in enumerate(self.matched_vocabulary)}
-        self._known = KnownWords(self._tokens_of_word)
+        self._known_ids = KnownWords(self._ids_of_word, width=1)
+        self._known_tokens = KnownWords(self._tokens_of_word, width=3)
 
     @property
     def matched_vocabulary(self) -> list[str]:
@@ -157,25 +157,25 @@ class WordPieceTokenizer(Tokenizer):
             **({"uncased_tokens": list(self.uncased_tokens)} if self.uncased_tokens else {}),
         }
 
-    def _ids_of(self, text: str) -> list[int]:
-        marked = self.token_marks.mark(text) if self.token_marks else text
-        tokens = map(self._known.__getitem__, raw_words(marked))
-        return list(itertools.chain.from_iterable([ids for ids, _, _ in tokens]))
+    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self._known_ids.ids(self._joined(texts).split())
 
-    def _tokens_of(self, text: str) -> Tokens:
-        marked = self.token_marks.mark(text) if self.token_marks else text
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for raw, begin in raw_words_with_starts(marked):
-            tokens = self._known[raw]
-            ids += tokens.ids
-            starts += [begin + start for start in tokens.starts]
-            ends += [begin + end for end in tokens.ends]
+    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+        joined = self._joined(texts)
+        tokens = self._known_tokens.tokens(joined.split(), word_starts(joined))
+        starts, ends = tokens.starts, tokens.ends
         if self.token_marks:
-            offsets = self.token_marks.offsets(marked)
-            starts, ends = ([offsets[index] for index in part] for part in (starts, ends))
-        return Tokens(ids, starts, ends)
+            offsets = self.token_marks.offsets(joined)
+            starts, ends = offsets[starts], offsets[ends]
+        sizes = np.array([len(text) + len(_BETWEEN) for text in texts], np.int64)
+        begins = np.repeat(np.cumsum(sizes) - sizes, tokens.lengths)
+        return FlatTokens(tokens.ids, starts - begins, ends - begins, tokens.lengths)
+
+    def _joined(self, texts: Sequence[str]) -> str:
+        """Marks special and added tokens, and joins the texts."""
+        if self.token_marks:
+            texts = [self.token_marks.mark(text) for text in texts]
+        return _BETWEEN.join([*splittable(texts), ""])
 
     def _text_of(self, ids: Sequence[int]) -> str:
         """Joins words and punctuation with spaces, and subwords without."""
@@ -193,40 +193,46 @@ class WordPieceTokenizer(Tokenizer):
             self.token_marks,
         )
 
-    def _tokens_of_word(self, raw: str) -> Tokens:
-        """Converts a raw word, without whitespace, to tokens with offsets in it."""
+    def _ids_of_word(self, raw: str) -> list[int]:
+        """Converts a raw word, without whitespace, to ids."""
+        words = letters_of_words(raw, self.lowercase)
+        return [index for word in words for index, _, _ in self._match(word)]
+
+    def _tokens_of_word(self, raw: str) -> Iterator[int]:
+        """Yields the id of each token of a raw word, its start and its end."""
 
         def is_dropped(index: int) -> bool:
             is_accent = category(raw[index]) == "Mn"
             return is_extending(raw[index]) and (self.lowercase or not is_accent)
 
-        pieces = [
-            (index, *over_dropped_marks(raw, start, end, is_dropped))
-            for word in words_of(raw, self.lowercase)
-            for index, start, end in self._match(word)
-        ]
-        ids, starts, ends = zip(*pieces, strict=True) if pieces else ((), (), ())
-        return Tokens(ids, starts, ends)
+        for letters, firsts, lasts in words_of(raw, self.lowercase):
+            for index, begin, end in self._match(letters):
+                is_unknown = index == self.unk_token_id
+                first = min(firsts) if is_unknown else firsts[begin]
+                last = max(lasts) if is_unknown else lasts[end - 1]
+                yield index
+                yield from over_dropped_marks(raw, first, last + 1, is_dropped)
 
-    def _match(self, word: Word) -> list[tuple[int, int, int]]:
+    def _match(self, letters: str) -> list[tuple[int, int, int]]:
         """Splits a word into subwords, longest match first: the id and the span of each."""
-        letters, firsts, lasts = word
         length = len(letters)
-        unknown = [(self.unk_token_id, min(firsts), max(lasts) + 1)]
+        unknown = [(self.unk_token_id, 0, length)]
         if length > MAX_WORD_LENGTH:
             return unknown
-        pieces = []
+        find = self._matched.get
+        pieces: list[tuple[int, int, int]] = []
         start = 0
+        rest, prefix = letters, 0
         while start < length:
-            prefix = SUFFIX if start else ""
-            for end in range(length, start, -1):
-                index = self._matched.get(prefix + letters[start:end])
+            for end in range(len(rest), prefix, -1):
+                index = find(rest[:end])
                 if index is not None:
                     break
             else:
                 return unknown
-            pieces.append((index, firsts[start], lasts[end - 1] + 1))
-            start = end
+            pieces.append((index, start, start + end - prefix))
+            start += end - prefix
+            rest, prefix = SUFFIX + letters[start:], len(SUFFIX)
         return pieces
 
 

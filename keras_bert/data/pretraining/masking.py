@@ -14,8 +14,8 @@ from keras_bert.data.batching import without_autograph, without_tuning
 from keras_bert.data.pretraining import mask_selection
 from keras_bert.data.pretraining.static_masking import UNITS
 from keras_bert.text import special_tokens
+from keras_bert.text.special_tokens import SUFFIX
 from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.text.wordpiece import SUFFIX
 
 # Independent streams of random numbers in one step
 _CHOICE, _KIND, _RANDOM_TOKEN, _RUNS = range(4)

@@ -23,7 +23,7 @@ from keras_bert.data.batching import (
 from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
 from keras_bert.data.pretraining.token_store import Ids
-from keras_bert.text.wordpiece import SUFFIX
+from keras_bert.text.special_tokens import SUFFIX
 
 Features = dict[str, Any]
 

@@ -16,6 +16,7 @@ import tensorflow_text as tf_text
 from keras_bert.text.characters import WHITE_SPACE, combining_marks
 from keras_bert.text.graph.normalization import lower
 from keras_bert.text.graph.offsets import Characters
+from keras_bert.text.sentence_piece_cleaning import TextCleaner
 
 # The whitespace that Python's `str.split` splits at
 _SPACE = f"[{WHITE_SPACE}\x1c-\x1f]"
@@ -27,11 +28,7 @@ class SentenceCleaner:
     """Normalizes texts.
 
     Args:
-        lowercase: Whether to lowercase text.
-        keep_accents: Whether to keep accents. If not, characters are decomposed (NFKD) and
-            combining marks dropped.
-        collapse: Whether to replace runs of whitespace with one space, strip texts, and replace
-            pairs of backticks or apostrophes with a quotation mark.
+        options: The same normalization in Python.
 
     Call arguments:
         text: String tensor `(texts,)`, valid UTF-8.
@@ -40,9 +37,7 @@ class SentenceCleaner:
         The normalized texts, a string tensor `(texts,)`.
     """
 
-    lowercase: bool
-    keep_accents: bool
-    collapse: bool
+    options: TextCleaner
 
     def __call__(self, text: tf.Tensor) -> tf.Tensor:
         """Normalizes a batch of texts."""
@@ -53,7 +48,7 @@ class SentenceCleaner:
     @property
     def replacements(self) -> Sequence[tuple[str, str]]:
         """Regular expressions and the replacements of their matches, applied in this order."""
-        if not self.collapse:
+        if not self.options.collapse:
             return ()
         quotes = ((quote * 2, '"') for quote in _QUOTES)
         return ((f"{_SPACE}+", " "), (r"\A | \z", ""), *quotes)
@@ -79,7 +74,7 @@ class SentenceCleaner:
         # sigma, whose two forms have the same number of bytes.
         widths = tf.gather(tf.strings.length(self._fold(letters)), which)
         seconds = tf.zeros_like(widths, tf.bool)
-        if self.collapse:
+        if self.options.collapse:
             is_space = tf.gather(tf.strings.regex_full_match(letters, _SPACE), which)
             begins = _begins(points)
             seconds = _second_quotes(points.flat_values, begins)
@@ -88,9 +83,9 @@ class SentenceCleaner:
         return widths, seconds
 
     def _fold(self, text: tf.Tensor) -> tf.Tensor:
-        if not self.keep_accents:
+        if not self.options.keep_accents:
             text = self.decompose(text)
-        return lower(text) if self.lowercase else text
+        return lower(text) if self.options.lowercase else text
 
 
 def _begins(points: tf.RaggedTensor) -> tf.Tensor:

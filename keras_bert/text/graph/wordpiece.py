@@ -13,9 +13,8 @@ from keras_bert.text.graph.offsets import Pieces, to_source_characters
 from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.normalization import MAX_WORD_LENGTH
-from keras_bert.text.special_tokens import TokenMarks
+from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 
-_SUFFIX = "##"
 # TF Text limits the bytes of a word, not its characters, so its limit is disabled.
 _NO_LIMIT = 2**30
 
@@ -64,7 +63,7 @@ class WordPieceGraph(GraphTokenizer):
         """Joins words and punctuation with spaces, and subwords without."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1, separator=" ")
-        return tf.strings.regex_replace(text, f" {_SUFFIX}", "")
+        return tf.strings.regex_replace(text, f" {SUFFIX}", "")
 
 
 class PieceFinder:
@@ -83,12 +82,12 @@ class PieceFinder:
         with tf.init_scope(), tf.device("CPU:0"):
             self._search = tf_text.FastWordpieceTokenizer(
                 list(tokens),
-                suffix_indicator=_SUFFIX,
+                suffix_indicator=SUFFIX,
                 max_bytes_per_word=_NO_LIMIT,
                 token_out_type=tf.int32,
                 unknown_token=tokens[unknown_id],
             )
-            self._is_suffix = tf.constant([token.startswith(_SUFFIX) for token in tokens])
+            self._is_suffix = tf.constant([token.startswith(SUFFIX) for token in tokens])
         self._unknown_id = unknown_id
 
     def __call__(self, normalized: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
