@@ -170,7 +170,7 @@ class BytePairTokenizer(Tokenizer):
                 if token_id is not None:
                     words.append(self.vocabulary[token_id])
                 else:
-                    words += split_byte_words(self._prefixed(text[start:end]))
+                    words += _split_at_spaces(self._prefixed(text[start:end]))
             words.append(END)
         return self._known_ids.ids(words)
 
@@ -184,12 +184,12 @@ class BytePairTokenizer(Tokenizer):
                     begins.append(start)
                     continue
                 prefixed = self._prefixed(text[start:end])
-                found = split_byte_words(prefixed)
+                found = _split_at_spaces(prefixed)
                 begin = end - len(prefixed)
                 begins += itertools.accumulate(map(len, found[:-1]), initial=begin)
                 if begin < start:
                     found[0] = found[0].replace(" ", _ADDED_SPACE, 1)
-                words += found or [""]
+                words += found
             words.append(END)
             begins.append(0)
         return self._known_tokens.tokens(words, np.array(begins, np.int64))
@@ -227,10 +227,13 @@ class BytePairTokenizer(Tokenizer):
         )
 
     def _ids_of_word(self, word: str) -> list[int]:
-        """Converts a word, or a special token, to ids."""
+        """Converts a word of `_split_at_spaces`, or a special token, to ids."""
         if word in self._special:
             return [self._special[word]]
-        return self._merge([self._byte_ids[byte] for byte in word.encode("utf-8")])
+        ids: list[int] = []
+        for part in split_byte_words(word):
+            ids += self._merge([self._byte_ids[byte] for byte in part.encode("utf-8")])
+        return ids
 
     def _tokens_of_word(self, word: str) -> Iterator[int]:
         """Yields the id of each token of a word, its start and its end; spaces are in no span."""
@@ -257,22 +260,29 @@ class BytePairTokenizer(Tokenizer):
 
     def _merge(self, ids: list[int]) -> list[int]:
         """Merges the pair of the lowest rank, wherever it occurs, until there is none."""
-        ranks, no_rank = self._ranks, len(self._ranks)
+        no_rank = len(self._ranks)
         while len(ids) > 1:
-            pair = min(itertools.pairwise(ids), key=lambda pair: ranks.get(pair, no_rank))
-            if pair not in ranks:
+            ranks = [self._ranks.get(pair, no_rank) for pair in itertools.pairwise(ids)]
+            rank = min(ranks)
+            if rank == no_rank:
                 break
-            merged = []
-            index = 0
-            while index < len(ids):
-                if tuple(ids[index : index + 2]) == pair:
-                    merged.append(self._merged[pair])
-                    index += 2
-                else:
-                    merged.append(ids[index])
-                    index += 1
-            ids = merged
+            merged: list[int] = []
+            begin = 0
+            for index, each in enumerate(ranks):
+                if each == rank and index >= begin:
+                    merged += ids[begin:index]
+                    merged.append(self._merged[ids[index], ids[index + 1]])
+                    begin = index + 2
+            ids = merged + ids[begin:]
         return ids
+
+
+def _split_at_spaces(text: str) -> list[str]:
+    """Splits a text quickly into words that `split_byte_words` splits further, or not at all."""
+    if text.isprintable() and "  " not in text:
+        # All whitespace is single spaces, each of which is the first character of a word.
+        return text.replace(" ", "\n ").split("\n")[text.startswith(" ") :]
+    return split_byte_words(text) or [""]
 
 
 def split_byte_words(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from keras_bert.text.characters import combining_class, decomposed, lowered
 
 _QUOTES = re.compile("``|''")
+_SPACES = re.compile(r"\s+")
 
 
 class Traces(NamedTuple):
@@ -55,23 +56,24 @@ class TextCleaner:
         """Returns what the characters of a text are in the normalized text."""
         # The result does not depend on neighboring characters, except for the form of a lowercase
         # sigma, whose two forms have the same number of bytes.
-        widths = [len(self._fold(letter).encode("utf-8")) for letter in text]
+        widths = list(map(self._width, text))
         merged = [False] * len(text)
         if self.collapse:
             for found in _QUOTES.finditer(text):
                 merged[found.start() + 1] = True
                 widths[found.start() + 1] = 0
-            stripped = text.strip()
-            first = len(text) - len(text.lstrip())
-            last = first + len(stripped)
-            for index, letter in enumerate(text):
-                if letter.isspace():
-                    is_first = first <= index < last and not text[index - 1].isspace()
-                    widths[index] = int(is_first)
+            for found in _SPACES.finditer(text):
+                start, end = found.span()
+                is_inside = start > 0 and end < len(text)
+                widths[start:end] = [int(is_inside), *[0] * (end - start - 1)]
         return Traces(widths, merged)
 
+    @functools.cache  # noqa: B019
+    def _width(self, letter: str) -> int:
+        return len(self._fold(letter).encode("utf-8"))
+
     def _fold(self, text: str) -> str:
-        if not self.keep_accents:
+        if not self.keep_accents and not text.isascii():
             text = "".join(map(_base, text))
         return lowered(text) if self.lowercase else text
 
