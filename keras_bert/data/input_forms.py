@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence, Sized
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 TEXT_FORMS = (
     "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
-    '"text" and "text_pair", a pandas data frame of these columns or a series of texts, or a '
-    "tf.data.Dataset of these"
+    '"text" and "text_pair", a table of these columns or a column of texts (pandas, polars, Arrow, '
+    "Hugging Face datasets), or a tf.data.Dataset of these"
 )
 CHOICE_FORMS = (
     "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
-    'lists of choices, or a dict or data frame of "text" and "choices"'
+    'lists of choices, or a dict or table of "text" and "choices"'
 )
 QUESTION_FORMS = (
-    'a list of dicts of "question", "context" and "answers", a dict or data frame of such '
-    "columns, a data set of Hugging Face's, or a list of QuestionExamples"
+    'a list of dicts of "question", "context" and "answers", a dict or table of such columns, or a '
+    "list of QuestionExamples"
 )
 _QUESTION_FIELDS = ("id", "question", "context", "answers")
+_DTYPES_OF_TEXT = ("str", "string", "large_string", "object")
 # The names of the levels of nesting, for error messages
 _PARTS = {1: "words", 2: "sentences", 3: "documents"}
 
@@ -55,14 +56,65 @@ def dataset_has_labels(dataset: tf.data.Dataset) -> bool:
     return isinstance(spec, tuple) and len(spec) > 1
 
 
-def is_data_frame(x: object) -> bool:
-    """Returns whether `x` is a pandas data frame, without importing pandas."""
-    return hasattr(x, "columns") and hasattr(x, "to_dict")
+def column_names(x: Any) -> tuple[Any, ...] | None:
+    """Returns the names of the columns of a dict or table, without importing its library.
+
+    Args:
+        x: A dict; a data frame of pandas or polars; an Arrow table; a data set of Hugging Face's
+            `datasets`, unless it is streamed; or anything else.
+
+    Returns:
+        The names, each of which indexes `x`; `None` for anything else.
+    """
+    if isinstance(x, Mapping):
+        return tuple(x)
+    if hasattr(x, "column_names") and hasattr(x, "__len__"):  # Arrow and `datasets`
+        return tuple(x.column_names)
+    return tuple(x.columns) if hasattr(x, "to_dict") and hasattr(x, "columns") else None
 
 
-def has_columns(x: object) -> bool:
-    """Returns whether `x` is a dict or data frame of columns."""
-    return isinstance(x, Mapping) or is_data_frame(x)
+def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] | None:
+    """Returns the column `label` of a dict or table; `None` if there is none.
+
+    Args:
+        x: The input.
+        class_names: The names of the task's classes. If the ids in a data set of Hugging Face's
+            `datasets` have names too, then these are returned, since their order may be another.
+    """
+    if "label" not in (column_names(x) or ()):
+        return None
+    labels = as_list(x["label"])
+    features = getattr(x, "features", None)
+    names = getattr(features["label"], "names", None) if isinstance(features, Mapping) else None
+    if names and class_names is not None:
+        return [names[label] if label is not None and label >= 0 else label for label in labels]
+    return labels
+
+
+def as_list(values: Any) -> list[Any]:
+    """Converts a column to a list of Python's values.
+
+    Args:
+        values: A list, an array, a tensor of any backend, a series of pandas or polars, a column of
+            an Arrow table or of a data set of Hugging Face's, or another iterable.
+
+    Raises:
+        ValueError: If it is a string, whose characters would become rows.
+    """
+    if isinstance(values, (str, bytes)):
+        raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
+    # The methods of Arrow; of pandas, polars and ragged tensors; of NumPy, JAX and PyTorch
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    return list(values.numpy().tolist() if hasattr(values, "numpy") else values)
+
+
+def as_array(values: Any) -> np.ndarray[Any, Any]:
+    """Converts a column of numbers or names, in any form that `as_list` takes, to an array."""
+    if hasattr(values, "detach"):  # a tensor of PyTorch, perhaps on a GPU or with gradients
+        values = values.detach().cpu()
+    return np.asarray(values)
 
 
 def check_lengths(columns: Mapping[str, Sized]) -> None:
@@ -129,26 +181,26 @@ def is_text(x: Any) -> bool:
     """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
     if is_dataset(x):
         return _is_text_spec(first_of_element(x.element_spec))
-    if has_columns(x):
-        return "text" in x
-    if isinstance(x, str):
+    columns = column_names(x)
+    if columns is not None:
+        return "text" in columns
+    if isinstance(x, (str, bytes)):
         return True
-    dtype = getattr(x, "dtype", None)
-    if dtype is not None and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
-        return getattr(dtype, "name", "") == "string"
+    dtype = getattr(x, "dtype", getattr(x, "type", None))
+    if hasattr(x, "dtype") and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
+        return getattr(dtype, "name", "") == "string"  # a tensor
     # Iterators are not read: they would lose an element, and data loaders would start loading.
-    if not isinstance(x, Collection) or getattr(x, "ndim", 1) == 0:
+    is_column = isinstance(x, Sized) and isinstance(x, Iterable) and hasattr(x, "__getitem__")
+    if not is_column or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
         # Of an empty series, the dtype tells; NumPy's are ids
-        name = getattr(dtype, "name", "")
-        return isinstance(x, (list, tuple)) or name in ("str", "string", "object")
+        return isinstance(x, (list, tuple)) or str(dtype).lower() in _DTYPES_OF_TEXT
     first = next(iter(x))
-    while (isinstance(first, (list, tuple, np.ndarray)) or hasattr(first, "to_numpy")) and len(
-        first
-    ):
-        first = next(iter(first))
-    return isinstance(first, (str, bytes))
+    first = first.as_py() if hasattr(first, "as_py") else first  # a scalar of Arrow
+    if isinstance(first, Mapping) or (isinstance(first, (list, tuple)) and not first):
+        return False
+    return is_text(first)
 
 
 def _is_text_spec(spec: object) -> bool:
@@ -159,13 +211,14 @@ def _is_text_spec(spec: object) -> bool:
     return getattr(getattr(spec, "dtype", None), "name", "") == "string"
 
 
-def text_columns(x: Any) -> dict[str, np.ndarray]:
+def text_columns(x: Any, first_row: int = 0) -> dict[str, np.ndarray]:
     """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
 
     A tuple of two sequences is two columns; a list of pairs is rows.
 
     Args:
         x: Text in one of `TEXT_FORMS`.
+        first_row: The index of the first row, for error messages.
 
     Returns:
         A dict of the columns, each an array of objects `(rows,)`.
@@ -174,42 +227,37 @@ def text_columns(x: Any) -> dict[str, np.ndarray]:
         ValueError: If the columns differ in length, the form is not one of `TEXT_FORMS`, or UTF-8
             cannot represent a text; the message names the row.
     """
-    if isinstance(x, str):
-        return {"text": _column([x])}
-    if has_columns(x):
-        columns = {name: _column(x[name]) for name in ("text", "text_pair") if name in x}
+    names = column_names(x)
+    columns: dict[str, Any]
+    if isinstance(x, (str, bytes)):
+        columns = {"text": [x]}
+    elif names is not None:
+        columns = {name: as_list(x[name]) for name in ("text", "text_pair") if name in names}
     elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
-        columns = {"text": _column(x[0]), "text_pair": _column(x[1])}
+        columns = {"text": as_list(x[0]), "text_pair": as_list(x[1])}
     else:
-        columns = _columns_of_rows(x)
+        columns = _columns_of_rows(x, first_row)
+    columns = {name: _texts(column, first_row) for name, column in columns.items()}
     check_lengths(columns)
     return columns
 
 
-def _columns_of_rows(x: Any) -> dict[str, np.ndarray]:
+def _columns_of_rows(x: Any, first_row: int) -> dict[str, list[Any]]:
     if not hasattr(x, "__iter__"):
         raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
-    rows = list(x)
-    if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
-        for index, row in enumerate(rows):
-            if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
-                raise ValueError(f"Row {index} is {row!r}; expected 2 texts in every row of pairs.")
-            if len(row) != 2:
-                raise ValueError(
-                    f"Row {index} has {len(row)} texts; expected 2 in every row of pairs."
-                )
-        return {
-            "text": _column([row[0] for row in rows]),
-            "text_pair": _column([row[1] for row in rows]),
-        }
-    return {"text": _column(rows)}
+    rows = [np.asarray(x).item()] if getattr(x, "shape", None) == () else as_list(x)
+    if not rows or not isinstance(rows[0], (list, tuple, np.ndarray)):
+        return {"text": rows}
+    for index, row in enumerate(rows, first_row):
+        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
+            raise ValueError(f"Row {index} is {row!r}; expected 2 texts in every row of pairs.")
+        if len(row) != 2:
+            raise ValueError(f"Row {index} has {len(row)} texts; expected 2 in every row of pairs.")
+    return {"text": [row[0] for row in rows], "text_pair": [row[1] for row in rows]}
 
 
-def _column(values: Any) -> np.ndarray:
-    if hasattr(values, "numpy"):
-        values = values.numpy()
-    values = _listed_column(values)
-    for index, value in enumerate(values):
+def _texts(values: list[Any], first_row: int) -> np.ndarray:
+    for index, value in enumerate(values, first_row):
         if not isinstance(value, (str, bytes)):
             raise ValueError(
                 f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
@@ -217,13 +265,6 @@ def _column(values: Any) -> np.ndarray:
             )
         check_characters(value, f"Row {index}")
     return np.array(values, dtype=object)
-
-
-def _listed_column(values: Any) -> list[Any]:
-    """Converts a column to a list; a string would become its characters, each a row."""
-    if isinstance(values, (str, bytes)):
-        raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
-    return list(values)
 
 
 def single_texts(x: Any) -> list[str]:
@@ -295,7 +336,7 @@ def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, A
     Raises:
         ValueError: If a weight is not a finite number of at least 0; the message names its row.
     """
-    weights = np.atleast_1d(np.asarray(sample_weight, "float32"))
+    weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
     wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ValueError(
@@ -327,22 +368,28 @@ def refuse_other_rows(x: Any, forms: str) -> None:
         forms: The forms of text that the task takes, for the error message.
 
     Raises:
-        ValueError: If `x` is `None`, a list of plain numbers, or has columns of text with other
-            names; or a row of a list or series is neither text nor numbers, or has numbers while
-            other rows have text; the message names the row.
+        ValueError: If `x` is `None`, an iterator, a lazy or streamed table, a list of plain
+            numbers, or has columns of text with other names; or a row of a list or series is
+            neither text nor numbers, or has numbers while other rows have text; the message names
+            the row.
     """
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")
     columns = first_of_element(x.element_spec) if is_dataset(x) else x
-    has_text = is_data_frame(columns) or (
-        isinstance(columns, Mapping)
-        and any(is_text(column) or _is_text_spec(column) for column in columns.values())
+    names = column_names(columns)
+    has_text = names is not None and (
+        not isinstance(columns, Mapping)
+        or any(is_text(column) or _is_text_spec(column) for column in columns.values())
     )
-    if has_text and not is_text(x):
+    if names is not None and has_text and not is_text(x):
         raise ValueError(
-            f"Received columns of text named {', '.join(map(str, columns))}; expected {forms}, "
+            f"Received columns of text named {', '.join(map(str, names))}; expected {forms}, "
             "or features."
         )
+    is_iterator = isinstance(x, (Iterator, Set)) and not isinstance(x, Generator)
+    is_lazy = names is None and any(hasattr(x, name) for name in ("collect", "column_names"))
+    if is_iterator or is_lazy or hasattr(x, "to_pylist"):
+        raise ValueError(f"Received {type(x).__name__}; expected {forms}, or features.")
     is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
     if not (isinstance(x, (list, tuple)) or is_objects):
         return
@@ -388,8 +435,11 @@ def word_depth(x: Any) -> int | None:
         return None
     if getattr(getattr(x, "dtype", None), "name", "") == "string":
         return len(x.shape)
+    if hasattr(x, "to_pylist"):
+        x = x.to_pylist()
     # Iterators are not read: their elements would be lost, and they may be infinite.
-    if isinstance(x, Mapping) or not isinstance(x, Collection) or hasattr(x, "element_spec"):
+    is_nested = isinstance(x, Sized) and isinstance(x, Iterable)
+    if not is_nested or column_names(x) is not None or hasattr(x, "element_spec"):
         return None
     depths = [word_depth(item) for item in x]
     if None in depths:
@@ -398,10 +448,10 @@ def word_depth(x: Any) -> int | None:
 
 
 def as_lists(x: Any) -> Any:
-    """Converts a ragged tensor, a string tensor or a column of a data frame to lists of strings."""
-    if hasattr(x, "to_list"):
-        return x.to_list()
-    return x if isinstance(x, (str, bytes, list, tuple)) else np.asarray(x).tolist()
+    """Converts words in any form, such as a ragged tensor, to a string or lists of strings."""
+    if getattr(x, "shape", None) == ():
+        return np.asarray(x).item()
+    return x if isinstance(x, (str, bytes, list, tuple)) else as_list(x)
 
 
 def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
@@ -469,8 +519,9 @@ def _where(path: tuple[int, ...]) -> str:
 
 def is_choices(x: Any) -> bool:
     """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
-    if has_columns(x):
-        return "choices" in x
+    columns = column_names(x)
+    if columns is not None:
+        return "choices" in columns
     if not isinstance(x, (tuple, list)):
         return False
     if not x:
@@ -496,8 +547,9 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
         ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
             choices differ, or a row has no choice; the message names the row.
     """
-    if has_columns(x):
-        missing = {"text", "choices"} - set(x)
+    columns = column_names(x)
+    if columns is not None:
+        missing = {"text", "choices"} - set(columns)
         if missing:
             raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
         texts, choices = x["text"], x["choices"]
@@ -515,10 +567,8 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
                 f"{CHOICE_FORMS}."
             )
         texts, choices = [row[0] for row in x], [row[1] for row in x]
-    texts, choices = (
-        _listed_column(texts),
-        [_checked_choices(row, index) for index, row in enumerate(choices)],
-    )
+    texts = as_list(texts)
+    choices = [_checked_choices(row, index) for index, row in enumerate(as_list(choices))]
     if len(texts) != len(choices):
         raise ValueError(
             f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
@@ -540,7 +590,7 @@ def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[A
     Raises:
         ValueError: If there is not one for each row, or one is not the index of a choice.
     """
-    array = one_for_each(np.asarray(labels), choices)
+    array = one_for_each(as_array(labels), choices)
     for index, (label, own) in enumerate(zip(array, choices, strict=True)):
         if array.dtype.kind not in "iu" or not 0 <= label < len(own):
             raise ValueError(
@@ -587,10 +637,9 @@ def _checked_choices(choices: Any, row: int) -> list[str]:
 
 def is_questions(x: Any) -> bool:
     """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
-    if has_columns(x):
-        return "question" in x
-    if hasattr(x, "column_names"):
-        return "question" in x.column_names
+    columns = column_names(x)
+    if columns is not None:
+        return "question" in columns
     if not isinstance(x, (list, tuple)):
         return False
     if not x:
@@ -608,12 +657,13 @@ def question_examples(x: Any) -> list[QuestionExample]:
         ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
             the message names the question.
     """
-    rows = _rows_of_columns(x) if has_columns(x) else x
+    names = column_names(x)
+    rows = x if names is None else _rows_of_columns(x, names)
     return [_example(row, index) for index, row in enumerate(rows)]
 
 
-def _rows_of_columns(x: Any) -> Iterator[dict[str, Any]]:
-    columns = {name: _listed_column(x[name]) for name in _QUESTION_FIELDS if name in x}
+def _rows_of_columns(x: Any, names: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    columns = {name: as_list(x[name]) for name in _QUESTION_FIELDS if name in names}
     check_lengths(columns)
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.input_forms import as_array
 
 _NAMES_SHOWN = 20
 
@@ -44,12 +45,12 @@ class LabelRules:
         Raises:
             ValueError: If a label is not accepted; the message names its row.
         """
-        array = np.atleast_1d(np.asarray(labels))
+        array = np.atleast_1d(as_array(labels))
         if array.dtype.kind == "O":  # such as columns of pandas, which may hold numbers
             array = np.asarray(array.tolist())
         if self.is_score:
             return finite_scores(array, allow_unlabelled=self.lowest != 0, first_row=first_row)
-        if array.dtype.kind in "OUS":
+        if array.dtype.kind in "OUST":
             _refuse_missing(labels, first_row)
             if array.dtype.kind == "S":
                 array = np.char.decode(array, "utf-8")
@@ -126,7 +127,7 @@ def checked_ids(
     Raises:
         ValueError: If an id is not an integer, or out of range; the message names its row.
     """
-    array = np.asarray(ids)
+    array = as_array(ids)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"The labels{_of(name)} have the dtype {array.dtype}; expected integers.")
     if not array.size:
@@ -137,7 +138,7 @@ def checked_ids(
     if array.dtype.kind == "f":
         is_wrong |= ~np.isfinite(array) | (array != np.floor(array))
     if weights is not None:
-        weights = np.asarray(weights)
+        weights = as_array(weights)
         if weights.shape == array.shape:
             is_wrong &= weights != 0
     if is_wrong.any():

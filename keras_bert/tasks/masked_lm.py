@@ -62,8 +62,6 @@ class MaskedTokenTask(Task):
     default_learning_rate = 1e-4
     uses_pooler = False
     needs_vocabulary = False
-    # The method for text instead of `predict`, which needs the positions of masks
-    text_method: ClassVar[str]
     masking: dict[str, Any]
     # The default options of the masker
     usual_masking: ClassVar[dict[str, Any]] = {}
@@ -88,7 +86,7 @@ class MaskedTokenTask(Task):
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
         raise ValueError(
-            f"`predict` of a {type(self).__name__} takes ids; for text, use `{self.text_method}`."
+            f"`predict` of a {type(self).__name__} takes ids; for text, use `{self.verb}`."
         )
 
     def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
@@ -155,7 +153,7 @@ class MaskedLM(MaskedTokenTask):
     """
 
     options = ("masking",)
-    text_method = "fill"
+    verb = "fill"
 
     def __init__(
         self,

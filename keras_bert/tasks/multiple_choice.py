@@ -129,6 +129,7 @@ class MultipleChoice(Task):
     preset_options = ("dropout",)
     preprocessor_class = MultipleChoicePreprocessor
     head_name = "multiple_choice"
+    verb = "choose"
     weighs_classes = True
 
     def __init__(

@@ -177,6 +177,7 @@ class QuestionAnswerer(Task):
     default_sequence_length = 384
     answers_questions = True
     head_name = "question_answerer"
+    verb = "answer"
     default_learning_rate = 5e-5
     uses_pooler = False
 

@@ -98,7 +98,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     options = ("generator", "discriminator_weight", "masking", "seed")
     preset_options = ("discriminator_weight",)
     head_name = "replaced_token"
-    text_method = "detect"
+    verb = "detect"
     usual_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 
     def __init__(

@@ -19,10 +19,12 @@ from keras_bert.config import BertConfig
 from keras_bert.data.input_forms import (
     check_weights,
     checked_generator,
+    column_names,
     dataset_has_labels,
-    has_columns,
     is_dataset,
+    is_questions,
     is_text,
+    label_column,
     refuse_other_rows,
     split_index,
 )
@@ -77,6 +79,8 @@ class Task(ObjectiveModel):
     answers_whole_texts: ClassVar[bool] = False
     # Whether the text is questions, each with a passage
     answers_questions: ClassVar[bool] = False
+    # The method that answers text in words
+    verb: ClassVar[str] = ""
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
     # Whether text needs labels to be trained on or evaluated
@@ -152,6 +156,14 @@ class Task(ObjectiveModel):
 
     # === Training, evaluation, prediction ===
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if args and (is_text(args[0]) or is_questions(args[0])):
+            raise ValueError(
+                f"A {type(self).__name__} is called on features; text is for its methods, such as "
+                f"`{self.verb or 'fit'}`."
+            )
+        return super().__call__(*args, **kwargs)
+
     def fit(
         self,
         x: Any = None,
@@ -175,10 +187,12 @@ class Task(ObjectiveModel):
         together, so that there is little padding.
 
         Args:
-            x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of
-                `text` and `text_pair`, or a `tf.data.Dataset` of `(text, label)`, which is batched
-                by length if it is not batched. Or features, as in `keras.Model.fit`.
-            y: Labels, one for each row of `x`.
+            x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict or
+                table (pandas, polars, Arrow, Hugging Face `datasets`) of `text` and `text_pair`, or
+                a `tf.data.Dataset` of `(text, label)`, which is batched by length if it is not
+                batched. Or features, as in `keras.Model.fit`.
+            y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
+                if the task needs labels.
             batch_size: Number of rows in a batch; ignored for batched datasets. Defaults to 32.
             epochs: See `keras.Model.fit`.
             verbose: See `keras.Model.fit`.
@@ -510,6 +524,8 @@ class Task(ObjectiveModel):
         """Reads text with its labels and weights; returns `None` for features."""
         kind = self._kind_of(x)
         rules = self._label_rules(options)
+        if kind is not None and y is None and self.needs_labels:
+            y = label_column(x, rules.class_names)
         rows = None if kind is None else kind.read(x, y, sample_weight, rules)
         if rows is not None and rows.in_memory and not len(rows):
             raise ValueError("There are no texts to train on, or to evaluate.")
@@ -542,7 +558,7 @@ class Task(ObjectiveModel):
         # (Batches of rows without labels may have weights in second place.)
         lacks_labels = _lacks_labels(x, y) if rows is None else not rows.has_labels
         if lacks_labels and self.needs_labels and self._output_losses is not None:
-            columns = set(x) if has_columns(x) else set()
+            columns = set(column_names(x) or ())
             others = sorted(map(str, columns - {"text", "text_pair"})) if rows is not None else []
             raise ValueError(
                 f"There are no labels, with which a {type(self).__name__} is trained and "
@@ -561,7 +577,8 @@ class Task(ObjectiveModel):
         x, y, sample_weight = data, None, None
         kind = self._kind_of(data)
         if kind is None or not kind.has_own_labels:
-            if not self.needs_labels and kind is not None and not isinstance(data, tuple):
+            has_labels = not self.needs_labels or label_column(data) is not None
+            if has_labels and kind is not None and not isinstance(data, tuple):
                 pass  # `x` alone
             elif isinstance(data, (tuple, list)) and len(data) in (2, 3):
                 x, y, sample_weight = (*data, None)[:3]
@@ -651,11 +668,11 @@ class Task(ObjectiveModel):
             return
         rules = self._label_rules(options)
         if rules.is_score:
-            rules.read(as_array(y))
+            rules.read(y)
         for name, num_ids in self._num_targets(x).items():
             if num_ids is not None and self._loss_takes_ids(name):
                 target, weight = (
-                    as_array(part.get(name) if isinstance(part, Mapping) else part)
+                    part.get(name) if isinstance(part, Mapping) else part
                     for part in (y, sample_weight)
                 )
                 if target is not None:
@@ -904,13 +921,6 @@ class Task(ObjectiveModel):
         if not trainable:  # True would unfreeze frozen layers inside
             task.trainable = False
         return task
-
-
-def as_array(values: Any) -> Any:
-    """Converts tensors of any backend, or values of pandas, to a NumPy array."""
-    if keras.ops.is_tensor(values):
-        return keras.ops.convert_to_numpy(values)
-    return None if values is None else np.asarray(values)
 
 
 def _lacks_labels(x: Any, y: Any) -> bool:

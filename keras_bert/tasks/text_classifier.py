@@ -76,6 +76,7 @@ class TextClassifier(Task):
     options = ("num_classes", "class_names", "dropout", "top_layers")
     preset_options = ("dropout", "head_options")
     head_name = "classifier"
+    verb = "classify"
     serves_pairs = True
     answers_whole_texts = True
 

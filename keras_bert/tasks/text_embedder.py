@@ -72,6 +72,7 @@ class TextEmbedder(Task):
     options = ("pooling", "normalize")
     preset_options = options
     output_name = "embedding"
+    verb = "embed"
     answers_whole_texts = True
     uses_pooler = False
 

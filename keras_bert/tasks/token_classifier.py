@@ -247,6 +247,7 @@ class TokenClassifier(Task):
     preprocessor_class = TokenClassifierPreprocessor
     preprocessor_options = ("sequence_length", "overlap")
     head_name = "token_classifier"
+    verb = "tag"
     default_learning_rate = 5e-5
     weighs_classes = True
     uses_pooler = False

@@ -5,14 +5,20 @@ import pytest
 
 from keras_bert.data import QuestionExample, SpanAnswer
 from keras_bert.data.input_forms import (
+    as_array,
+    as_list,
+    as_lists,
     check_words,
     choice_columns,
     is_questions,
     is_text,
+    label_column,
     paired,
     question_examples,
+    refuse_other_rows,
     single_texts,
     text_columns,
+    word_depth,
 )
 
 pytestmark = pytest.mark.backend_independent
@@ -26,6 +32,7 @@ pytestmark = pytest.mark.backend_independent
         [],
         np.array(["a", "b"]),
         np.array(["a", "b"], dtype=object),
+        np.array(["a", "b"], dtype=np.dtypes.StringDType()),
         [("a", "b")],
         [["a", "b"]],
         (["a"], ["b"]),
@@ -72,6 +79,91 @@ def test_bad_rows_are_named(x, message):
         text_columns(x)
 
 
+# === Tables and columns of other libraries ===
+
+TABLE = {"text": ["a", "b c"], "text_pair": ["d", "é"], "label": [1, 0]}
+
+
+def tables_and_columns(library):
+    """Returns functions of a library that make a table of columns, and a column of a list."""
+    module = pytest.importorskip(library)
+    if library == "pyarrow":
+        return module.table, module.array
+    if library != "datasets":
+        return module.DataFrame, module.Series
+
+    def dataset(columns):
+        rows = module.table.InMemoryTable.from_pydict(columns)
+        return module.Dataset(rows, fingerprint="rows")
+
+    return dataset, lambda values: dataset({"column": values})["column"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "datasets"])
+def test_tables_and_columns_of_other_libraries_are_read(library):
+    table, column = tables_and_columns(library)
+    texts = {"text": ["a", "b c"], "text_pair": ["d", "é"]}
+    for x in (
+        table(TABLE),
+        (column(TABLE["text"]), column(TABLE["text_pair"])),
+        column([["a", "d"], ["b c", "é"]]),
+    ):
+        assert is_text(x)
+        assert {name: list(values) for name, values in text_columns(x).items()} == texts
+    assert label_column(table(TABLE)) == [1, 0]
+    assert label_column(table(texts)) is None
+    assert is_text(column(TABLE["text"]))
+    assert single_texts(column(TABLE["text"])) == TABLE["text"]
+    words = column([["a", "b"], ["c"]])
+    assert (word_depth(words), as_lists(words)) == (2, [["a", "b"], ["c"]])
+    assert as_array(column([1, 0])).tolist() == as_list(column([1, 0])) == [1, 0]
+    choices = choice_columns(table({"text": ["a"], "choices": [["b", "c"]]}))
+    assert choices == (["a"], [["b", "c"]])
+    with pytest.raises(ValueError, match="columns of text named premise; expected TEXT, or feat"):
+        refuse_other_rows(table({"premise": ["a"]}), "TEXT")
+
+
+def test_ids_of_other_names_of_classes_become_names():
+    """The ids of a data set of Hugging Face's have its own order of classes."""
+
+    class ClassLabel:
+        names = ("pos", "neg")
+
+    class Table(dict):
+        @property
+        def features(self):
+            return {"label": ClassLabel()}
+
+    table = Table(text=["a", "b", "c"], label=[0, 1, -1])
+    assert label_column(table, ("neg", "pos")) == ["pos", "neg", -1]
+    assert label_column(table) == [0, 1, -1]
+
+
+def test_what_is_not_read_yet_is_refused():
+    class LazyFrame:
+        collect = None
+
+    class IterableDataset:
+        column_names = ("text",)
+
+    for x in (iter(["a"]), {"a"}, map(str, [1]), LazyFrame(), IterableDataset()):
+        assert not is_text(x)
+        with pytest.raises(ValueError, match=f"^Received {type(x).__name__}; expected TEXT, or"):
+            refuse_other_rows(x, "TEXT")
+
+
+@pytest.mark.needs_tensorflow
+def test_tensors_of_strings_are_read():
+    tf = pytest.importorskip("tensorflow")
+    assert single_texts(tf.constant(["a", "é"])) == ["a", "é"]
+    assert single_texts(tf.constant("a")) == ["a"]
+    pairs = text_columns(tf.constant([["a", "b"], ["c", "d"]]))
+    assert [list(column) for column in pairs.values()] == [[b"a", b"c"], [b"b", b"d"]]
+    words = tf.ragged.constant([["a", "b"], ["c"]])
+    assert (word_depth(words), as_lists(words)) == (2, [[b"a", b"b"], [b"c"]])
+    assert as_list(tf.constant([1, 2])) == [1, 2]
+
+
 # === Questions ===
 
 ROW = {"id": "q", "question": "?", "context": "a b", "answers": [{"text": "b", "answer_start": 2}]}
@@ -98,6 +190,9 @@ class DataSet(list):
     """Rows with the names of their columns, as Hugging Face's data sets have them."""
 
     column_names = tuple(ROW)
+
+    def __getitem__(self, key):
+        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
 
 
 FORMS = [

@@ -46,6 +46,17 @@ def test_a_frame_trains_with_a_series_of_labels(classifier):
     assert np.isfinite(history["val_loss"][0])
 
 
+def test_a_column_of_labels_is_used_without_y(classifier):
+    expected = classifier.evaluate(FRAME, FRAME["label"], verbose=0)
+    assert classifier.evaluate(FRAME, verbose=0) == expected
+    columns = {name: list(FRAME[name]) for name in FRAME}
+    history = classifier.fit(columns, validation_data=FRAME, verbose=0).history
+    assert np.isfinite(history["val_loss"][0])
+    wrong = {**columns, "label": ["yes", "no", "maybe"]}
+    with pytest.raises(ValueError, match="label in row 2 is 'maybe'; the classes are no, yes"):
+        classifier.fit(wrong, verbose=0)
+
+
 def test_answers_have_the_index_of_what_was_asked(classifier):
     pairs = list(zip(FRAME["text"], FRAME["text_pair"], strict=True))
     for asked, rows in {

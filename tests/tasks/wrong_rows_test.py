@@ -99,9 +99,17 @@ def test_columns_with_other_names(tasks):
         for x in (columns, pandas.DataFrame(columns), dataset):
             with pytest.raises(ValueError, match=message):
                 method(x)
-    named = pandas.DataFrame({"text": ["a", "b"], "label": [0, 1]})
-    with pytest.raises(ValueError, match=r"no labels.*: pass `y`, such as x\['label'\]"):
+    named = pandas.DataFrame({"text": ["a", "b"], "stars": [0, 1]})
+    with pytest.raises(ValueError, match=r"no labels.*: pass `y`, such as x\['stars'\]"):
         classifier.fit(named)
+
+
+@pytest.mark.parametrize(("name", "verb"), [*VERBS, ("QuestionAnswerer", "answer")])
+def test_a_task_is_called_on_features(tasks, name, verb):
+    message = f"A {name} is called on features; text is for its methods, such as `{verb}`"
+    for x in ("a film", ["a", "b"], [("a", ["b"])], {"text": ["a"]}, [{"question": "a"}]):
+        with pytest.raises(ValueError, match=message):
+            tasks[name](x)
 
 
 def test_pairs_of_series(tasks):
