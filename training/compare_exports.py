@@ -285,11 +285,9 @@ def _load(path: str, config: CompareExportsConfig) -> tuple[Any, _Texts | _Quest
     import keras_bert
 
     stored = keras_bert.load_model(path, compile=False)
-    if isinstance(stored, keras_bert.TextClassifier):
-        kind: type[_Texts | _Questions] = _Texts
-    elif isinstance(stored, keras_bert.QuestionAnswerer):
-        kind = _Questions
-    else:
+    kinds: dict[str, type[_Texts | _Questions]] = {"classify": _Texts, "answer": _Questions}
+    kind = kinds.get(getattr(stored, "verb", ""))
+    if kind is None:
         raise ValueError(
             f"{path} holds a {type(stored).__name__}, expected a TextClassifier or a "
             "QuestionAnswerer"

@@ -139,7 +139,6 @@ def write_report(config: InsightConfig) -> Path:
     import matplotlib
 
     matplotlib.use("agg")
-    import keras_bert
 
     from .plots import insight_bias, insight_layers, insight_report
 
@@ -152,13 +151,13 @@ def write_report(config: InsightConfig) -> Path:
                 f"{type(models[_THIS]).__name__} as --model is"
             )
     model = models[_THIS]
-    is_masked_lm = isinstance(model, keras_bert.MaskedLM)
+    is_masked_lm = model.verb == "fill"
     if any(given) and not is_masked_lm:
         raise ValueError(
             "--crows_pairs, --winobias_pro and --stereoset are for a masked LM, and --model is a "
             f"{type(model).__name__}"
         )
-    rows = _read(config, model)
+    rows = _READERS[model.verb](config, model)
     folder = Path(config.report_dir)
     folder.mkdir(parents=True, exist_ok=True)
     report = insight_report.Report(
@@ -167,7 +166,7 @@ def write_report(config: InsightConfig) -> Path:
     _describe(report, config, models)
     order = _in_order(rows, config)
     bias = None
-    if isinstance(model, keras_bert.TextClassifier):
+    if model.verb == "classify":
         count = config.rows or len(rows.inputs)
         bias = insight_bias.measure_classifiers(
             models, rows.texts[:count], rows.labels[:count], config.batch_size
@@ -208,58 +207,63 @@ def _load(path: str) -> Any:
         model = keras_bert.load_model(path, compile=False)
     else:
         model = keras_bert.MaskedLM.from_preset(path)
-    kinds = (
-        keras_bert.TextClassifier,
-        keras_bert.TokenClassifier,
-        keras_bert.QuestionAnswerer,
-        keras_bert.MultipleChoice,
-        keras_bert.MaskedLM,
-    )
-    if not isinstance(model, kinds):
+    if getattr(model, "verb", "") not in _READERS:
         raise ValueError(
-            f"{path} is a {type(model).__name__}, expected one of "
-            f"{', '.join(kind.__name__ for kind in kinds)}"
+            f"{path} is a {type(model).__name__}, expected a task that can {', '.join(_READERS)}"
         )
     if model.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor, expected a model that takes text")
     return model
 
 
-def _read(config: InsightConfig, model: Any) -> _Rows:
-    import keras_bert
+def _labeled_texts(config: InsightConfig, model: Any) -> _Rows:
+    data = config.read_text(
+        config.data_file,
+        None if model.is_regression else model.class_names,
+        model.is_regression,
+        labelled=bool(config.label),
+    )
+    names = model.class_names
+    labels = [] if data.labels is None else data.labels.tolist()
+    return _Rows(data.inputs, data.inputs, [names[label] if names else label for label in labels])
 
-    path = Path(config.data_file)
-    if isinstance(model, keras_bert.TextClassifier):
-        data = config.read_text(
-            config.data_file,
-            None if model.is_regression else model.class_names,
-            model.is_regression,
-            labelled=bool(config.label),
-        )
-        names = model.class_names
-        labels = [] if data.labels is None else data.labels.tolist()
-        return _Rows(
-            data.inputs, data.inputs, [names[label] if names else label for label in labels]
-        )
-    if isinstance(model, keras_bert.TokenClassifier):
-        words = config.read_words(config.data_file, labelled=False).words
-        return _Rows(words, [" ".join(sentence) for sentence in words])
-    if isinstance(model, keras_bert.QuestionAnswerer):
-        from keras_bert.data.squad import read_squad
 
-        examples = read_squad(path, labelled=False).examples
-        pairs = [(example.question, example.context) for example in examples]
-        answers = [example.answers for example in examples]
-        labels = [found[0].text if found else "no answer" for found in answers if found is not None]
-        return _Rows(pairs, pairs, labels if len(labels) == len(pairs) else ())
-    if isinstance(model, keras_bert.MultipleChoice):
-        choices = read_choices(path, config.format, config.quoting)
-        inputs = list(zip(*choices.inputs, strict=True))
-        texts = [(text, options[0]) for text, options in inputs]
-        right = [] if choices.labels is None else choices.labels.tolist()
-        return _Rows(inputs, texts, [inputs[row][1][label] for row, label in enumerate(right)])
-    texts = _plain_texts(config, path)
+def _sentences(config: InsightConfig, model: Any) -> _Rows:
+    words = config.read_words(config.data_file, labelled=False).words
+    return _Rows(words, [" ".join(sentence) for sentence in words])
+
+
+def _questions(config: InsightConfig, model: Any) -> _Rows:
+    from keras_bert.data.squad import read_squad
+
+    examples = read_squad(Path(config.data_file), labelled=False).examples
+    pairs = [(example.question, example.context) for example in examples]
+    answers = [example.answers for example in examples]
+    labels = [found[0].text if found else "no answer" for found in answers if found is not None]
+    return _Rows(pairs, pairs, labels if len(labels) == len(pairs) else ())
+
+
+def _choices(config: InsightConfig, model: Any) -> _Rows:
+    choices = read_choices(Path(config.data_file), config.format, config.quoting)
+    inputs = list(zip(*choices.inputs, strict=True))
+    texts = [(text, options[0]) for text, options in inputs]
+    right = [] if choices.labels is None else choices.labels.tolist()
+    return _Rows(inputs, texts, [inputs[row][1][label] for row, label in enumerate(right)])
+
+
+def _texts(config: InsightConfig, model: Any) -> _Rows:
+    texts = _plain_texts(config, Path(config.data_file))
     return _Rows(texts, texts)
+
+
+# What reads the rows of a task, by its verb
+_READERS = {
+    "classify": _labeled_texts,
+    "tag": _sentences,
+    "answer": _questions,
+    "choose": _choices,
+    "fill": _texts,
+}
 
 
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
@@ -368,7 +372,7 @@ def _explain(
     logging.info("explaining %d rows", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
-            given, target, answer = _question(model, rows.inputs[index])
+            given, target, answer = _EXPLAINED[model.verb](model, rows.inputs[index])
             why = insight.attributions(model, given, config.method, target)
         except ValueError as error:
             # It does not fit in one window, or has no word to be masked: another row may
@@ -411,29 +415,30 @@ def _explain(
     return explained
 
 
-def _question(model: Any, given: Any) -> tuple[Any, Any, str]:
-    """What is explained: the input, the target (`None` for the answer), and the answer."""
-    import keras_bert
+def _class(model: Any, given: Any) -> tuple[Any, Any, str]:
+    answer = model.classify([given])[0]
+    score = f"{answer['score']:.3f}"
+    return given, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
 
-    if isinstance(model, keras_bert.TextClassifier):
-        answer = model.classify([given])[0]
-        score = f"{answer['score']:.3f}"
-        return given, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
-    if isinstance(model, keras_bert.TokenClassifier):
-        tags = model.tag([given])[0]
-        number = next(
-            (index for index, tag in enumerate(tags) if tag["label"] != "O"),
-            max(range(len(given)), key=lambda index: len(given[index])),
-        )
-        return given, number, f"{given[number]}: {tags[number]['label']}"
-    if isinstance(model, keras_bert.QuestionAnswerer):
-        answer = model.answer(*given)
-        target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
-        return given, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
-    if isinstance(model, keras_bert.MultipleChoice):
-        best = model.choose((given[0], list(given[1])))[0]
-        return given, best["choice"], f"answer: {given[1][best['choice']]} ({best['score']:.3f})"
-    return _masked_word(model, given)
+
+def _tag(model: Any, given: Any) -> tuple[Any, Any, str]:
+    tags = model.tag([given])[0]
+    number = next(
+        (index for index, tag in enumerate(tags) if tag["label"] != "O"),
+        max(range(len(given)), key=lambda index: len(given[index])),
+    )
+    return given, number, f"{given[number]}: {tags[number]['label']}"
+
+
+def _span(model: Any, given: Any) -> tuple[Any, Any, str]:
+    answer = model.answer(*given)
+    target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
+    return given, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
+
+
+def _choice(model: Any, given: Any) -> tuple[Any, Any, str]:
+    best = model.choose((given[0], list(given[1])))[0]
+    return given, best["choice"], f"answer: {given[1][best['choice']]} ({best['score']:.3f})"
 
 
 def _masked_word(model: Any, text: str) -> tuple[str, str, str]:
@@ -456,6 +461,17 @@ def _masked_word(model: Any, text: str) -> tuple[str, str, str]:
     masked = text[: starts[chosen]] + tokenizer.mask_token + text[ends[chosen] :]
     best = model.fill(masked, top_k=1)[0]
     return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
+
+
+# What is explained of a row, by the verb of a task: the input, the target (`None` for the answer),
+# and the answer
+_EXPLAINED = {
+    "classify": _class,
+    "tag": _tag,
+    "answer": _span,
+    "choose": _choice,
+    "fill": _masked_word,
+}
 
 
 if __name__ == "__main__":

@@ -337,31 +337,10 @@ def _saved(path: Path) -> Predictor:
     import keras_bert
 
     task = keras_bert.load_model(path, compile=False)
-    verbs: dict[type, tuple[tuple[str, ...], Callable[..., Any]]] = {
-        keras_bert.TextClassifier: (
-            ("text", "text_pair") if output_folder.trained_on_pairs(path) else ("text",),
-            lambda rows: task.classify(_texts(rows)),
-        ),
-        keras_bert.TokenClassifier: (("text",), lambda rows: task.tag(_column(rows, "text"))),
-        keras_bert.QuestionAnswerer: (
-            ("question", "context"),
-            lambda rows: task.answer(_column(rows, "question"), _column(rows, "context")),
-        ),
-        keras_bert.MultipleChoice: (
-            ("text", "choices"),
-            lambda rows: task.choose([(row["text"], row["choices"]) for row in rows]),
-        ),
-        keras_bert.TextEmbedder: (
-            ("text",),
-            lambda rows: [{"embedding": v.tolist()} for v in task.embed(_column(rows, "text"))],
-        ),
-        keras_bert.MaskedLM: (("text",), lambda rows: task.fill(_column(rows, "text"))),
-    }
-    lists = {keras_bert.TokenClassifier: ("text",), keras_bert.MultipleChoice: ("choices",)}
-    for kind, (fields, verb) in verbs.items():
-        if isinstance(task, kind):
-            return Predictor(fields, verb, lists.get(kind, ()))
-    raise ValueError(f"{path} holds a {type(task).__name__}, which does not predict on text")
+    if not getattr(task, "verb", ""):  # as an encoder
+        raise ValueError(f"{path} holds a {type(task).__name__}, which does not predict on text")
+    pairs = task.optional_fields if output_folder.trained_on_pairs(path) else ()
+    return Predictor((*task.fields, *pairs), task.apply_verb, task.list_fields)
 
 
 def _exported(path: Path) -> Predictor:
@@ -434,16 +413,6 @@ def _ranked(outputs: Callable[..., list[Row]], rows: list[Row]) -> list[Any]:
 def _unpadded(row: Row, names: Mapping[str, str], count: int) -> list[Row]:
     """Returns a dict for each of the first items of padded lists, under other names."""
     return [{new: row[old][index] for old, new in names.items()} for index in range(count)]
-
-
-def _texts(rows: list[Row]) -> list[Any]:
-    """Returns texts, or pairs of texts if the rows have a `text_pair`."""
-    if not any("text_pair" in row for row in rows):
-        return _column(rows, "text")
-    for row in rows:
-        if "text_pair" not in row:
-            raise RowError(f"some rows have a text_pair, but {excerpt(row)} has none")
-    return [(row["text"], row["text_pair"]) for row in rows]
 
 
 def _column(rows: list[Row], name: str) -> list[Any]:

@@ -215,7 +215,7 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
             "format is 'litert', which needs one shape for all inputs; multiple choice has "
             "tf_saved_model, onnx and openvino."
         )
-    if pair and not task.serves_pairs:
+    if pair and "text_pair" not in task.optional_fields:
         raise ValueError(f"pair is {pair}; a {type(task).__name__} does not classify two texts.")
     if format == "tf_saved_model" or text:
         _ = task.preprocessor  # Raises where there is none
@@ -240,7 +240,7 @@ def _calibration_rows(
                 f"format={format!r} and dtype={dtype!r}."
             )
         return ()
-    if not (task.answers_whole_texts or task.answers_questions):
+    if not (task.answers_whole_texts or "question" in task.fields):
         raise ExportError(
             "format='openvino' with dtype='int8' is for classifiers, regressions, embedders and "
             f"question answerers; for a {type(task).__name__} there is 'onnx' with dtype='int8'."
@@ -258,7 +258,7 @@ def _calibration_rows(
                 f"calibration[{index}] is {calibration[index]!r}; expected a text, or a pair of "
                 "texts if all of them are."
             )
-    if task.answers_questions and len(rows[0]) != 2:
+    if "question" in task.fields and len(rows[0]) != 2:
         raise ValueError(
             f"calibration[0] is {calibration[0]!r}; expected a question and its passage."
         )

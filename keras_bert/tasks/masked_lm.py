@@ -85,9 +85,9 @@ class MaskedTokenTask(Task):
         return rows
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
-        raise ValueError(
-            f"`predict` of a {type(self).__name__} takes ids; for text, use `{self.verb}`."
-        )
+        # It needs the positions of masks.
+        of_text = f"; for text, use `{self.verb}`" if self.verb else ""
+        raise ValueError(f"`predict` of a {type(self).__name__} takes ids{of_text}.")
 
     def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
         from keras_bert.data import MaskedLMMasker, NextTokenTargets

@@ -124,12 +124,14 @@ class MultipleChoice(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
     """
 
+    verb = "choose"
+    fields = ("text", "choices")
+    list_fields = ("choices",)
     input_kinds = (ChoiceRows,)
     options = ("dropout",)
     preset_options = ("dropout",)
     preprocessor_class = MultipleChoicePreprocessor
     head_name = "multiple_choice"
-    verb = "choose"
     weighs_classes = True
 
     def __init__(

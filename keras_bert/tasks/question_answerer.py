@@ -175,9 +175,9 @@ class QuestionAnswerer(Task):
     preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
     # The length of rows for SQuAD in the released code
     default_sequence_length = 384
-    answers_questions = True
-    head_name = "question_answerer"
     verb = "answer"
+    fields = ("question", "context")
+    head_name = "question_answerer"
     default_learning_rate = 5e-5
     uses_pooler = False
 
@@ -274,6 +274,9 @@ class QuestionAnswerer(Task):
         x = {"question": questions, "context": contexts}
         spans = self.answer_spans(x, batch_size, verbose)
         return as_given(question, spans.answers(contexts, self.null_threshold))
+
+    def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
+        return list(self.answer(columns["question"], columns["context"]))
 
     def answer_spans(
         self,

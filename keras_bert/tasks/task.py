@@ -60,6 +60,18 @@ class Task(ObjectiveModel):
     seconds_waited: float = 0.0
     """How long `fit` has waited for batches of text until now, in seconds."""
 
+    verb: ClassVar[str] = ""
+    """The method that answers text, such as `classify`; empty if there is none."""
+
+    fields: ClassVar[tuple[str, ...]] = ("text",)
+    """The names of the fields of a row of text."""
+
+    optional_fields: ClassVar[tuple[str, ...]] = ()
+    """The names of further fields, which all rows have or none."""
+
+    list_fields: ClassVar[tuple[str, ...]] = ()
+    """Those of the fields that are, or may be, lists of strings."""
+
     # The kinds of input that the task takes besides features
     input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset)
     # Arguments of the class besides the encoder, the preprocessor and the name; and the attributes
@@ -73,14 +85,8 @@ class Task(ObjectiveModel):
     default_sequence_length: ClassVar[int | None] = None
     # The name in checkpoints of the attribute `head`, which has the outputs of the task
     head_name: ClassVar[str] = ""
-    # Whether exported models can take pairs of texts
-    serves_pairs: ClassVar[bool] = False
     # Whether there is one prediction per text or pair, so that token offsets are not needed
     answers_whole_texts: ClassVar[bool] = False
-    # Whether the text is questions, each with a passage
-    answers_questions: ClassVar[bool] = False
-    # The method that answers text in words
-    verb: ClassVar[str] = ""
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
     # Whether text needs labels to be trained on or evaluated
@@ -381,6 +387,41 @@ class Task(ObjectiveModel):
                 checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
             )
         return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
+
+    def apply_verb(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Answers rows of the task's `fields` with the method that its `verb` names.
+
+        Args:
+            rows: The rows, each a dict of the `fields`. Other entries are ignored.
+
+        Returns:
+            A dict, or a list of dicts, for each row, as the method returns them for a list.
+
+        Raises:
+            ValueError: If a row lacks a field, or the task does not answer text.
+
+        Example:
+
+        ```python
+        answerer.apply_verb([{"question": "Who wrote Faust?", "context": "Faust is by Goethe."}])
+        # [{"answer": "Goethe", "start": 12, "end": 18, "score": 0.97}]
+        ```
+        """
+        if not self.verb:
+            raise ValueError(f"A {type(self).__name__} does not answer text.")
+        columns: dict[str, list[Any]] = {name: [] for name in self.fields}
+        columns |= {name: [] for name in self.optional_fields if any(name in row for row in rows)}
+        for index, row in enumerate(rows):
+            for name, column in columns.items():
+                if name not in row:
+                    raise ValueError(f"Row {index} has no {name}; it has {', '.join(row)}.")
+                column.append(row[name])
+        return self._answer_columns(columns) if len(rows) else []
+
+    def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
+        """Answers rows; the columns are their fields."""
+        answers: list[Any] = getattr(self, self.verb)(columns)
+        return answers
 
     def num_steps(
         self,

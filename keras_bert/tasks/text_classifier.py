@@ -77,7 +77,7 @@ class TextClassifier(Task):
     preset_options = ("dropout", "head_options")
     head_name = "classifier"
     verb = "classify"
-    serves_pairs = True
+    optional_fields = ("text_pair",)
     answers_whole_texts = True
 
     def __init__(

@@ -68,11 +68,11 @@ class TextEmbedder(Task):
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
     """
 
+    verb = "embed"
     needs_labels = False
     options = ("pooling", "normalize")
     preset_options = options
     output_name = "embedding"
-    verb = "embed"
     answers_whole_texts = True
     uses_pooler = False
 
@@ -149,6 +149,9 @@ class TextEmbedder(Task):
             raise ValueError("Received pairs of texts; expected single texts.")
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
+
+    def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
+        return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
         if y is not None and self._kind_of(x):

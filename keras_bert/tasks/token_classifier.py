@@ -241,13 +241,14 @@ class TokenClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 5.3.
     """
 
+    verb = "tag"
+    list_fields = ("text",)
     input_kinds = (WordRows,)
     options = ("num_classes", "class_names", "dropout")
     preset_options = ("dropout",)
     preprocessor_class = TokenClassifierPreprocessor
     preprocessor_options = ("sequence_length", "overlap")
     head_name = "token_classifier"
-    verb = "tag"
     default_learning_rate = 5e-5
     weighs_classes = True
     uses_pooler = False
@@ -310,6 +311,9 @@ class TokenClassifier(Task):
         """
         rows = self._words_of(x)
         return rows.nested(self._tags_of(rows, batch_size, verbose))
+
+    def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
+        return list(self.tag(columns["text"]))
 
     def entities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Predicts the entities of each text: the spans that the labels of its words encode.
