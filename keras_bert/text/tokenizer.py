@@ -19,7 +19,7 @@ from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
-# Distinct words whose tokens are remembered; a word takes some 200 bytes.
+# Half of the distinct words whose tokens are remembered; a word takes some 200 bytes.
 _MAX_KNOWN_WORDS = 1 << 17
 # Longer words are hardly ever seen twice.
 _MAX_KNOWN_LENGTH = 64
@@ -51,7 +51,8 @@ class KnownWords(dict[str, bytes]):
     """The tokens of words, computed when a word is first looked up.
 
     They are int32 numbers as bytes, which are joined faster than lists. The number of words that
-    are remembered is bounded, and several threads may look words up.
+    are remembered is bounded: those that are not looked up among as many others are forgotten.
+    Several threads may look words up.
 
     Args:
         tokens: Computes the ids of a word; or for each of its tokens the id, the start and the end.
@@ -62,12 +63,16 @@ class KnownWords(dict[str, bytes]):
         super().__init__()
         self._tokens = tokens
         self._width = width
+        self._older: dict[str, bytes] = {}
 
     def __missing__(self, word: str) -> bytes:
-        numbers = [-1] * self._width if word == END else self._tokens(word)
-        found = array.array("i", numbers).tobytes()
+        found = self._older.get(word)
+        if found is None:
+            numbers = [-1] * self._width if word == END else self._tokens(word)
+            found = array.array("i", numbers).tobytes()
         if len(word) <= _MAX_KNOWN_LENGTH:
             if len(self) >= _MAX_KNOWN_WORDS:
+                self._older = dict(self)
                 self.clear()
             self[word] = found
         return found

@@ -10,13 +10,16 @@ import sys
 import weakref
 
 import numpy as np
+import pandas
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
+from keras_bert.text import tokenizer as tokenizer_module  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
+from keras_bert.text.tokenizer import END, KnownWords  # noqa: E402
 from tests import processes  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 from tests.text.executors import EXECUTORS, run_by  # noqa: E402
@@ -69,6 +72,43 @@ def test_flat_arrays_are_the_rows_one_after_another(kind, texts):
     rows = tokenizer.tokenize_words(texts)
     assert ids.tolist() == list(itertools.chain.from_iterable(rows))
     assert lengths.tolist() == list(map(len, rows))
+
+
+def test_flat_arrays_of_long_texts_and_of_what_is_no_text(kind):
+    tokenizer = small_tokenizers.make(kind)
+    texts = ["the test " * 20_000, "", "test", *["the test"] * 3]
+    *_, lengths = tokenizer.flat_tokens(texts)
+    assert lengths.tolist() == list(map(len, tokenizer(texts)))
+    for convert in (tokenizer.flat_ids, tokenizer.flat_tokens, tokenizer.flat_words):
+        with pytest.raises(ValueError, match=r"^Text 3 has the character '\\udc00' at position 1,"):
+            convert([*texts[:3], "é\udc00"])
+        with pytest.raises(TypeError, match=r"^Received 7 of type int; expected text\.$"):
+            convert(["the", 7])
+
+
+def test_columns_of_texts(kind):
+    tokenizer = small_tokenizers.make(kind)
+    texts = TEXTS[:3]
+    columns = [np.array(texts, object), np.array([text.encode() for text in texts]), tuple(texts)]
+    for column in [*columns, pandas.Series(texts, [7, 8, 9]), iter(texts)]:
+        assert tokenizer(column) == tokenizer(texts)
+
+
+def test_known_words_are_bounded(monkeypatch):
+    monkeypatch.setattr(tokenizer_module, "_MAX_KNOWN_WORDS", 10)
+    computed = []
+
+    def tokens(word):
+        computed.append(word)
+        return [len(word)]
+
+    known = KnownWords(tokens, width=1)
+    words = [word for index in range(1, 40) for word in ("often", "x" * index)]
+    ids, lengths = known.ids([*words, END])
+    assert ids.tolist() == list(map(len, words))
+    assert lengths.tolist() == [len(words)]
+    assert computed.count("often") == 1
+    assert len(known) <= 10
 
 
 def test_in_a_data_set_and_in_a_function(kind):
