@@ -260,8 +260,9 @@ class TextDataset(Rows):
             rows = rows.unbatch()
         # Keras warns at the end of predictions whose number it was not told.
         num_rows = text_datasets.num_elements(rows)
-        # (`map` would pass the parts of a tuple as arguments.)
-        rows = rows.enumerate().map(lambda _, row: without_labels(row))
+        # (`map` would pass the parts of a tuple as arguments. A pair of texts that is an element by
+        # itself would be read as a text with its label.)
+        rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)
         return Loader(source, preprocessor, options, with_index), _in_order
 
