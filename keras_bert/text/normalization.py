@@ -140,6 +140,8 @@ def over_dropped_marks(
     marks = start
     while marks and is_dropped(marks - 1):
         marks -= 1
+    if marks == start:
+        return start, end
     begins_word = not marks or text[marks - 1] in " \t\n\r" or category(text[marks - 1])[0] == "Z"
     return (marks if begins_word else start), end
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from typing import NamedTuple
 
@@ -50,13 +51,14 @@ class TextCleaner:
         """Normalizes a text."""
         if self.collapse:
             text = _QUOTES.sub('"', " ".join(text.split()))
-        return self._fold(text)
+        return _folded(text, self.lowercase, self.keep_accents)
 
     def traces(self, text: str) -> Traces:
         """Returns what the characters of a text are in the normalized text."""
         # The result does not depend on neighboring characters, except for the form of a lowercase
         # sigma, whose two forms have the same number of bytes.
-        widths = list(map(self._width, text))
+        options = map(itertools.repeat, (self.lowercase, self.keep_accents))
+        widths = [1] * len(text) if text.isascii() else list(map(_width, text, *options))
         merged = [False] * len(text)
         if self.collapse:
             for found in _QUOTES.finditer(text):
@@ -68,14 +70,17 @@ class TextCleaner:
                 widths[start:end] = [int(is_inside), *[0] * (end - start - 1)]
         return Traces(widths, merged)
 
-    @functools.cache  # noqa: B019
-    def _width(self, letter: str) -> int:
-        return len(self._fold(letter).encode("utf-8"))
 
-    def _fold(self, text: str) -> str:
-        if not self.keep_accents and not text.isascii():
-            text = "".join(map(_base, text))
-        return lowered(text) if self.lowercase else text
+def _folded(text: str, lowercase: bool, keep_accents: bool) -> str:
+    if not keep_accents and not text.isascii():
+        text = "".join(map(_base, text))
+    return lowered(text) if lowercase else text
+
+
+@functools.cache
+def _width(character: str, lowercase: bool, keep_accents: bool) -> int:
+    """Returns the number of bytes of a character after normalization."""
+    return len(_folded(character, lowercase, keep_accents).encode("utf-8"))
 
 
 @functools.cache
