@@ -78,6 +78,8 @@ def word_starts(text: str) -> np.ndarray:
 
 def letters_of_words(raw: str, lowercase: bool) -> list[str]:
     """Normalizes a raw word and splits it into words, like `words_of`, without their sources."""
+    if raw.isascii() and raw.isalnum():
+        return [raw.lower() if lowercase else raw]
     words = raw.translate(_letters(lowercase))
     if _IN_CONTEXT in words:
         return [word.letters for word in words_of(raw, lowercase)]

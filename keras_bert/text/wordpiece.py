@@ -222,8 +222,9 @@ class WordPieceTokenizer(Tokenizer):
         find = self._matched.get
         pieces: list[tuple[int, int, int]] = []
         start = 0
-        rest, prefix = letters, 0
         while start < length:
+            rest = SUFFIX + letters[start:] if start else letters
+            prefix = len(SUFFIX) if start else 0
             for end in range(len(rest), prefix, -1):
                 index = find(rest[:end])
                 if index is not None:
@@ -232,7 +233,6 @@ class WordPieceTokenizer(Tokenizer):
                 return unknown
             pieces.append((index, start, start + end - prefix))
             start += end - prefix
-            rest, prefix = SUFFIX + letters[start:], len(SUFFIX)
         return pieces
 
 
