@@ -297,7 +297,8 @@ def without_labels(row: Any) -> Any:
     """
     if not isinstance(row, tuple):
         return row
-    if len(row) == 2 and all(getattr(part, "dtype", None) == "string" for part in row):
+    is_pair = isinstance(row[0], (Mapping, tuple))
+    if len(row) == 2 and not is_pair and all(map(is_text, row)):
         raise ValueError(
             "An element of two strings is either a pair of texts or a text and its label. "
             'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
@@ -306,21 +307,12 @@ def without_labels(row: Any) -> Any:
 
 
 def checked_generator(x: Any) -> Any:
-    """Wraps a generator of batches so that it raises an error for text; returns others unchanged.
-
-    Raises:
-        ValueError: When the generator yields text, since Keras takes only features from generators.
-    """
+    """Wraps a generator of batches of features so that it raises an error for wrong weights."""
     return _checked_batches(x) if isinstance(x, Generator) else x
 
 
 def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
     for batch in batches:
-        if is_text(batch[0] if isinstance(batch, tuple) and batch else batch):
-            raise ValueError(
-                f"A generator yields text, {str(batch)[:80]!r}; expected batches of features from "
-                f"a generator, or text as {TEXT_FORMS}."
-            )
         if isinstance(batch, tuple) and len(batch) == 3:
             check_weights(batch[2])
         yield batch

@@ -199,6 +199,9 @@ class Batches(abc.ABC):
     rows_in_batch: int | None = None
     """The number of rows of every batch; `None` if some have another number."""
 
+    works_ahead = True
+    """Whether a thread makes batches in advance, more perhaps than are used."""
+
     def __init__(self) -> None:
         self.seconds_waited = 0.0
         """How long its consumers have waited for batches, in seconds."""
@@ -226,7 +229,8 @@ class Batches(abc.ABC):
         batches = self._epoch(number, first)
         # (A thread for a single batch would take longer than the batch.)
         is_single = self.num_batches is not None and self.num_batches - first <= 1
-        with contextlib.closing(batches if is_single else made_ahead(batches)) as batches:
+        works_ahead = self.works_ahead and not is_single
+        with contextlib.closing(made_ahead(batches) if works_ahead else batches) as batches:
             while True:
                 asked = time.perf_counter()
                 batch = next(batches, None)
@@ -362,6 +366,7 @@ class MappedBatches(Batches):
         self._batches = batches
         self._function = function
         self.rows_in_batch = batches.rows_in_batch
+        self.works_ahead = batches.works_ahead
         self.targets_have_length = targets_have_length
 
     @property

@@ -35,6 +35,15 @@ class LabelRules:
     lowest: int | None = 0
     is_score: bool = False
 
+    @property
+    def allows_unlabelled(self) -> bool:
+        """Whether rows may have no label."""
+        return self.lowest == -1
+
+    def no_labels(self, num_rows: int) -> np.ndarray[Any, Any]:
+        """Returns the labels of rows that have none."""
+        return np.full(num_rows, np.float32(np.nan) if self.is_score else np.int32(-1))
+
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
         """Checks labels, and converts them to targets of the loss.
 

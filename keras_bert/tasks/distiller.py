@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_bert import checks
-from keras_bert.data.input_forms import is_dataset, is_text, text_columns
 from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
@@ -236,8 +234,6 @@ class Distiller(CustomObjective, Task):
     # The input is that of the student, except that rows of classifiers may have no labels.
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
-        if is_text(x) and y is None and not self.is_masked_lm:
-            x, y = self._unlabelled(x)
         return self.student_task._read(x, y, sample_weight, self._allowing_unlabelled(options))
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
@@ -255,17 +251,6 @@ class Distiller(CustomObjective, Task):
 
     def _allowing_unlabelled(self, options: BatchOptions) -> BatchOptions:
         return dataclasses.replace(options, allow_unlabelled=not self.is_masked_lm)
-
-    def _unlabelled(self, x: Any) -> tuple[Any, Any]:
-        """Adds labels to text that mean that a row has none."""
-        none = np.float32(np.nan) if self.is_regression else np.int32(-1)
-        if not is_dataset(x):
-            return x, np.full(len(text_columns(x)["text"]), none)
-        if isinstance(x.element_spec, tuple):  # has labels
-            return x, None
-        from keras_bert.data.tfdata.text_datasets import label_rows
-
-        return label_rows(x, none), None
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Computes the logits of the student; see its `predict`."""

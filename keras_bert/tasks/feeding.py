@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+from keras.src.trainers.data_adapters import data_adapter_utils
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from keras_bert.data.loader import Batches
 
@@ -80,8 +82,8 @@ class Feed(keras.callbacks.Callback):
         if not isinstance(batches, Batches):
             return batches
         sequence = _BatchSequence(self)
-        if keras.backend.backend() != "tensorflow" and self.num_batches is not None:
-            return sequence
+        if keras.backend.backend() != "tensorflow":
+            return _BatchAdapter(self) if self.num_batches is None else sequence
         from keras_bert.data.tfdata.text_datasets import dataset_of
 
         example = batches.example()
@@ -124,3 +126,25 @@ class _BatchSequence(keras.utils.PyDataset):
 
     def __iter__(self) -> Iterator[Any]:
         return self._feed.read()
+
+
+class _BatchAdapter(DataAdapter):
+    """Batches of unknown number, an epoch in each reading, for Keras on JAX and PyTorch.
+
+    (Of a `PyDataset`, an unknown number is infinite; of a generator, there is one reading.)
+    """
+
+    num_batches = None
+    batch_size = None
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def get_numpy_iterator(self) -> Any:
+        return self._feed.read()
+
+    def get_jax_iterator(self) -> Any:
+        return self._feed.read()
+
+    def get_torch_dataloader(self) -> Any:
+        return data_adapter_utils.get_torch_dataloader(self._feed.read())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from keras_bert.data.given_batches import BatchedText, GivenBatches
 from keras_bert.data.input_forms import (
     TEXT_FORMS,
     checked_weights,
@@ -170,6 +171,8 @@ class TextRows(Rows):
         columns = text_columns(x)
         texts = columns["text"]
         labels = None if y is None else (rules or LabelRules()).read(y)
+        if labels is None and rules is not None and rules.allows_unlabelled:
+            labels = rules.no_labels(len(texts))
         weights = None if sample_weight is None else checked_weights(sample_weight)
         if labels is not None:
             one_for_each(labels, texts, with_columns=True)
@@ -235,8 +238,13 @@ class TextDataset(Rows):
 
     @property
     def has_labels(self) -> bool:
-        """Whether its elements have labels."""
-        return dataset_has_labels(self.dataset)
+        """Whether its elements have labels, or need none."""
+        return self.may_lack_labels or dataset_has_labels(self.dataset)
+
+    @property
+    def may_lack_labels(self) -> bool:
+        """Whether its elements may have no labels."""
+        return self.rules is not None and self.rules.allows_unlabelled
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
         from keras_bert.data.tfdata import text_datasets
@@ -248,7 +256,8 @@ class TextDataset(Rows):
         from keras_bert.data.tfdata import text_datasets
 
         if text_datasets.is_batched(self.dataset):
-            return text_datasets.GivenBatches(self.dataset, preprocessor, self._read_columns)
+            batched = text_datasets.BatchedDataset(self.dataset)
+            return GivenBatches(batched, preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)
 
@@ -267,18 +276,63 @@ class TextDataset(Rows):
         return Loader(source, preprocessor, options, with_index), _in_order
 
     def _read_columns(
-        self, labels: Any = None, weights: Any = None, *, first_row: int
+        self, labels: Any = None, weights: Any = None, *, num_rows: int, first_row: int
     ) -> tuple[np.ndarray[Any, Any], ...]:
         """Checks and converts the labels and weights of some rows."""
+        rules = self.rules or LabelRules()
         columns = []
         if labels is not None:
-            columns.append((self.rules or LabelRules()).read(labels, first_row))
+            columns.append(rules.read(labels, first_row))
+        elif rules.allows_unlabelled:
+            columns.append(rules.no_labels(num_rows))
         if weights is not None:
             columns.append(checked_weights(weights, first_row))
+        for column in columns:
+            if len(column) != num_rows:
+                raise ValueError(
+                    f"The batch that begins with row {first_row} has {num_rows} texts, and labels "
+                    f"or weights of shape {column.shape}; expected one for each text."
+                )
         return tuple(columns)
 
 
-def _no_columns(*, first_row: int) -> tuple[()]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextBatches(TextDataset):
+    """Batches of text of a `PyDataset`, a generator or a `DataLoader`, which are left as they are.
+
+    Args:
+        dataset: The batches.
+        rules: The rules for labels; `None` to read only `x`.
+        steps: The number of batches to predict at most.
+    """
+
+    forms = (
+        "batches of these from a keras.utils.PyDataset, a generator or a PyTorch DataLoader, with "
+        "labels and weights in a tuple"
+    )
+
+    dataset: BatchedText
+    steps: int | None = None
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return isinstance(x, BatchedText)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the batches have labels, or need none."""
+        return self.may_lack_labels or self.dataset.has_labels
+
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        return GivenBatches(self.dataset, preprocessor, options, self._read_columns)
+
+    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+        if self.dataset.is_infinite and self.steps is None:
+            raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
+        return GivenBatches(self.dataset, preprocessor, options, None, self.steps), _in_order
+
+
+def _no_columns(*, num_rows: int, first_row: int) -> tuple[()]:
     return ()
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import tempfile
@@ -16,6 +17,7 @@ import numpy as np
 from keras_bert import checkpoints, checks
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
+from keras_bert.data.given_batches import BatchedText, opened
 from keras_bert.data.input_forms import (
     check_weights,
     checked_generator,
@@ -43,7 +45,7 @@ from keras_bert.tasks.class_labels import (
 from keras_bert.tasks.feeding import Feed
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
-from keras_bert.tasks.rows import BatchOutputs, Rows, TextDataset, TextRows
+from keras_bert.tasks.rows import BatchOutputs, Rows, TextBatches, TextDataset, TextRows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -73,7 +75,7 @@ class Task(ObjectiveModel):
     """Those of the fields that are, or may be, lists of strings."""
 
     # The kinds of input that the task takes besides features
-    input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset)
+    input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset, TextBatches)
     # Arguments of the class besides the encoder, the preprocessor and the name; and the attributes
     # that are saved with presets
     options: ClassVar[tuple[str, ...]] = ()
@@ -233,6 +235,7 @@ class Task(ObjectiveModel):
         """
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
+        x = opened(x)
         if class_weight is not None and self.weighs_classes:
             rules = self._label_rules(self._options(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
@@ -316,6 +319,7 @@ class Task(ObjectiveModel):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
+        x = opened(x)
         options = self._options(batch_size, is_shared=True)
         rows = self._read(x, y, sample_weight, options)
         x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
@@ -356,6 +360,7 @@ class Task(ObjectiveModel):
             loss = classifier.batch_loss(labels, classifier(features))
         ```
         """
+        x = opened(x)
         options = self._options(batch_size)
         rows = self._read(x, y, sample_weight, options)
         if rows is None:
@@ -380,6 +385,7 @@ class Task(ObjectiveModel):
             depend on the row, such as on the number of words of a sentence, the outputs for text
             are nested like the input.
         """
+        x = opened(x)
         kind = self._kind_of(x)
         if kind is None:
             self._check_ids(x)
@@ -494,6 +500,7 @@ class Task(ObjectiveModel):
         classifier.sequence_lengths(["a film", "a gripping film"])  # array([4, 5])
         ```
         """
+        x = opened(x)
         kind = self._kind_of(x)
         if kind is None:
             raise ValueError(
@@ -513,7 +520,9 @@ class Task(ObjectiveModel):
         self, rows: Rows, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
         # Batches of text are not in its order; and Keras' `predict` may not be what is called.
-        if kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
+        if isinstance(rows, TextBatches):
+            rows = dataclasses.replace(rows, steps=kwargs.get("steps"))
+        elif kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
         # Each replica has a share of the batches of `predict`, but all of those of
         # `predict_on_batch`.
@@ -615,6 +624,7 @@ class Task(ObjectiveModel):
         options = self._options(batch_size, is_shared=True)
         if data is None:
             return None
+        data = opened(data)
         x, y, sample_weight = data, None, None
         kind = self._kind_of(data)
         if kind is None or not kind.has_own_labels:
@@ -692,7 +702,7 @@ class Task(ObjectiveModel):
         """
         forms = self._input_forms()
         refuse_other_rows(x, forms)
-        if is_text(x):
+        if is_text(x) or isinstance(x, BatchedText):
             raise ValueError(
                 f"A {type(self).__name__} takes {forms}, or features; received "
                 f"{type(x).__name__} of text in another form."

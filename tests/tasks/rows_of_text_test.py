@@ -38,12 +38,6 @@ def test_a_generator_of_features_is_read_by_keras_alone():
     assert tagger.predict(endless, steps=3, verbose=0).shape[0] == 12
 
 
-def test_a_generator_of_text_is_an_error_where_keras_reads_it():
-    classifier = made("TextClassifier", 2)
-    with pytest.raises(ValueError, match="A generator yields text, 'a'"):
-        classifier.predict((text for text in TEXTS), verbose=0)
-
-
 @pytest.mark.on_each_backend
 def test_class_weights_of_text_are_weights_of_its_rows():
     """On JAX, which compiles each shape, the last batch has rows of weight 0."""

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
+from keras_bert.data.given_batches import BatchedText, ReadColumns
+from keras_bert.data.input_forms import dataset_has_labels
 from keras_bert.data.loader import (
     SHUFFLE_BATCHES,
     WINDOW_BATCHES,
     WINDOWS_IN_EPOCH,
-    Batches,
     BatchOptions,
     Window,
     permutation,
@@ -24,8 +25,6 @@ from keras_bert.data.texts import TextClassifierPreprocessor, TextExamples, spli
 # The number of rows that are read from a dataset at a time
 _ROWS_READ = 1024
 
-# Converts the labels and weights of rows, and the index of the first of them, to columns
-ReadColumns = Callable[..., tuple[np.ndarray, ...]]
 _Columns = list[np.ndarray]
 
 
@@ -92,48 +91,24 @@ class DatasetRows:
             count = len(columns[0])
             if number >= skipped:
                 texts, rest = structure(columns)
-                others = self._read_columns(*rest, first_row=first)
+                others = self._read_columns(*rest, num_rows=count, first_row=first)
                 yield Window(
                     TextExamples(texts, self._preprocessor), np.arange(count), others, first
                 )
             first += count
 
 
-class GivenBatches(Batches):
-    """The batches of a dataset that is batched already; each is padded to its longest row.
+class BatchedDataset(BatchedText):
+    """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
 
-    Args:
-        dataset: A dataset of batches of text, with or without labels and weights.
-        preprocessor: The preprocessor that packs the texts.
-        read_columns: Checks and converts labels and weights.
-    """
-
-    def __init__(
-        self,
-        dataset: tf.data.Dataset,
-        preprocessor: TextClassifierPreprocessor,
-        read_columns: ReadColumns,
-    ) -> None:
-        super().__init__()
+    def __init__(self, dataset: tf.data.Dataset) -> None:
+        self.has_labels = dataset_has_labels(dataset)
         self._dataset = dataset
-        self._preprocessor = preprocessor
-        self._read_columns = read_columns
+        cardinality = int(dataset.cardinality())
+        self.num_batches = None if cardinality < 0 else cardinality
 
-    @property
-    def num_batches(self) -> int | None:
-        """The number of batches; `None` if the dataset does not know it, or is infinite."""
-        cardinality = int(self._dataset.cardinality())
-        return None if cardinality < 0 else cardinality
-
-    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
-        structure = _structure(self._dataset.element_spec)
-        first_row = 0
-        for element in self._dataset.skip(first).as_numpy_iterator():
-            columns = _columns(element)
-            texts, rest = structure(columns)
-            others = self._read_columns(*rest, first_row=first_row)
-            first_row += len(columns[0])
-            yield (self._preprocessor(*map(list, texts.values())), *others)
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        return iter(self._dataset.skip(first).as_numpy_iterator())
 
 
 def _columns(element: Any) -> _Columns:
@@ -298,13 +273,3 @@ def dataset_of(
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
-
-
-def label_rows(dataset: tf.data.Dataset, label: Any) -> tf.data.Dataset:
-    """Adds the same label to every row of a dataset of text, of single rows or batches."""
-
-    def add(row: Any) -> tuple[Any, Any]:
-        text, _ = split_pair(row)
-        return row, tf.fill(tf.shape(text), label)
-
-    return dataset.map(lambda *row: add(row if len(row) > 1 else row[0]))

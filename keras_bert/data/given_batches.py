@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that is batched already, by a `PyDataset`, a generator, a `DataLoader` or a dataset."""
+
+from __future__ import annotations
+
+import abc
+import bisect
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_bert.data.arrays import NUMPY
+from keras_bert.data.input_forms import (
+    is_text,
+    label_column,
+    text_columns,
+    without_labels,
+)
+from keras_bert.data.loader import Batches, BatchOptions, bucket_lengths, permutation
+
+# Converts the labels and weights of rows to columns; besides, its arguments are the number of rows
+# and the index of the first.
+ReadColumns = Callable[..., tuple[np.ndarray, ...]]
+# Keras reads a batch or two to build the model, and then begins anew.
+_BATCHES_KEPT = 4
+
+
+class BatchedText(abc.ABC):
+    """Batches of text that `fit`, `evaluate` and `predict` are given.
+
+    Args:
+        first: The first batch.
+    """
+
+    num_batches: int | None = None
+    """The number of batches; `None` if it is unknown, or infinite."""
+    is_infinite = False
+    """Whether there is no last batch."""
+    can_be_read_ahead = True
+    """Whether reading more batches than are used loses none."""
+
+    def __init__(self, first: Any) -> None:
+        self.has_labels = len(_parts(first)) > 1
+
+    @abc.abstractmethod
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        """Yields the batches of an epoch.
+
+        Args:
+            epoch: The number of the epoch.
+            first: The number of batches to skip.
+            seed: Seed for the order of batches; `None` for the order in which they are.
+        """
+
+
+class _OfPyDataset(BatchedText):
+    """The batches of a `keras.utils.PyDataset`, in another order in each epoch, as in Keras."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset[0])
+        self._dataset = dataset
+        self.num_batches = dataset.num_batches
+        self.is_infinite = self.num_batches is None
+
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        order: Iterable[int] = itertools.count()
+        if self.num_batches is not None:
+            order = range(self.num_batches)
+            if seed is not None:
+                order = permutation(self.num_batches, seed, epoch).tolist()
+        self._dataset.on_epoch_begin()
+        for index in itertools.islice(order, first, None):
+            yield self._dataset[index]
+        self._dataset.on_epoch_end()
+
+
+class _OfGenerator(BatchedText):
+    """The batches of a generator, each of which can be had once."""
+
+    can_be_read_ahead = False
+
+    def __init__(self, first: Any, generator: Generator[Any, None, None]) -> None:
+        super().__init__(first)
+        self._generator = generator
+        self._kept = [first]
+        self._has_ended = False
+
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        if self._has_ended:
+            raise ValueError(
+                "The generator has ended. For several epochs, pass one with enough batches, and "
+                "steps_per_epoch; or a keras.utils.PyDataset."
+            )
+        yield from itertools.islice(itertools.chain(list(self._kept), self._new()), first, None)
+
+    def _new(self) -> Iterator[Any]:
+        for batch in self._generator:
+            is_building = 0 < len(self._kept) < _BATCHES_KEPT
+            self._kept = [*self._kept, batch] if is_building else []
+            yield batch
+        self._has_ended = True
+
+
+class _OfDataLoader(BatchedText):
+    """The batches of a `DataLoader` of PyTorch."""
+
+    def __init__(self, first: Any, loader: Any) -> None:
+        super().__init__(first)
+        self._loader = loader
+        try:
+            self.num_batches = len(loader)
+        except TypeError:  # of a dataset that does not know its size
+            self.num_batches = None
+
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        for batch in itertools.islice(self._loader, first, None):
+            x = _parts(batch)[0]
+            if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
+                raise ValueError(
+                    "A DataLoader makes two columns of pairs, which may be rows too. For pairs, "
+                    'use dicts: {"text": ..., "text_pair": ...}.'
+                )
+            yield batch
+
+
+def opened(x: Any) -> Any:
+    """Tells whether a generator, `PyDataset` or `DataLoader` has batches of text.
+
+    Args:
+        x: Any input.
+
+    Returns:
+        `BatchedText` if the batches are text. Otherwise, a generator that has the batch that was
+        read of one, or `x` unchanged.
+
+    Raises:
+        ValueError: If they are single texts instead of batches.
+    """
+    if isinstance(x, Generator):
+        for first in x:
+            if _is_text(first, "generator"):
+                return _OfGenerator(first, x)
+            return (batch for batch in itertools.chain([first], x))
+    elif _is_a(x, "PyDataset", "keras."):
+        if x.num_batches != 0 and _is_text(x[0], type(x).__name__):
+            return _OfPyDataset(x)
+    elif _is_a(x, "DataLoader", "torch.utils.data"):
+        first = _example(x)
+        if _is_text(first, "DataLoader"):
+            return _OfDataLoader(first, x)
+    return x
+
+
+def _is_a(x: Any, name: str, module: str) -> bool:
+    """Returns whether an object is of a class of a library, without importing that."""
+    return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).mro())
+
+
+def _example(loader: Any) -> Any:
+    """Returns a batch of a single row, where that is possible without starting the loader."""
+    dataset = loader.dataset
+    if not hasattr(dataset, "__len__"):
+        return next(iter(loader), None)
+    if not len(dataset):
+        return None
+    return loader.collate_fn(dataset[0] if loader.batch_sampler is None else [dataset[0]])
+
+
+def _is_text(batch: Any, source: str) -> bool:
+    x = _parts(batch)[0]
+    if isinstance(x, (str, bytes)):
+        raise ValueError(
+            f"A {source} has single texts, such as {str(x)[:80]!r}; expected batches: a list of "
+            'texts or a dict of "text" and "text_pair", alone or in a tuple with labels and '
+            "weights."
+        )
+    return is_text(x)
+
+
+def _parts(batch: Any) -> tuple[Any, ...]:
+    """Returns the `x` of a batch, its labels and its weights, those of them that there are."""
+    if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
+        batch = tuple(batch)  # as Keras reads it
+    if isinstance(batch, tuple) and batch:
+        return batch
+    labels = label_column(batch)
+    return (batch,) if labels is None else (batch, labels)
+
+
+class GivenBatches(Batches):
+    """Features of batches of text; each is padded to its longest row, or to a bucket that holds it.
+
+    Args:
+        text: The batches of text.
+        preprocessor: The preprocessor that packs the texts.
+        options: The options of batching: whether there are buckets, since each new length is
+            compiled; and the seed for the order of batches that can be had in any order.
+        read_columns: Checks and converts labels and weights; `None` returns the indices of rows.
+        steps: The number of batches to read at most.
+    """
+
+    def __init__(
+        self,
+        text: BatchedText,
+        preprocessor: Any,
+        options: BatchOptions,
+        read_columns: ReadColumns | None,
+        steps: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._text = text
+        self._preprocessor = preprocessor
+        self._read_columns = read_columns
+        self._options = options
+        self._steps = steps
+        self.works_ahead = text.can_be_read_ahead
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches; `None` if it is unknown, or infinite."""
+        count = self._text.num_batches
+        if self._text.is_infinite or count is None or self._steps is None:
+            return self._steps if self._text.is_infinite else count
+        return min(count, self._steps)
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        first_row = 0
+        batches = self._text.read(number, first, self._options.shuffle_seed)
+        for batch in itertools.islice(batches, self._steps):
+            x, *rest = parts = _parts(batch)
+            x = without_labels(parts) if self._read_columns is None else x
+            texts = text_columns(x, first_row)
+            num_rows = len(texts["text"])
+            if self._read_columns is None:
+                columns: tuple[np.ndarray, ...] = (np.arange(first_row, first_row + num_rows),)
+            else:
+                columns = self._read_columns(*rest, num_rows=num_rows, first_row=first_row)
+            first_row += num_rows
+            yield (self._features([list(column) for column in texts.values()]), *columns)
+
+    def _features(self, texts: list[list[Any]]) -> dict[str, np.ndarray]:
+        features: dict[str, np.ndarray]
+        if not self._options.compiles:
+            features = self._preprocessor(*texts)
+            return features
+        sequences = self._preprocessor.pack(*texts)
+        longest = sequences.longest(NUMPY).max(initial=1)
+        buckets = bucket_lengths(self._preprocessor.sequence_length, coarse=True)
+        length = buckets[bisect.bisect_left(buckets, longest)]
+        features = sequences.padded(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
+        return features

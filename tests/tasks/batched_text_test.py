@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that comes batched, or as a `tf.data.Dataset`: the same results as those of lists."""
+
+import itertools
+import threading
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.tasks.length_window_test import made
+
+TEXTS = ["a", "b a", "a a b", "b", "a b", "b b b b", "a a"]
+PAIRS = {"text": TEXTS, "text_pair": TEXTS[::-1]}
+LABELS = [0, 1, 1, 0, 1, 1, 0]
+WEIGHTS = [1.0, 2.0, 0.5, 1.0, 0.0, 3.0, 1.0]
+NAMES = ("no", "yes")
+BATCHES = [slice(0, 2), slice(2, 4), slice(4, 6), slice(6, 7)]
+
+
+def rows(x, some):
+    return {name: x[name][some] for name in x} if isinstance(x, dict) else x[some]
+
+
+class Sequence(keras.utils.PyDataset):
+    """Batches of two rows."""
+
+    def __init__(self, *columns, num_batches=4):
+        super().__init__()
+        self.columns = columns
+        self.count = num_batches
+
+    @property
+    def num_batches(self):
+        return self.count
+
+    def __getitem__(self, index):
+        some = BATCHES[index % len(BATCHES)]
+        return tuple(rows(column, some) for column in self.columns)
+
+
+def generator(*columns):
+    sequence = Sequence(*columns)
+    return (sequence[index] for index in range(len(BATCHES)))
+
+
+def endless(*columns):
+    sequence = Sequence(*columns)
+    return (sequence[index] for index in itertools.count())
+
+
+def data_loader(*columns, of_unknown_size=False):
+    data = pytest.importorskip("torch.utils.data")
+
+    def row(index):
+        return tuple(
+            {name: x[name][index] for name in x} if isinstance(x, dict) else x[index]
+            for x in columns
+        )
+
+    class Rows(data.Dataset):
+        def __len__(self):
+            return len(LABELS)
+
+        def __getitem__(self, index):
+            return row(index)
+
+    class Stream(data.IterableDataset):
+        def __iter__(self):
+            return (row(index) for index in range(len(LABELS)))
+
+    return data.DataLoader(Stream() if of_unknown_size else Rows(), batch_size=2)
+
+
+def unknown_loader(*columns):
+    return data_loader(*columns, of_unknown_size=True)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """A classifier without dropout, whose classes have names."""
+    task = made("TextClassifier", 2)
+    config = task.config.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.5)
+    task = keras_bert.TextClassifier(
+        keras_bert.Backbone(config), preprocessor=task.preprocessor, class_names=NAMES
+    )
+    task.compile(keras.optimizers.SGD(0.1))
+    return task
+
+
+@pytest.fixture(scope="module")
+def weights(classifier):
+    return classifier.get_weights()
+
+
+@pytest.fixture
+def trained(classifier, weights):
+    """A function that trains the same model anew, and returns the loss of each epoch."""
+
+    def fit(*data, **options):
+        classifier.set_weights(weights)
+        return classifier.fit(*data, verbose=0, **options).history["loss"]
+
+    return fit
+
+
+def check_threads():
+    """Checks that the threads that make batches end."""
+    for thread in threading.enumerate():
+        if thread.name == "batches":
+            thread.join(2)
+            assert not thread.is_alive()
+
+
+FORMS = [Sequence, generator, data_loader, unknown_loader]
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("form", FORMS)
+def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, trained, classifier):
+    x = PAIRS if form in (Sequence, data_loader) else TEXTS
+    in_order = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    expected = trained(x, LABELS, sample_weight=np.array(WEIGHTS), **in_order)
+    data = (x, LABELS, np.array(WEIGHTS, "float32"))
+    assert trained(form(*data), shuffle=False) == pytest.approx(expected, rel=1e-5)
+    expected = classifier.evaluate(x, LABELS, verbose=0)
+    validation = form(x, [NAMES[label] for label in LABELS])
+    assert classifier.evaluate(validation, verbose=0) == pytest.approx(expected, rel=1e-5)
+    expected = classifier.predict(x, verbose=0)
+    for columns in ((x,), (x, LABELS)):
+        logits = classifier.predict(form(*columns), verbose=0)
+        np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", [lambda *x: Sequence(*x, num_batches=None), endless])
+def test_steps_are_those_of_an_endless_input(form, trained, classifier):
+    first_six = slice(0, 6)
+    in_order = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    expected = trained(TEXTS[first_six], LABELS[first_six], **in_order)
+    history = trained(form(TEXTS, LABELS), steps_per_epoch=3, epochs=2, shuffle=False)
+    assert history[0] == pytest.approx(expected[0], rel=1e-5)
+    logits = classifier.predict(form(TEXTS), steps=3, verbose=0)
+    expected = classifier.predict(TEXTS[first_six], verbose=0)
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("form", [Sequence, unknown_loader])
+def test_several_epochs_and_validation(form, trained):
+    in_order = {"batch_size": 2, "length_window": 1, "shuffle": False, "epochs": 2}
+    expected = trained(TEXTS, LABELS, **in_order)
+    data = {"validation_data": form(TEXTS, LABELS), "epochs": 2, "shuffle": False}
+    assert trained(form(TEXTS, LABELS), **data) == pytest.approx(expected, rel=1e-5)
+    check_threads()
+
+
+def test_batches_of_a_sequence_are_shuffled_anew_in_each_epoch(classifier, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Sequence, "__getitem__", _noting(seen, Sequence.__getitem__))
+    keras.utils.set_random_seed(3)
+    classifier.fit(Sequence(TEXTS, LABELS), epochs=3, verbose=0)
+    orders = [tuple(seen[start : start + 4]) for start in range(len(seen) - 12, len(seen), 4)]
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert len(set(orders)) > 1
+
+
+def _noting(seen, function):
+    def noted(self, index):
+        seen.append(index)
+        return function(self, index)
+
+    return noted
+
+
+def test_training_resumes_in_the_middle_of_a_sequence(trained, classifier):
+    options = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    expected = trained(TEXTS, LABELS, initial_batch=2, **options)
+    for form in (Sequence, data_loader):
+        assert trained(form(TEXTS, LABELS), initial_batch=2, shuffle=False) == pytest.approx(
+            expected, rel=1e-5
+        )
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.backend_independent
+def test_batches_that_are_malformed_are_named(classifier):
+    cases = [
+        ((["a", "b", "a", None], LABELS), "Row 3 is None of type NoneType"),
+        ((TEXTS, [0, 1, 1, 2, 1, 1, 0]), "label in row 3 is 2"),
+        ((TEXTS, LABELS, [1.0, 1.0, 1.0, -1.0]), "sample weight in row 3 is -1.0"),
+        ((TEXTS, LABELS[:3]), "batch that begins with row 2 has 2 texts, and .* shape \\(1,\\)"),
+    ]
+    for columns, message in cases:
+        for form in (Sequence, generator):
+            with pytest.raises(ValueError, match=message):
+                classifier.fit(form(*columns), shuffle=False, verbose=0)
+    with pytest.raises(ValueError, match="A generator has single texts, such as 'a'; expected ba"):
+        classifier.predict((text for text in TEXTS), verbose=0)
+    with pytest.raises(ValueError, match="either a pair of texts or a text and its label"):
+        classifier.predict(generator(TEXTS, TEXTS), verbose=0)
+    pairs = list(zip(TEXTS, TEXTS, strict=True))
+    with pytest.raises(ValueError, match="A DataLoader makes two columns of pairs"):
+        classifier.fit(data_loader(pairs, LABELS), verbose=0)
+    with pytest.raises(ValueError, match=r"The generator has ended\. For several epochs, pass one"):
+        classifier.fit(generator(TEXTS, LABELS), epochs=2, verbose=0)
+    with pytest.raises(ValueError, match="There are no labels"):
+        classifier.evaluate(Sequence(TEXTS), verbose=0)
+    with pytest.raises(ValueError, match="The PyDataset is infinite; expected `steps`"):
+        classifier.predict(Sequence(TEXTS, num_batches=None), verbose=0)
+    with pytest.raises(ValueError, match=r"A TokenClassifier takes .*; received .* another form"):
+        made("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
+
+
+# === Datasets of TensorFlow ===
+
+
+def single(tf, *columns):
+    return tf.data.Dataset.from_tensor_slices(columns)
+
+
+def batched(tf, *columns):
+    return single(tf, *columns).batch(2)
+
+
+def of_unknown_size(tf, *columns):
+    return single(tf, *columns).filter(lambda *row: True)
+
+
+def batched_of_unknown_size(tf, *columns):
+    return of_unknown_size(tf, *columns).batch(2)
+
+
+DATASETS = [single, batched, of_unknown_size, batched_of_unknown_size]
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("form", DATASETS)
+def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
+    tf = pytest.importorskip("tensorflow")
+    options = {"batch_size": 2, "length_window": 1, "shuffle": False, "epochs": 2}
+    names, weights = [NAMES[label] for label in LABELS], np.array(WEIGHTS, "float32")
+    expected = trained(PAIRS, LABELS, sample_weight=weights, **options)
+    dataset = form(tf, PAIRS, names, weights)
+    held_out = {"validation_data": form(tf, PAIRS, names)}
+    assert trained(dataset, **options, **held_out) == pytest.approx(expected, rel=1e-5)
+    expected = classifier.evaluate(PAIRS, LABELS, verbose=0, batch_size=2)
+    labelled = form(tf, PAIRS, names)
+    assert classifier.evaluate(labelled, verbose=0, batch_size=2) == pytest.approx(
+        expected, rel=1e-5
+    )
+    logits = classifier.predict(labelled, verbose=0, batch_size=2)
+    np.testing.assert_allclose(
+        logits, classifier.predict(PAIRS, verbose=0, batch_size=2), rtol=1e-4, atol=1e-5
+    )
+    one_epoch = {**options, "epochs": 1, "initial_batch": 2}
+    expected = trained(TEXTS, LABELS, **one_epoch)
+    assert trained(form(tf, TEXTS, LABELS), **one_epoch) == pytest.approx(expected, rel=1e-5)
+    check_threads()
+    with pytest.raises(ValueError, match="label in row 3 is 'maybe'; the classes are no, yes"):
+        trained(form(tf, PAIRS, [*names[:3], "maybe", *names[4:]]), **options)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("form", [single, batched])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_infinite_dataset_needs_steps(form, shuffle, trained, monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    monkeypatch.setattr("keras_bert.data.tfdata.text_datasets.SHUFFLE_BATCHES", 8)
+    options = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    dataset = form(tf, TEXTS[:6], LABELS[:6]).repeat()
+    losses = trained(dataset, steps_per_epoch=3, epochs=2, **{**options, "shuffle": shuffle})
+    assert len(losses) == 2
+    if not shuffle:
+        expected = trained(TEXTS[:6], LABELS[:6], epochs=2, **options)
+        assert losses == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
+def test_a_distiller_needs_no_labels():
+    tf = pytest.importorskip("tensorflow")
+    distiller = keras_bert.Distiller(made("TextClassifier", 2), made("TextClassifier", 2))
+    distiller.compile("sgd")
+    expected = distiller.evaluate(TEXTS, verbose=0)
+    for x in (single(tf, TEXTS).map(lambda text: text), Sequence(TEXTS)):
+        assert distiller.evaluate(x, verbose=0) == pytest.approx(expected, rel=1e-5)
