@@ -187,7 +187,7 @@ def compare(config: CompareExportsConfig) -> list[Export]:
         ValueError: If a model is of another kind, or a file is malformed.
     """
     _check_files(config)
-    program.import_quietly()
+    program.import_quietly("tensorflow")
     exports = [Export(name) for name in config.exports]
     for number, model in enumerate(config.model, start=1):
         task, rows = _load(model, config)

@@ -91,7 +91,7 @@ class CompareModelsConfig(ProgramConfig):
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = read_flags(CompareModelsConfig)
-    program.import_quietly("keras")
+    program.import_quietly()
     print(compare(config))
 
 

@@ -136,10 +136,11 @@ class Trainer:
     def __init__(self, config: DefaultsSweepConfig, data: LabelledText, seed: int) -> None:
         import keras
 
+        from keras_bert.ops.lazy_tensorflow import set_random_seed
         from keras_bert.optimizers import AdamW
 
         keras.utils.clear_session()
-        keras.utils.set_random_seed(seed)
+        set_random_seed(seed)
         self.seed = seed
         self.config = FinetuneConfig(learning_rate=0, epochs=1, precision=config.precision)
         self.model = build_classifier(self.config, data, preset_or_minilm(config.preset))
@@ -162,14 +163,14 @@ class Trainer:
 
         If the training diverges, it returns `diverged`, the reason, instead.
         """
-        import keras
+        from keras_bert.ops.lazy_tensorflow import set_random_seed
 
         from .engine import finetuning
         from .engine.run_checkpoints import NotFiniteError, StopWhereNotFinite
 
         for variable, value in zip(self.variables, self.initial, strict=True):
             variable.assign(value)
-        keras.utils.set_random_seed(self.seed)
+        set_random_seed(self.seed)
         run = dataclasses.replace(self.config, learning_rate=learning_rate, epochs=epochs)
         steps = self.model.num_steps(train.inputs, run.batch_size, epochs)
         schedule = _schedule(self.model, finetuning.make_optimizer(run, steps))

@@ -345,6 +345,8 @@ def _saved(path: Path) -> Predictor:
 
 def _exported(path: Path) -> Predictor:
     # tensorflow_text registers the operations of the exported tokenizer.
+    program.require(("tensorflow", "tensorflow_text"), "export")
+    program.import_quietly("tensorflow")
     import tensorflow as tf
     import tensorflow_text  # noqa: F401
 

@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     config = config_flags.read_flags(QuickstartConfig)
     preset = minilm_folder()
-    program.require(program.TRAINING_LIBRARIES, "training")
+    program.require((*program.TRAINING_LIBRARIES, "tensorflow", "tensorflow_text"), "training")
     with output_folder.claimed(config.output_dir):
         docstrings = collect_docstrings(max_per_package=config.max_per_package, seed=config.seed)
         program.import_quietly()

@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> None:
     config = read_flags(SizeAblationConfig)
     config.check_folders()
     program.require(program.TRAINING_LIBRARIES, "training")
-    program.import_quietly("keras")
+    program.import_quietly()
     with output_folder.claimed(config.output_dir):
         rows = size_ablation(config)
     print(format_table(rows))

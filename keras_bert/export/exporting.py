@@ -26,6 +26,7 @@ SUFFIXES = {
     "openvino": (".xml", ".bin"),
     "litert": (".tflite",),
 }
+_NEEDED_FOR_ALL = ("tensorflow", "tensorflow_text")
 _NEEDED_PACKAGES = {"onnx": ("tf2onnx",), "openvino": ("openvino",)}
 # With text=True
 _NEEDED_FOR_TEXT = ("openvino_tokenizers", "sentencepiece")
@@ -201,6 +202,7 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
     if text:
         _check_takes_text(task, format)
     needed = (
+        *_NEEDED_FOR_ALL,
         *_NEEDED_PACKAGES.get(format, ()),
         *(_NEEDED_FOR_TEXT if text and format == "openvino" else ()),
         *(_NEEDED_FOR_INT8.get(format, ()) if dtype == "int8" else ()),

@@ -20,6 +20,7 @@ from typing import Any
 import keras
 
 from keras_bert.export.options import ExportError, ExportOptions, Servable
+from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
 # In the working folder: the finished export, and the error of the child process
 NEW_FOLDER, ERROR_FILE = "new", "error.txt"
@@ -27,7 +28,7 @@ NEW_FOLDER, ERROR_FILE = "new", "error.txt"
 
 def write_job(task: Servable, options: ExportOptions, folder: Path) -> None:
     """Writes the input of `run_job`: JSON, and the weights in their own precision."""
-    config = keras.saving.serialize_keras_object(task)
+    config = serialize_keras_object(task)
     config.pop("compile_config", None)  # The export is not trained
     modules = sorted({type(task).__module__, type(task.backbone).__module__})
     stored = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}

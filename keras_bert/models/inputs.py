@@ -18,6 +18,7 @@ from keras_bert.layers.embeddings import too_long
 from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
@@ -111,7 +112,11 @@ class TokenModel(ThreadSafeModel):
             FileNotFoundError: If the folder of a file does not exist.
         """
         # A model that is not zipped is a folder.
-        with self._turn_on_jax(), _replaced(filepath, overwrite, zipped is not False) as path:
+        with (
+            self._turn_on_jax(),
+            without_tensorflow_import(),
+            _replaced(filepath, overwrite, zipped is not False) as path,
+        ):
             super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
 
     def save_weights(

@@ -21,6 +21,7 @@ from keras_bert.models.layer_states import restore_layer_states
 from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
@@ -262,8 +263,8 @@ class Distiller(CustomObjective, Task):
 
     def get_config(self) -> dict[str, Any]:
         return {
-            "student": keras.saving.serialize_keras_object(self.student_task),
-            "teacher": keras.saving.serialize_keras_object(self.teacher_task),
+            "student": serialize_keras_object(self.student_task),
+            "teacher": serialize_keras_object(self.teacher_task),
             "name": self.name,
             **self._layer_states(),
             **{name: getattr(self, name) for name in self.options},

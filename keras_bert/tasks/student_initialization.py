@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import keras
-
 from keras_bert.checkpoints import weights
 from keras_bert.models.backbone import Backbone
+from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
 if TYPE_CHECKING:
     from keras_bert.tasks.masked_lm import MaskedLM
@@ -54,7 +53,7 @@ def student_from_teacher(
         name=teacher.backbone.name,
     )
     config = {**teacher.get_config(), "trainable": True}
-    config["backbone"] = keras.saving.serialize_keras_object(backbone)
+    config["backbone"] = serialize_keras_object(backbone)
     student = type(teacher).from_config(config)
     copy_layers(teacher, student, layers)
     return student

@@ -36,6 +36,7 @@ from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_of_options, bils
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.models.thread_safe import check_process
+from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.optimizers.fit_updates import with_fit_updates
 from keras_bert.tasks.class_labels import (
     LabelRules,
@@ -935,7 +936,7 @@ class Task(ObjectiveModel):
     def get_config(self) -> dict[str, Any]:
         preprocessor = self._preprocessor
         return {
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "backbone": serialize_keras_object(self.backbone),
             "preprocessor": None if preprocessor is None else preprocessor.get_config(),
             "name": self.name,
             "trainable": self.trainable,
@@ -1018,7 +1019,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BertConfig):
         return value.to_dict()
     if isinstance(value, keras.layers.Layer):
-        return keras.saving.serialize_keras_object(value)
+        return serialize_keras_object(value)
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 

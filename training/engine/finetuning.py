@@ -23,6 +23,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
 
 from ..costs import model_flops, run_cost
@@ -155,6 +156,19 @@ def _exported_model(folder: Path) -> str | None:
         return None
 
 
+def _can_export() -> bool:
+    """Returns whether the libraries of a SavedModel are installed; if not, says what to install."""
+    missing = [
+        name for name in ("tensorflow", "tensorflow_text") if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        logging.warning(
+            "no export: %s is not installed; the same command writes it once it is",
+            " and ".join(missing),
+        )
+    return not missing
+
+
 def _export(job: Job, model: Any, folder: Path) -> None:
     with warnings.catch_warnings():
         if importlib.util.find_spec("tensorflow_serving") is None:
@@ -228,7 +242,7 @@ def run(
     watch = Stopwatch(results["seconds"])
     with watch.part("answers"):
         results |= job.report(load, Path(best.model_path).parent, folder)
-    if getattr(config, "export", False):
+    if getattr(config, "export", False) and _can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
@@ -262,7 +276,7 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
     Raises:
         NotFiniteError: If the training diverges.
     """
-    keras.utils.set_random_seed(seed_run.seed)
+    set_random_seed(seed_run.seed)
     training = job.build(seed_run.seed)
     evaluation = DevEvaluation(job, seed_run, meter)
     output_folder.check_room(seed_run.folder, _bytes_of(training.model))

@@ -163,11 +163,11 @@ def require(names: tuple[str, ...], extra: str) -> None:
         raise ImportError(f"{', '.join(missing)} is not installed: {child_programs.install(extra)}")
 
 
-def import_quietly(name: str = "tensorflow") -> None:
+def import_quietly(name: str = "keras") -> None:
     """Imports a library, hiding the messages that its native code writes to standard error.
 
-    TensorFlow logs details about libraries and processors before its logging can be configured. The
-    messages are shown if the import fails.
+    Keras imports its backend, and TensorFlow logs details about libraries and processors before its
+    logging can be configured. The messages are shown if the import fails.
 
     Raises:
         ImportError: If the library cannot be imported.

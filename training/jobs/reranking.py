@@ -87,12 +87,12 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
         `ranking_scores`. `trec_eval -c` computes the same from the files that are written.
     """
-    import keras
+    from keras_bert.ops.lazy_tensorflow import set_random_seed
 
     from ..engine import finetuning
     from ..engine.seed_runs import SeedRun, run_fingerprint
 
-    keras.utils.set_random_seed(config.seed)
+    set_random_seed(config.seed)
     folder = Path(config.output_dir)
     queries = list(collection.queries)
     test = queries[config.test_every - 1 :: config.test_every]

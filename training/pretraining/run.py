@@ -21,6 +21,7 @@ from keras_bert.data import (
     has_masks,
     pretraining_examples,
 )
+from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import energy, model_flops, run_cost
@@ -87,7 +88,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         for phase in config.plan()
     }
     # Seeded after the records: whether they are created or exist must not change the random state.
-    keras.utils.set_random_seed(config.seed)
+    set_random_seed(config.seed)
     model = pretraining_run.build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
     state = _begin(config, model, checkpoints, vocabulary)
