@@ -257,6 +257,8 @@ class TextDataset(Rows):
 
         if text_datasets.is_batched(self.dataset):
             batched = text_datasets.BatchedDataset(self.dataset)
+            # Each is padded to its longest row on all backends.
+            options = dataclasses.replace(options, compiles=False)
             return GivenBatches(batched, preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)

@@ -199,10 +199,15 @@ class Task(ObjectiveModel):
             x: Text: a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict or
                 table (pandas, polars, Arrow, Hugging Face `datasets`) of `text` and `text_pair`, or
                 a `tf.data.Dataset` of `(text, label)`, which is batched by length if it is not
-                batched. Or features, as in `keras.Model.fit`.
+                batched. Or batches of text that are left as they are, in tuples with their labels
+                and weights: a `keras.utils.PyDataset`, a PyTorch `DataLoader`, or a generator,
+                which several epochs need `steps_per_epoch` for. Or features, as in
+                `keras.Model.fit`.
             y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
-                if the task needs labels.
-            batch_size: Number of rows in a batch; ignored for batched datasets. Defaults to 32.
+                if the task needs labels. If a Hugging Face data set has names for its ids, and the
+                task has `class_names`, the names are what counts.
+            batch_size: Number of rows in a batch; ignored for batches that are given. Defaults to
+                32.
             epochs: See `keras.Model.fit`.
             verbose: See `keras.Model.fit`.
             callbacks: See `keras.Model.fit`.
@@ -210,8 +215,9 @@ class Task(ObjectiveModel):
                 ignored with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
             shuffle: Whether to shuffle the rows in each epoch, those of a `tf.data.Dataset` too if
-                it is of single texts. Of one that does not know its size, 1,024 batches of rows are
-                in memory for it. Without, the batches of a `length_window` are sorted by length.
+                it is of single texts, and the batches of a `PyDataset`. Of a dataset that does not
+                know its size, 1,024 batches of rows are in memory for it. Without, the batches of a
+                `length_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
@@ -379,7 +385,8 @@ class Task(ObjectiveModel):
             x: Text in any form that `fit` takes, or features. Labels in a dataset are ignored.
             batch_size: Number of rows in a batch. Defaults to 32.
             verbose: See `keras.Model.predict`.
-            **kwargs: Other arguments of `keras.Model.predict`.
+            **kwargs: Other arguments of `keras.Model.predict`; of text, `steps` is for batches that
+                are given.
 
         Returns:
             Float32 outputs in the order of the input; see the class for their shapes. If these
