@@ -20,8 +20,9 @@ def without_tensorflow_import() -> Iterator[None]:
     has imported needs no seed, and no object has its types.
     """
     tensorflow = module_utils.tensorflow
-    # `False` within another such context too
-    if "tensorflow" in sys.modules or tensorflow._available is False:
+    # Whether it is installed, `None` until Keras looks; `False` within another such context too
+    is_available = vars(tensorflow).get("_available", False)
+    if "tensorflow" in sys.modules or is_available is False:
         yield
         return
     tensorflow._available = False
