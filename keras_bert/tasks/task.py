@@ -1003,12 +1003,16 @@ def _num_batches_of_features(x: Any, batch_size: int, validation_split: float) -
         return num_elements(x)
     if not _are_arrays(x):
         try:
-            return len(x)
-        except TypeError as error:
+            # A `PyDataset` may have no length; an infinite one has neither.
+            count = x.num_batches if hasattr(x, "num_batches") else len(x)
+        except TypeError:
+            count = None
+        if count is None:
             raise ValueError(
                 f"x is a {type(x).__name__}, whose batches cannot be counted; expected rows in "
                 "memory, or a dataset."
-            ) from error
+            )
+        return int(count)
     num_rows = len(keras.tree.flatten(x)[0])
     if validation_split:
         num_rows = split_index(num_rows, validation_split)

@@ -208,6 +208,9 @@ def test_batches_that_are_malformed_are_named(classifier):
         classifier.evaluate(Sequence(TEXTS), verbose=0)
     with pytest.raises(ValueError, match="The PyDataset is infinite; expected `steps`"):
         classifier.predict(Sequence(TEXTS, num_batches=None), verbose=0)
+    with pytest.raises(ValueError, match="a Sequence, whose batches cannot be counted"):
+        classifier.num_steps(Sequence(TEXTS, num_batches=None))
+    assert classifier.num_steps(Sequence(TEXTS, LABELS), epochs=2) == 8
     with pytest.raises(ValueError, match=r"A TokenClassifier takes .*; received .* another form"):
         made("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
 
