@@ -106,8 +106,8 @@ class Task(ObjectiveModel):
         super().__init__(*args, backbone=backbone, **kwargs)
         if preprocessor is not None:
             check_preprocessor(preprocessor, backbone.config)
-        if isinstance(preprocessor, dict):
-            preprocessor = self.preprocessor_class.from_config(preprocessor)
+        # A config becomes a preprocessor on first use: models that take ids do not need that its
+        # rows fit.
         self._preprocessor = preprocessor
 
     # === Parts ===
@@ -150,6 +150,8 @@ class Task(ObjectiveModel):
             RuntimeError: If this process was forked after a model had been created.
         """
         check_process()
+        if isinstance(self._preprocessor, dict):
+            self._preprocessor = self.preprocessor_class.from_config(self._preprocessor)
         if self._preprocessor is None:
             raise ValueError(
                 f"This {type(self).__name__} has no preprocessor, so it takes token ids and no "
@@ -161,7 +163,15 @@ class Task(ObjectiveModel):
     @property
     def tokenizer_config(self) -> dict[str, Any] | None:
         """The config of the tokenizer; `None` without a preprocessor."""
-        return None if self._preprocessor is None else self._preprocessor.tokenizer.get_config()
+        config: dict[str, Any] | None = (self._preprocessor_config() or {}).get("tokenizer")
+        return config
+
+    def _preprocessor_config(self) -> dict[str, Any] | None:
+        """Returns the config of the preprocessor; `None` without one."""
+        preprocessor = self._preprocessor
+        is_config = preprocessor is None or isinstance(preprocessor, dict)
+        config: dict[str, Any] | None = preprocessor if is_config else preprocessor.get_config()
+        return config
 
     # === Training, evaluation, prediction ===
 
@@ -941,10 +951,9 @@ class Task(ObjectiveModel):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        preprocessor = self._preprocessor
         return {
             "backbone": serialize_keras_object(self.backbone),
-            "preprocessor": None if preprocessor is None else preprocessor.get_config(),
+            "preprocessor": self._preprocessor_config(),
             "name": self.name,
             "trainable": self.trainable,
             **self._layer_states(),
