@@ -13,8 +13,8 @@
 # KERAS_BACKEND=jax python train.py
 # ```
 #
-# Text is tokenized by TensorFlow Text on every backend. On a machine without TensorFlow, models take ids: that is what is done here, and
-# TensorFlow is not imported on JAX and PyTorch.
+# Text is tokenized in Python on every backend, and on JAX and PyTorch TensorFlow need not be installed, but for exports. The rows here are
+# letters, passed as ids.
 #
 # The data: the names of colors of xkcd's survey, which come with Matplotlib, as letters; a row is a name, and the label is
 # whether the color is light, as half of them are.

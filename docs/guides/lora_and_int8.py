@@ -111,7 +111,7 @@ dtypes = ["float32", "int8"]
 import onnxruntime
 
 merged = keras_bert.TextClassifier.from_preset("merged")
-features = {name: values.numpy() for name, values in merged.preprocessor(test).items()}
+features = merged.preprocessor(test)
 for dtype in dtypes:
     merged.export(f"{dtype}.onnx", "onnx", dtype=dtype)
     session = onnxruntime.InferenceSession(f"{dtype}.onnx")
