@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+pytest.importorskip("tensorflow")  # which MaskedLMMasker imports
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 

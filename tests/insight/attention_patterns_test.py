@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 scipy_optimize = pytest.importorskip("scipy.optimize")
@@ -14,8 +13,6 @@ scipy_optimize = pytest.importorskip("scipy.optimize")
 from keras_bert import Backbone, BertConfig, TextClassifier, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "a the film was gripping dull good bad , . ?"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]

@@ -6,15 +6,12 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "a the film was dull good . bank river we sat on"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]

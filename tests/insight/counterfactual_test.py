@@ -4,7 +4,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
@@ -12,8 +11,6 @@ from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  
 from keras_bert.insight.counterfactual import _Swapper  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "he she him her his an a actor actress muslim christian hindu was saw good mary james idea"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), ".", "##s"]

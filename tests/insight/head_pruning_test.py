@@ -8,8 +8,6 @@ import keras
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-
 import keras_bert
 from keras_bert import (
     Backbone,
@@ -28,8 +26,6 @@ from keras_bert import (
 )
 from keras_bert.named_sizes import SIZES
 from tests.text.small_tokenizers import of_tokens
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
@@ -302,6 +298,7 @@ def test_an_encoder_of_one_layer_has_importances():
     np.testing.assert_allclose(found.scores[0, 2], expected, rtol=0.03, atol=2e-4)
 
 
+@pytest.mark.needs_tensorflow  # masks
 def test_masked_lms_and_shared_layers_have_importances():
     keras.utils.set_random_seed(1)
     task = MaskedLM(Backbone(config_of("albert")), preprocessor=preprocessor())

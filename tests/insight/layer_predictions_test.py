@@ -6,14 +6,11 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "a the film was dull good ."
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]

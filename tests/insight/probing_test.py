@@ -9,7 +9,6 @@ import pytest
 
 stats = pytest.importorskip("scipy.stats")
 csgraph = pytest.importorskip("scipy.sparse.csgraph")
-pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, data, insight  # noqa: E402
 from keras_bert.insight import probe_models  # noqa: E402
@@ -19,8 +18,6 @@ from keras_bert.insight.annotated_words import (  # noqa: E402
     distances,
 )
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = "the a film plot man we was saw good dull slept . , who"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s", "##ly"]

@@ -9,14 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import MaskedLM, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_masked_lm  # noqa: E402
-
-pytestmark = pytest.mark.needs_tensorflow
 
 WORDS = (
     "he she him her his the an a is doctor nurse engineer told that was tired saw and for work "

@@ -4,9 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = pytest.mark.on_tensorflow
 
-tf = pytest.importorskip("tensorflow")
 pandas = pytest.importorskip("pandas")
 
 from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402

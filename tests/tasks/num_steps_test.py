@@ -11,9 +11,7 @@ from tests.small_tasks import TASKS as TASKS_OF_IDS
 from tests.small_tasks import make_task
 from tests.tasks.length_window_test import LABELS, TASKS, TEXTS, made, question
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_tensorflow
 
 
 @pytest.fixture
@@ -52,6 +50,7 @@ def test_steps_count_the_windows_of_long_rows(name, rows, batches_of_fit):
 
 
 def test_steps_of_datasets_of_text():
+    tf = pytest.importorskip("tensorflow")
     task = made("TextClassifier", 2)
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))
     assert task.num_steps(rows, batch_size=4) == 2
@@ -65,6 +64,7 @@ def test_steps_of_datasets_of_text():
 
 
 def test_steps_of_features():
+    tf = pytest.importorskip("tensorflow")
     task = make_task(keras_bert.TextClassifier)
     ids = np.ones((10, 4), "int32")
     assert task.num_steps(ids, batch_size=4) == 3
@@ -76,10 +76,12 @@ def test_steps_of_features():
 
 
 # Keras warns of each epoch of a dataset of unknown size.
+@pytest.mark.needs_tensorflow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.on_each_backend
 def test_a_dataset_of_unknown_size_has_as_many_updates_as_batches():
     """On TensorFlow, Keras begins a further step in each epoch, which the optimizer counts."""
+    tf = pytest.importorskip("tensorflow")
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).filter(lambda text, label: True)
     task = made("TextClassifier", 2)
     steps = task.num_steps(rows, batch_size=2, epochs=2)

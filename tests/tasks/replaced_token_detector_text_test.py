@@ -5,9 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning, save_hugging_face  # noqa: E402

@@ -7,9 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, TextClassifier, TokenClassifier  # noqa: E402
 from tests.small_tasks import CONFIG, TASKS, make_task  # noqa: E402
@@ -52,8 +50,10 @@ def test_class_weights_of_text_are_weights_of_its_rows():
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
+@pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
 def test_class_weights_weigh_the_loss_and_not_the_metrics():
+    tf = pytest.importorskip("tensorflow")
     labels = np.array([0, 1, 1, 0, 1])
     options = {"dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.5}
     config = CONFIG.replace(max_sequence_length=32, **options)
@@ -137,6 +137,7 @@ def test_evaluation_batches_are_what_evaluate_computes():
 
 
 def test_labels_of_a_dataset_are_checked():
+    tf = pytest.importorskip("tensorflow")
     classifier = made("TextClassifier", 2)
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 2, 1]))
@@ -145,6 +146,7 @@ def test_labels_of_a_dataset_are_checked():
 
 
 def test_weights_beside_a_dataset_are_refused():
+    tf = pytest.importorskip("tensorflow")
     classifier = made("TextClassifier", 2)
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))

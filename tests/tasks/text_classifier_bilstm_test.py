@@ -5,9 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
@@ -108,6 +106,7 @@ def test_a_preset_without_one_takes_a_fresh_one(tmp_path):
 
 
 def test_it_is_exported(classifier, tmp_path):
+    tf = pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text")
     with pytest.warns(UserWarning, match="no warm-up|version numbers|^$"):
         classifier.export(tmp_path / "model", warm_up=False)

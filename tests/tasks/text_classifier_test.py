@@ -4,9 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
@@ -70,8 +68,10 @@ def test_the_last_rows_are_held_out(trained):
     assert history["val_loss"] == pytest.approx([loss], rel=1e-4)
 
 
+@pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
 def test_predict_keeps_the_order_and_ignores_the_neighbours(trained):
+    tf = pytest.importorskip("tensorflow")
     classifier, _ = trained
     texts, _ = reviews(37)
     together = classifier.predict(texts, batch_size=8, verbose=0)
@@ -193,6 +193,7 @@ def test_pairs_train_in_every_form(trained):
 
 
 def test_pairs_are_fitted(classifier):
+    tf = pytest.importorskip("tensorflow")
     columns = (["good", "bad", "a"], ["film", "a film", "very bad film"])
     classifier.fit(columns, [1, 0, 0], verbose=0)
     dataset = tf.data.Dataset.from_tensor_slices((columns, [1, 0, 0]))
@@ -214,7 +215,9 @@ def test_sample_weights_count(classifier):
         (lambda c: c.predict(np.array([[99]])), "token_ids holds 99"),
         (lambda c: c.fit(["good"], [0], validation_data=["bad"]), "validation_data must be"),
         (
-            lambda c: c.predict(tf.data.Dataset.from_tensor_slices((["a"], ["b"]))),
+            lambda c: c.predict(
+                pytest.importorskip("tensorflow").data.Dataset.from_tensor_slices((["a"], ["b"]))
+            ),
             "pair of texts or a text and its label",
         ),
         (lambda c: c.classify("good", top_k=0), "top_k is 0; it must be an integer above 0"),

@@ -7,9 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402

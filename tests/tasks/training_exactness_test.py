@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
-
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

@@ -4,9 +4,7 @@
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
-tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.backend_independent
 
 import keras  # noqa: E402
 
@@ -89,6 +87,7 @@ def test_keras_methods_name_the_row(tasks, name, method):
 
 
 def test_columns_with_other_names(tasks):
+    tf = pytest.importorskip("tensorflow")
     pandas = pytest.importorskip("pandas")
     columns = {"premise": ["a", "b"], "hypothesis": ["b", "a"], "label": [0, 1]}
     classifier = tasks["TextClassifier"]
@@ -155,6 +154,7 @@ def test_weights_are_finite_and_not_negative(tasks, weight):
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1.0])
 def test_weights_of_datasets_and_generators(tasks, weight):
+    tf = pytest.importorskip("tensorflow")
     classifier, rows = tasks["TextClassifier"], (["a", "b"], [0, 1], [1.0, weight])
     classifier.compile("sgd")
     texts = tf.data.Dataset.from_tensor_slices(rows)
@@ -319,6 +319,7 @@ def test_class_weights_are_not_for_the_texts_that_are_held_out(tasks):
 
 
 def test_labels_and_weights_in_other_forms(tasks):
+    tf = pytest.importorskip("tensorflow")
     classifier = tasks["TextClassifier"]
     classifier.compile("sgd")
     expected = classifier.evaluate(["a", "b"], [0, 1], sample_weight=[1, 2], verbose=0)
@@ -361,6 +362,7 @@ def test_no_texts_have_no_lengths(tasks):
 
 
 def test_embedders_take_no_labels_and_embed_no_pairs(tasks):
+    tf = pytest.importorskip("tensorflow")
     embedder = tasks["TextEmbedder"]
     embedder.compile("sgd")
     with pytest.raises(ValueError, match="on pairs of texts without labels; expected `y` to be No"):
