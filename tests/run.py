@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the whole suite, or the legs that are named.
 
-Each backend is a process of its own, for Keras picks its backend at import. JAX has two: all that
-can runs where TensorFlow cannot be imported, and the leg `jax` is what is left of the suite. The
-TensorFlow backend has several: TensorFlow keeps the graph of every function that there was, and the
-more there are, the longer each pipeline takes to set up, at the end of an hour twice as long. Two
-legs run at a time where there are two processors; each line begins with the leg that it is of. The
-exit status is 1 if any failed.
+Each backend is a process of its own, for Keras picks its backend at import. On JAX and PyTorch, the
+suite runs where TensorFlow cannot be imported; what needs it, exports and `tf.data` inputs, is left
+for the legs `jax` and `torch_with_tensorflow`. The TensorFlow backend has several: TensorFlow keeps
+the graph of every function that there was, and the more there are, the longer each pipeline takes
+to set up, at the end of an hour twice as long. Two legs run at a time where there are two
+processors; each line begins with the leg that it is of. The exit status is 1 if any failed.
 
     python -m tests.run                # everything
     python -m tests.run jax ruff       # two legs
@@ -68,7 +68,8 @@ HASTE = {
     " --xla_cpu_use_fusion_emitters=false"
 }
 TENSORFLOW = {"KERAS_BACKEND": "tensorflow"}
-BLOCKED = {"KERAS_BACKEND": "jax", "KERAS_BERT_BLOCK_TENSORFLOW": "1"}
+BLOCK_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
+BLOCKED = {"KERAS_BACKEND": "jax", **BLOCK_TENSORFLOW}
 
 
 def without(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -89,7 +90,10 @@ LEGS = {
     "programs": Leg(((*PYTEST, *PROGRAMS),), {**TENSORFLOW, **HASTE}),
     "tasks": Leg(((*PYTEST, TASKS, *without((GRID,))), (*PYTEST, GRID)), {**TENSORFLOW, **HASTE}),
     "jax": Leg(((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "jax", **HASTE}),
-    "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch"}),
+    "torch": Leg((PYTEST,), {"KERAS_BACKEND": "torch", **BLOCK_TENSORFLOW}, is_forked=False),
+    "torch_with_tensorflow": Leg(
+        ((*PYTEST, "-m", "needs_tensorflow"),), {"KERAS_BACKEND": "torch", **HASTE}
+    ),
     # Strict: a link to a page or heading that does not exist is an error
     "docs": Leg(
         (("-m", "mkdocs", "build", "--quiet", "--strict"), (*PYTEST, DOCS)),
