@@ -239,9 +239,7 @@ def test_a_child_that_was_forked_after_a_model_refuses_to_compute(classifier):
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "good", "bad", "film"]
 
 
-@pytest.mark.needs_tensorflow
 def test_threads_are_the_first_to_use_text():
-    pytest.importorskip("tensorflow_text")
     from keras_bert.data import TextClassifierPreprocessor, TokenClassifierPreprocessor
     from keras_bert.text import WordPieceTokenizer
 

@@ -64,9 +64,7 @@ def test_every_weight_trains(answerer):
         assert np.abs(keras.ops.convert_to_numpy(variable) - value).max() > 0, variable.path
 
 
-@pytest.mark.needs_tensorflow
 def test_it_comes_back_from_files(tmp_path):
-    pytest.importorskip("tensorflow")
     answerer = with_preprocessor()
     answerer.save(tmp_path / "answerer.keras")
     answerer.save_to_preset(tmp_path / "preset")
@@ -78,10 +76,8 @@ def test_it_comes_back_from_files(tmp_path):
         np.testing.assert_allclose(logits(same), logits(answerer), atol=1e-6)
 
 
-@pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("numbers", [(), (4, 2)])
 def test_another_bilstm_starts_fresh_and_says_so(numbers, tmp_path):
-    pytest.importorskip("tensorflow")
     with_preprocessor().save_to_preset(tmp_path)
     with pytest.warns(CheckpointWarning, match=r"has a head \(bilstm_units=6.*but expected one"):
         other = QuestionAnswerer.from_preset(

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 pytestmark = [
-    pytest.mark.needs_tensorflow,
     pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes each"),
     pytest.mark.filterwarnings("ignore:.*has no pooler:keras_bert.checkpoints.CheckpointWarning"),
     pytest.mark.filterwarnings("ignore:.*head:keras_bert.checkpoints.CheckpointWarning"),
