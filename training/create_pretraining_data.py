@@ -44,7 +44,6 @@ _DOCUMENT_ENDS = {
 }
 _QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 
-# TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
     from keras_bert.data import TokenStore
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    program.import_quietly()
     config = config_flags.read_flags(PretrainingDataConfig)
     program.require(("matplotlib",), "pretraining")
     with output_folder.claimed(config.output_dir):

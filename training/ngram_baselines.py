@@ -112,7 +112,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, config.causal))
     for rows in unmasked_rows(training_records(config, length, vocabulary), length):
         model.add(*rows)
-    batches = dev.first_batches(config.dev_batches).as_numpy_iterator()
+    batches = dev.first_batches(config.dev_batches)
     scores = score(model, batches, config.causal)
     last = results["last"]
     network = {name: last[f"val_{name}"] for name in ("masked_accuracy", "perplexity")}

@@ -26,7 +26,7 @@ from .pretraining.config import PretrainConfig
 
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
-    program.import_quietly()
+    program.import_quietly("keras")
     from .engine.run_checkpoints import NotFiniteError
     from .pretraining import pretraining_report, pretraining_run
     from .pretraining.run import pretrain

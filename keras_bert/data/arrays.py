@@ -7,10 +7,12 @@ of NumPy for strings, and those of TensorFlow in a graph, such as that of a Save
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from keras_bert.data import philox
 
 
 class Ragged(NamedTuple):
@@ -52,8 +54,8 @@ class Arrays(Protocol):
     def full(self, count: Any, value: Any, dtype: str) -> Any:
         """Returns a value `count` times."""
 
-    def concat(self, parts: Sequence[Any]) -> Any:
-        """Joins arrays along axis 0."""
+    def concat(self, parts: Sequence[Any], axis: int = 0) -> Any:
+        """Joins arrays along an axis."""
 
     def take(self, x: Any, index: Any) -> Any:
         """Returns the rows of `x` at some indices."""
@@ -64,11 +66,17 @@ class Arrays(Protocol):
     def repeat(self, x: Any, counts: Any) -> Any:
         """Returns each row of `x` as often as `counts` says."""
 
-    def cumsum(self, x: Any) -> Any:
-        """Returns the sum of each number and those before it, `(rows,)`."""
+    def cumsum(self, x: Any, axis: int = 0) -> Any:
+        """Returns the sum of each number and those before it along an axis, in the same shape."""
 
-    def sum(self, x: Any) -> Any:
-        """Returns the sum of all numbers, a scalar."""
+    def sum(self, x: Any, axis: int | None = None) -> Any:
+        """Returns the sum of all numbers, a scalar, or of those along an axis."""
+
+    def any(self, x: Any) -> Any:
+        """Returns whether any of the conditions is true, a scalar."""
+
+    def round(self, x: Any) -> Any:
+        """Rounds to the nearest integers, and halves to the even ones."""
 
     def highest(self, x: Any, initial: int) -> Any:
         """Returns the maximum of all numbers and of `initial`, a scalar."""
@@ -85,6 +93,9 @@ class Arrays(Protocol):
     def scatter(self, index: Any, values: Any, size: Any) -> Any:
         """Returns an array of `size` with values at different indices, and 0 elsewhere."""
 
+    def count(self, x: Any, size: Any) -> Any:
+        """Returns how often each of 0, 1, … and `size - 1` is in `x`, int32 `(size,)`."""
+
     def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
         """Returns the maximum of each of `count` segments; that of an empty one is undefined."""
 
@@ -100,6 +111,9 @@ class Arrays(Protocol):
         On a tie, the first comes first. There are `count`, or as many as a row has numbers.
         """
 
+    def highest_in_rows(self, x: Any, count: Any) -> Any:
+        """Returns the `count` highest numbers of each row in descending order."""
+
     def take_along(self, x: Any, index: Any) -> Any:
         """Returns the values of each row of `x` at the indices that `index` has for the row."""
 
@@ -112,17 +126,30 @@ class Arrays(Protocol):
     def reshape(self, x: Any, shape: Sequence[Any]) -> Any:
         """Changes the shape of an array."""
 
+    def random_bits(self, seed: tuple[Any, Any], size: Any) -> Any:
+        """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`."""
+
+    def while_loop(
+        self, condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """Replaces a state by `step(*state)` while `condition(*state)` is true."""
+
 
 class NumPyArrays:
     """The functions of arrays, by NumPy."""
 
     cumsum = staticmethod(np.cumsum)
-    sum = staticmethod(np.sum)
+    any = staticmethod(np.any)
+    round = staticmethod(np.round)
     minimum = staticmethod(np.minimum)
     maximum = staticmethod(np.maximum)
     where = staticmethod(np.where)
     repeat = staticmethod(np.repeat)
     concat = staticmethod(np.concatenate)
+
+    @staticmethod
+    def sum(x: Any, axis: int | None = None) -> Any:
+        return np.sum(x, axis=axis)
 
     @staticmethod
     def asarray(values: Any, dtype: str) -> Any:
@@ -163,6 +190,10 @@ class NumPyArrays:
         return scattered
 
     @staticmethod
+    def count(x: Any, size: Any) -> Any:
+        return np.bincount(x, minlength=size).astype("int32")
+
+    @staticmethod
     def segment_max(x: Any, segments: Any, count: Any) -> Any:
         highest = np.full(count, _lowest(x.dtype), x.dtype)
         np.maximum.at(highest, segments, x)
@@ -181,6 +212,10 @@ class NumPyArrays:
         return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
 
     @staticmethod
+    def highest_in_rows(x: Any, count: Any) -> Any:
+        return np.sort(x, axis=1)[:, ::-1][:, :count]
+
+    @staticmethod
     def take_along(x: Any, index: Any) -> Any:
         return np.take_along_axis(x, index, axis=1)
 
@@ -197,6 +232,16 @@ class NumPyArrays:
     @staticmethod
     def reshape(x: Any, shape: Sequence[Any]) -> Any:
         return np.reshape(x, shape)
+
+    random_bits = staticmethod(philox.random_bits)
+
+    @staticmethod
+    def while_loop(
+        condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        while condition(*state):
+            state = step(*state)
+        return state
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

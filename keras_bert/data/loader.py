@@ -202,6 +202,9 @@ class Batches(abc.ABC):
     works_ahead = True
     """Whether a thread makes batches in advance, more perhaps than are used."""
 
+    has_one_shape = False
+    """Whether the arrays of all batches have the same shapes."""
+
     def __init__(self) -> None:
         self.seconds_waited = 0.0
         """How long its consumers have waited for batches, in seconds."""
@@ -367,6 +370,7 @@ class MappedBatches(Batches):
         self._function = function
         self.rows_in_batch = batches.rows_in_batch
         self.works_ahead = batches.works_ahead
+        self.has_one_shape = batches.has_one_shape
         self.targets_have_length = targets_have_length
 
     @property

@@ -93,6 +93,7 @@ class Feed(keras.callbacks.Callback):
             num_batches=self.num_batches,
             rows_in_batch=batches.rows_in_batch,
             targets_have_length=batches.targets_have_length,
+            has_one_shape=batches.has_one_shape,
         )
 
     @contextlib.contextmanager

@@ -306,7 +306,9 @@ class Task(ObjectiveModel):
                 validation_split=validation_split,
                 validation_data=validation_feed.for_keras(),
                 # Batches and generators have their own order; Keras would warn about `shuffle`.
-                shuffle=shuffle and rows is None and not (is_dataset(x) or isinstance(x, Iterator)),
+                shuffle=shuffle
+                and rows is None
+                and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
                 class_weight=None if has_class_ids else class_weight,
                 sample_weight=sample_weight,
                 **kwargs,

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = [pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 

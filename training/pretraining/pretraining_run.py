@@ -327,9 +327,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.peak = peak
         self.dev = dev
         self.last_step = last_step
-        self._steps_between_scores = (
-            0 if dev is None else config.steps_between_scores(int(dev.cardinality()))
-        )
+        self._steps_between_scores = 0 if dev is None else config.steps_between_scores(len(dev))
         self.meter = meter
         self.checkpoints = checkpoints
         self._folder = Path(config.output_dir)

@@ -92,6 +92,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     model = pretraining_run.build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
     state = _begin(config, model, checkpoints, vocabulary)
+    seconds_before = state.seconds
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
     with contextlib.ExitStack() as stack:
         meter = None
@@ -99,14 +100,16 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
             meter = stack.enter_context(energy.energy_meter(config.country))
         for phase, (train, dev) in phases.items():
             if state.step < phase.first_step + phase.num_steps:
-                # Datasets are set up once, which takes longer than a few batches take
                 held_out = None if dev is None else dev.first_batches(config.dev_batches)
-                first = list(train.first_batches(_BATCHES_LOOKED_AT).as_numpy_iterator())
-                scored = first if held_out is None else held_out.as_numpy_iterator()
+                first = list(train.first_batches(_BATCHES_LOOKED_AT))
+                scored = first if held_out is None else held_out
                 baseline = _unigram_baseline(config, vocabulary, tokenizer, train, scored)
                 workload = _workload(config, model, train, first, baseline)
                 run = _Run(config, model, checkpoints, peak, meter, workload)
                 state = run.train(phase, train, held_out, state)
+    if state.seconds > seconds_before:
+        waited = model.seconds_waited / (state.seconds - seconds_before)
+        logging.info("%.1f %% of the training waited for data", 100 * waited)
     model.save_to_preset(folder / "preset")
     return _report(config, model, state, folder)
 

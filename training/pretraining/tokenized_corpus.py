@@ -3,23 +3,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from keras_bert.data import TokenStore, TokenStoreWriter, read_corpus
 from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.text.tokenizer import Tokenizer
 
 from .config import PretrainingDataConfig
 from .tokenizer_source import open_tokenizer
-from .worker_pool import ordered_map
+from .worker_pool import ordered_map, process_pool
 
 _CHUNK_BYTES = 2**19
+# To start a process takes as long as to tokenize a few chunks.
+_BYTES_PER_PROCESS = 16 * _CHUNK_BYTES
+
+# The tokenizer of a worker process
+_tokenizer: Tokenizer
 
 
 class _Chunk(NamedTuple):
@@ -52,10 +57,16 @@ def write_token_store(
     Raises:
         ValueError: If a file is malformed, with file and line, or no file has any text.
     """
-    tokenize = _tokenizer(config)
-    # Tokenizing releases Python's GIL, and takes about as long as reading and writing.
-    with ThreadPoolExecutor(config.workers()) as pool, TokenStoreWriter(folder) as writer:
-        for tokens in ordered_map(pool, tokenize, _chunks(config), ahead=2 * config.workers()):
+    _start_worker(config)
+    size = sum(path.stat().st_size for path in config.paths())
+    workers = min(config.workers(), size // _BYTES_PER_PROCESS)
+    with contextlib.ExitStack() as stack:
+        results: Iterator[_Tokens] = map(_tokenize, _chunks(config))
+        if workers > 1:
+            pool = stack.enter_context(process_pool(workers, _start_worker, (config,)))
+            results = ordered_map(pool, _tokenize, _chunks(config), ahead=2 * workers)
+        writer = stack.enter_context(TokenStoreWriter(folder))
+        for tokens in results:
             _write(writer, tokens)
             report(tokens.num_bytes)
         writer.end_document()
@@ -98,7 +109,9 @@ def _sentences(config: PretrainingDataConfig) -> Iterator[str | None]:
     )
 
 
-def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
+def _start_worker(config: PretrainingDataConfig) -> None:
+    """Opens the tokenizer of a process."""
+    global _tokenizer
     tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
     if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
         raise ValueError(
@@ -106,16 +119,12 @@ def _tokenizer(config: PretrainingDataConfig) -> Callable[[_Chunk], _Tokens]:
             f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
             "full_sentences or document_sentences"
         )
-    in_graph = tf.function(
-        tokenizer, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
-    )
+    _tokenizer = tokenizer
 
-    def tokenize(chunk: _Chunk) -> _Tokens:
-        ragged = in_graph(tf.constant(chunk.sentences, tf.string))
-        ids, lengths = ragged.flat_values.numpy(), ragged.row_lengths().numpy()
-        return _Tokens(ids, lengths, chunk.document_ends, chunk.num_bytes)
 
-    return tokenize
+def _tokenize(chunk: _Chunk) -> _Tokens:
+    ids, lengths = _tokenizer.flat_ids(chunk.sentences)
+    return _Tokens(ids, lengths, chunk.document_ends, chunk.num_bytes)
 
 
 def _write(writer: TokenStoreWriter, tokens: _Tokens) -> None:

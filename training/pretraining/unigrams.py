@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_bert.data import pretraining_batches
+
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
@@ -75,20 +77,16 @@ def unmasked_rows(records: str, sequence_length: int) -> Iterator[tuple[Integers
         Token ids int64 `(rows, length)`, and bool `(rows, length)`, which is False at padding. The
         order is always the same.
     """
-    from keras_bert.data import ragged_pretraining_batches
-
-    batches = ragged_pretraining_batches(
+    batches = pretraining_batches(
         records, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length
     )
     for batch in batches:
-        ragged = batch["token_ids"]
-        token_ids = ragged.to_tensor().numpy().astype("int64")
-        lengths = ragged.row_lengths().numpy()
+        token_ids = batch["token_ids"].astype("int64")
         if "mask_ids" in batch:
-            rows, slots = np.nonzero(batch["mask_weights"].numpy())
-            positions = batch["mask_positions"].numpy()[rows, slots]
-            token_ids[rows, positions] = batch["mask_ids"].numpy()[rows, slots]
-        yield token_ids, np.arange(token_ids.shape[1]) < lengths[:, np.newaxis]
+            rows, slots = np.nonzero(batch["mask_weights"])
+            positions = batch["mask_positions"][rows, slots]
+            token_ids[rows, positions] = batch["mask_ids"][rows, slots]
+        yield token_ids, batch["padding_mask"]
 
 
 def unigram_model(

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import connection
 from typing import Any, TypeVar
-
-from ..engine import program
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -51,7 +48,7 @@ def process_pool(
 ) -> ProcessPoolExecutor:
     """Returns a pool of spawned processes, which end when this process ends.
 
-    They are not forked, because TensorFlow does not support forking.
+    They are not forked, because libraries that the parent has imported do not support it.
 
     Args:
         num_workers: Number of processes.
@@ -62,16 +59,12 @@ def process_pool(
         num_workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_initialize,
-        # As bytes, so that a worker imports the module of the initializer, and with it TensorFlow,
-        # only after it has begun to hide what TensorFlow prints.
-        initargs=(pickle.dumps((initializer, arguments)),),
+        initargs=(initializer, arguments),
     )
 
 
-def _initialize(pickled: bytes) -> None:
+def _initialize(initializer: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    program.import_quietly()
-    initializer, arguments = pickle.loads(pickled)  # from the parent process, never from a file
     initializer(*arguments)
 
 

@@ -3,206 +3,219 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import Any
+
+from keras_bert.data.arrays import Arrays
 
 _HIGHEST = 2**31 - 1
+# The mantissa of float32, and so the bits of a random number in [0, 1)
+_MANTISSA = 2**23 - 1
+
+Seed = tuple[Any, Any]
 
 
-def choose_tokens(
-    selectable: tf.Tensor, budgets: tf.Tensor, slots: int | tf.Tensor, seed: tf.Tensor
-) -> tf.Tensor:
+def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, seed: Seed) -> Any:
     """Selects tokens uniformly at random, without replacement.
 
     Args:
+        xp: The functions of arrays.
         selectable: Bool `(batch, length)`, which tokens may be selected.
-        budgets: int32 `(batch,)`, the number of tokens to select; if a row has fewer, all of them
-            are selected.
+        budgets: int32 `(batch,)`, the number of tokens to select, at least 1; if a row has fewer,
+            all of them are selected.
         slots: The maximum budget.
-        seed: Seed of the random numbers, int64 `(2,)`.
+        seed: Seed of the random numbers.
 
     Returns:
-        A bool tensor `(batch, length)`, True at selected tokens.
+        A bool array `(batch, length)`, true at selected tokens.
     """
-    shape = tf.shape(selectable)
+    scores = _random_high_bits(xp, selectable, width(xp, selectable), seed)
     # Scores are unique in a row: their low bits are the positions.
-    scores = _random_high_bits(shape, shape[1], seed) + tf.range(shape[1])
-    scores = tf.where(selectable, scores, -1)
-    # A row's threshold is its score of rank `budget`. NthElement takes one rank for all rows, so
-    # rows with a smaller budget get additional highest scores.
-    winners = tf.range(slots) < (slots - budgets)[:, tf.newaxis]
-    raced = tf.concat([scores, tf.where(winners, _HIGHEST, -1)], axis=1)
-    threshold = tf.raw_ops.NthElement(input=raced, n=slots - 1, reverse=True)
-    return selectable & (scores >= threshold[:, tf.newaxis])
+    scores = xp.where(selectable, scores + _positions(xp, selectable), -1)
+    ranked = xp.highest_in_rows(scores, slots)
+    return selectable & (scores >= xp.take_along(ranked, budgets[:, None] - 1))
 
 
 def choose_words(
-    starts: tf.Tensor,
-    selectable: tf.Tensor,
-    budgets: tf.Tensor,
-    seed: tf.Tensor,
-    run_starts: tf.Tensor | None = None,
-) -> tf.Tensor:
+    xp: Arrays, starts: Any, selectable: Any, budgets: Any, seed: Seed, run_starts: Any = None
+) -> Any:
     """Visits words in random order, and selects each word that fits into the remaining budget.
 
     Args:
+        xp: The functions of arrays.
         starts: Bool `(batch, length)`, the first token of each word. A word extends to the next
             start, or to a token that may not be selected.
         selectable: Bool `(batch, length)`, which tokens may be selected.
         budgets: int32 `(batch,)`, the maximum number of tokens to select.
-        seed: Seed of the random numbers, int64 `(2,)`.
+        seed: Seed of the random numbers.
         run_starts: Bool `(batch, length)`, the first token of each n-gram. If given, n-grams are
             visited in random order, and the words of each from left to right.
 
     Returns:
-        A bool tensor `(batch, length)`, True at all tokens of selected words.
+        A bool array `(batch, length)`, true at all tokens of selected words.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), the released code's whole-word masking.
     """
-    batch, length = tf.unstack(tf.shape(starts))
-    sizes = tf.where(selectable, _sizes_of_words(starts, selectable), 0)
+    batch, length = xp.size(starts), width(xp, starts)
+    sizes = xp.where(selectable, _sizes_of_words(xp, starts, selectable), 0)
     # Sorted by the random score of the run, then by position: the runs are in random order, and
     # the tokens of each run stay together and in order.
-    run = _number_within_rows(starts if run_starts is None else run_starts)
-    run_scores = _random_high_bits([batch, length + 1], length, seed)
-    keys = tf.gather(run_scores, run, batch_dims=1) + tf.reverse(tf.range(length), [0])
-    keys = tf.sort(keys, axis=1, direction="DESCENDING")
-    order = length - 1 - tf.bitwise.bitwise_and(keys, _low_mask(length))
-    taken = _take_while_they_fit(
-        tf.gather(sizes, order, batch_dims=1),
-        tf.gather(starts, order, batch_dims=1),
-        budgets[:, tf.newaxis],
+    run = _number_within_rows(xp, starts if run_starts is None else run_starts)
+    # (A row has at most as many runs as tokens, and its first tokens may be before the first run.)
+    run_scores = _random_high_bits(xp, xp.concat([starts, starts[:, :1]], axis=1), length, seed)
+    last = xp.cast(length - 1, "int32")
+    keys = xp.take_along(run_scores, run) + (last - _positions(xp, starts))
+    keys = xp.highest_in_rows(keys, length)
+    order = last - (keys & xp.cast(_low_mask(length), "int32"))
+    is_taken = _take_while_they_fit(
+        xp, xp.take_along(sizes, order), xp.take_along(starts, order), budgets[:, None]
     )
-    # Back from the random order to positions in the flat batch, (taken tokens,)
-    positions = tf.boolean_mask(order + length * tf.range(batch)[:, tf.newaxis], taken)
-    chosen = tf.scatter_nd(
-        positions[:, tf.newaxis], tf.ones_like(positions, tf.bool), [batch * length]
-    )
-    return tf.reshape(chosen, [batch, length])
+    # Back from the random order to positions in the flat batch
+    flat = xp.cast(order, "int64") + (length * xp.arange(batch))[:, None]
+    taken = xp.select(flat, is_taken)
+    chosen = xp.scatter(taken, xp.full(xp.size(taken), True, "bool"), batch * length)
+    return xp.reshape(chosen, (batch, length))
 
 
-def word_starts(
-    continues: tf.Tensor, selectable: tf.Tensor, sequence_ids: tf.Tensor | None = None
-) -> tf.Tensor:
+def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any = None) -> Any:
     """Finds the first token of each word.
 
     A word ends at a token that may not be selected: a `##` token after a `[SEP]`, where a text was
     truncated, begins a word. (In BERT's released code it belongs to the word before `[SEP]`.)
 
     Args:
+        xp: The functions of arrays.
         continues: Bool `(batch, length)`, whether a token continues the word before it.
         selectable: Bool `(batch, length)`, which tokens may be selected.
         sequence_ids: int `(batch, length)`, for packed rows: words end at the end of a sequence.
 
     Returns:
-        A bool tensor `(batch, length)`.
+        A bool array `(batch, length)`.
     """
-    joined = continues[:, 1:] & selectable[:, :-1]
+    joined = continues & _of_token_before(xp, selectable)
     if sequence_ids is not None:
-        joined &= sequence_ids[:, 1:] == sequence_ids[:, :-1]
-    return selectable & ~tf.pad(joined, [[0, 0], [1, 0]])
+        before = xp.concat([sequence_ids[:, :1], sequence_ids[:, :-1]], axis=1)
+        joined = joined & (sequence_ids == before)
+    return selectable & ~joined
 
 
 def run_starts(
-    starts: tf.Tensor,
-    selectable: tf.Tensor,
-    max_words: int,
-    budgets: tf.Tensor,
-    seed: tf.Tensor,
-) -> tf.Tensor:
+    xp: Arrays, starts: Any, selectable: Any, max_words: int, budgets: Any, seed: Seed
+) -> Any:
     """Splits rows into n-grams of words, with a probability of length n proportional to 1/n.
 
     An n-gram ends early at a token that may not be selected, and never has more words than the
     budget has tokens.
 
     Args:
+        xp: The functions of arrays.
         starts: Bool `(batch, length)`, the first token of each word.
         selectable: Bool `(batch, length)`, which tokens may be selected.
         max_words: Maximum length of an n-gram in words.
         budgets: int32 `(batch,)`, the maximum number of tokens that will be selected in a row.
-        seed: Seed of the random numbers, int64 `(2,)`.
+        seed: Seed of the random numbers.
 
     Returns:
-        A bool tensor `(batch, length)`, True at the first token of each n-gram.
+        A bool array `(batch, length)`, true at the first token of each n-gram.
 
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, equation for p(n).
     """
-    batch, length = tf.unstack(tf.shape(starts))
     # The first n-grams are discarded, so that the start of a row is as likely to be inside an
     # n-gram as any other word is.
     skipped = 8 * max_words
-    draws = tf.random.stateless_uniform([batch, length + skipped], seed, alg="philox")
+    batch, num_words = xp.size(starts), skipped + width(xp, starts)
+    draws = xp.reshape(random_fractions(xp, seed, batch * num_words), (batch, num_words))
     weights = [1 / n for n in range(1, max_words + 1)]
-    limits = [sum(weights[:n]) / sum(weights) for n in range(1, max_words)]
-    num_words = 1 + sum(_as_int(draws >= limit) for limit in limits)
-    num_words = tf.minimum(num_words, budgets[:, tf.newaxis])
-    run = tf.searchsorted(
-        tf.cumsum(num_words, axis=1), skipped + _number_within_rows(starts), side="left"
-    )
-    goes_on = (run[:, 1:] == run[:, :-1]) & selectable[:, :-1]
-    return starts & ~tf.pad(goes_on, [[0, 0], [1, 0]])
+    limits = [sum(weights[:n]) / sum(weights) for n in range(max_words)]
+    sizes = sum(xp.cast(draws >= limit, "int32") for limit in limits)
+    # The number of words up to the end of each n-gram
+    ends = xp.cumsum(xp.minimum(sizes, budgets[:, None]), axis=1)
+    flat = xp.cast(ends, "int64") + (num_words * xp.arange(batch))[:, None]
+    flat = xp.select(flat, ends < xp.cast(num_words, "int32"))
+    is_end = xp.scatter(flat, xp.full(xp.size(flat), True, "bool"), batch * num_words)
+    is_end = xp.reshape(is_end, (batch, num_words))
+    words_before = skipped + _number_within_rows(xp, starts) - 1
+    return starts & (xp.take_along(is_end, words_before) | ~_of_token_before(xp, selectable))
 
 
-def _take_while_they_fit(sizes: tf.Tensor, starts: tf.Tensor, budgets: tf.Tensor) -> tf.Tensor:
+def random_fractions(xp: Arrays, seed: Seed, size: Any) -> Any:
+    """Returns random numbers that are uniform in `[0, 1)`, float32 `(size,)`."""
+    return xp.cast(xp.random_bits(seed, size) & _MANTISSA, "float32") * (1 / (_MANTISSA + 1))
+
+
+def width(xp: Arrays, x: Any) -> Any:
+    """Returns the number of columns: an integer, or a scalar where a graph does not know it."""
+    return xp.size(x, 1) if x.shape[1] is None else int(x.shape[1])
+
+
+def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> Any:
     """Selects words from left to right, skipping those that exceed the remaining budget.
 
     Args:
+        xp: The functions of arrays.
         sizes: int32 `(batch, length)`, the number of tokens in the word of each token; 0 for tokens
             that may not be selected.
         starts: Bool `(batch, length)`, the first token of each word; its other tokens follow.
         budgets: int32 `(batch, 1)`.
 
     Returns:
-        A bool tensor `(batch, length)`, True at all tokens of selected words.
+        A bool array `(batch, length)`, true at all tokens of selected words.
     """
 
-    def fitting(candidates: tf.Tensor) -> tf.Tensor:
-        sums = tf.cumsum(tf.where(candidates & starts, sizes, 0), axis=1)
+    def fitting(candidates: Any) -> Any:
+        sums = xp.cumsum(xp.where(candidates & starts, sizes, 0), axis=1)
         return candidates & (sums <= budgets)
 
-    def retry(candidates: tf.Tensor, fits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def retry(candidates: Any, fits: Any) -> tuple[Any, Any]:
         # A word that exceeds the remaining budget always will: once such words are removed, at
         # least one more word fits.
-        left = budgets - tf.reduce_sum(_as_int(fits), axis=1, keepdims=True)
+        left = budgets - xp.sum(xp.cast(fits, "int32"), axis=1)[:, None]
         candidates = fits | (candidates & (sizes <= left))
         return candidates, fitting(candidates)
 
     candidates = (sizes > 0) & (sizes <= budgets)
-    _, taken = tf.while_loop(
-        lambda candidates, fits: tf.reduce_any(candidates != fits),
+    _, taken = xp.while_loop(
+        lambda candidates, fits: xp.any(candidates ^ fits),
         retry,
         (candidates, fitting(candidates)),
     )
     return taken
 
 
-def _number_within_rows(starts: tf.Tensor) -> tf.Tensor:
+def _of_token_before(xp: Arrays, flags: Any) -> Any:
+    """Returns the flag of the token before each token, and false for the first of a row."""
+    return xp.concat([flags[:, :1] & False, flags[:, :-1]], axis=1)
+
+
+def _number_within_rows(xp: Arrays, starts: Any) -> Any:
     """Numbers the words (or n-grams) of each row from 1; int32 `(batch, length)`."""
-    return tf.cumsum(_as_int(starts), axis=1)
+    return xp.cast(xp.cumsum(xp.cast(starts, "int32"), axis=1), "int32")
 
 
-def _as_int(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
-
-
-def _sizes_of_words(starts: tf.Tensor, selectable: tf.Tensor) -> tf.Tensor:
+def _sizes_of_words(xp: Arrays, starts: Any, selectable: Any) -> Any:
     """Counts the selectable tokens in the word of each token; int32 `(batch, length)`."""
-    batch, length = tf.unstack(tf.shape(starts))
-    word = _number_within_rows(starts) + tf.range(batch)[:, tf.newaxis] * (length + 1)
-    sizes = tf.math.unsorted_segment_sum(_as_int(selectable), word, batch * (length + 1))
-    return tf.gather(sizes, word)
+    batch, most = xp.size(starts), width(xp, starts) + 1
+    word = xp.cast(_number_within_rows(xp, starts), "int64") + (most * xp.arange(batch))[:, None]
+    return xp.take(xp.count(xp.select(word, selectable), batch * most), word)
 
 
-def _random_high_bits(shape: tf.Tensor, length: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Draws nonnegative int32 whose low bits are 0, to be added to positions below `length`."""
-    bits = tf.random.stateless_uniform(shape, seed, None, None, tf.int32, alg="philox")
-    return tf.bitwise.bitwise_and(bits, _HIGHEST - _low_mask(length))
+def _positions(xp: Arrays, x: Any) -> Any:
+    return xp.cast(xp.arange(width(xp, x)), "int32")
 
 
-def _low_mask(length: tf.Tensor) -> tf.Tensor:
+def _random_high_bits(xp: Arrays, x: Any, length: Any, seed: Seed) -> Any:
+    """Draws nonnegative int32 whose low bits are 0, to be added to positions below `length`.
+
+    They have the shape of `x`.
+    """
+    batch, columns = xp.size(x), width(xp, x)
+    bits = xp.random_bits(seed, batch * columns) & (_HIGHEST - _low_mask(length))
+    return xp.reshape(xp.cast(bits, "int32"), (batch, columns))
+
+
+def _low_mask(length: Any) -> Any:
     """Returns the smallest 2^n - 1 that is at least `length`."""
-    mask = tf.convert_to_tensor(length)
     for shift in (1, 2, 4, 8, 16):
-        mask = tf.bitwise.bitwise_or(mask, tf.bitwise.right_shift(mask, shift))
-    return mask
+        length = length | length // 2**shift
+    return length

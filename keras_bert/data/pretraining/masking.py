@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic masking: masked language model targets drawn for every batch, with graph operations."""
+"""Dynamic masking: masked language model targets drawn for every batch, in NumPy or TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
-import tensorflow as tf
+import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.batching import without_autograph, without_tuning
+from keras_bert.data.arrays import Arrays, Ragged
+from keras_bert.data.packing import functions_for
 from keras_bert.data.pretraining import mask_selection
 from keras_bert.data.pretraining.static_masking import UNITS
 from keras_bert.text import special_tokens
 from keras_bert.text.special_tokens import SUFFIX
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Independent streams of random numbers in one step
 _CHOICE, _KIND, _RANDOM_TOKEN, _RUNS = range(4)
@@ -31,8 +32,8 @@ class MaskedLMMasker:
     token independently, also within a word.
 
     The masks depend only on `seed`, the step and the batch: training that resumes at step 1000
-    gets the same masks as without the interruption. The computation is meant for the CPU in a
-    `tf.data` pipeline; XLA cannot compile it.
+    gets the same masks as without the interruption. They are the same for NumPy arrays and, in a
+    `tf.data` pipeline, for tensors of TensorFlow (which XLA cannot compile).
 
     Args:
         vocabulary_size: Number of token ids.
@@ -55,10 +56,10 @@ class MaskedLMMasker:
 
     Call arguments:
         features: A dict with `token_ids`, int `(batch, length)` or `(length,)`; or the ids alone.
-            Optional keys: `padding_mask` (without it, padding is where `sequence_ids` are 0, or
-            else where `token_ids` are `pad_token_id`); `word_starts`, bool, True at the first
-            token of each word; `sequence_ids` of packed rows, in which words end at the end of a
-            sequence.
+            Arrays, lists or tensors of TensorFlow. Optional keys: `padding_mask` (without it,
+            padding is where `sequence_ids` are 0, or else where `token_ids` are `pad_token_id`);
+            `word_starts`, bool, True at the first token of each word; `sequence_ids` of packed
+            rows, in which words end at the end of a sequence.
         step: The index of the batch in training, an integer or an integer tensor. With `None`, the
             masks depend on `seed` and the ids: the same batch always has the same masks, as is
             wanted for evaluation.
@@ -69,8 +70,8 @@ class MaskedLMMasker:
         `mask_positions`: int32 `(batch, slots)`, the positions of selected tokens, ascending;
         `mask_ids`: int32 `(batch, slots)`, the selected tokens before replacement;
         `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens.
-        There are `num_slots(length)` slots; unused ones are 0 at the end. The shape is static if
-        `length` is.
+        There are `num_slots(length)` slots; unused ones are 0 at the end. They are tensors if the
+        ids are one, whose shape is static if `length` is, and NumPy arrays otherwise.
 
     Raises:
         ValueError: If an argument is out of range, a feature is ragged, or words are to be selected
@@ -82,8 +83,8 @@ class MaskedLMMasker:
     >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
     >>> masker = MaskedLMMasker.from_vocabulary(vocabulary, unit="word", mask_selection_rate=0.5)
     >>> masked = masker({"token_ids": [[2, 5, 6, 7, 8, 3]]}, step=0)
-    >>> masked["mask_positions"].shape, int(masked["mask_weights"].numpy().sum())
-    (TensorShape([1, 3]), 3)
+    >>> masked["mask_positions"].shape, int(masked["mask_weights"].sum())
+    ((1, 3), 3)
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1 and appendix C.2;
@@ -131,11 +132,10 @@ class MaskedLMMasker:
         }.items():
             _check_ids(name, ids, vocabulary_size)
         continuation = set(continuation_token_ids)
-        # A constant that is created while a graph is traced would belong to that graph alone.
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._random_ids = _constant(random_token_ids, tf.int32)
-            table = [token_id in continuation for token_id in range(vocabulary_size)]
-            self._continues = _constant(table if continuation else None, tf.bool)
+        self._random_ids = None if random_token_ids is None else np.array(random_token_ids, "int32")
+        self._continues: np.ndarray | None = None
+        if continuation:
+            self._continues = np.isin(np.arange(vocabulary_size), list(continuation))
 
     @classmethod
     def from_vocabulary(
@@ -201,21 +201,20 @@ class MaskedLMMasker:
             **options,
         )
 
-    def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
+    def __call__(self, features: Any, step: Any = None) -> dict[str, Any]:
         """Masks a batch or a single row."""
-        features = dense_features(features)
+        xp, features = dense_features(features)
         ids = features["token_ids"]
-        if ids.shape.rank == 1:
-            rows = {name: value[tf.newaxis] for name, value in features.items()}
+        if len(ids.shape) == 1:
+            rows = {name: value[None] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows, step).items()}
-        seeds = self._seeds(ids, step)
-        chosen, slots = self._choose(features, seeds)
+        seeds = self._seeds(xp, ids, step)
+        chosen, slots = self._choose(xp, features, seeds)
         features.pop("word_starts", None)
-        return {**features, **self._replace(ids, chosen, slots, seeds)}
+        return {**features, **self._replace(xp, ids, chosen, slots, seeds)}
 
-    @without_autograph
-    def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
-        """Masks the batches of a dataset, each batch with different masks.
+    def masked(self, dataset: Any, first_step: int = 0) -> Any:
+        """Masks the batches of a `tf.data.Dataset`, each batch with different masks.
 
         Steps are counted from `first_step` in each iteration. Therefore call `.repeat()` before
         this method and not after it; and for training that resumes, pass the number of batches
@@ -228,22 +227,9 @@ class MaskedLMMasker:
         Returns:
             A dataset of the same structure.
         """
+        from keras_bert.data.tfdata.pretraining import masked_dataset
 
-        def mask(step: tf.Tensor, *element: Any) -> Any:
-            if len(element) == 1:
-                return self(element[0], step)
-            return (self(element[0], step), *element[1:])
-
-        steps = tf.data.Dataset.counter(first_step)
-        zipped = tf.data.Dataset.zip(steps, dataset)
-        batches = zipped.map(
-            lambda step, element: mask(
-                step, *(element if isinstance(element, tuple) else (element,))
-            ),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        return without_tuning(batches)
+        return masked_dataset(self, dataset, first_step)
 
     def num_slots(self, length: int) -> int:
         """Returns the number of slots for predictions in a row of `length` tokens."""
@@ -251,99 +237,96 @@ class MaskedLMMasker:
         slots = max(1, math.ceil(self.mask_selection_rate * length - 1e-6))
         return slots if self.max_predictions is None else min(slots, self.max_predictions)
 
-    def num_slots_in_graph(self, ids: tf.Tensor) -> int | tf.Tensor:
-        """Returns `num_slots` for ids `(batch, length)`, as a tensor if `length` is not static."""
+    def _slots(self, xp: Arrays, ids: Any) -> Any:
+        """Returns `num_slots` for ids `(batch, length)`, a scalar if `length` is not static."""
         if ids.shape[1] is not None:
-            return self.num_slots(ids.shape[1])
-        length = tf.cast(tf.shape(ids)[1], tf.float64)
-        slots = tf.maximum(1, _as_int(tf.math.ceil(self.mask_selection_rate * length - 1e-6)))
-        return slots if self.max_predictions is None else tf.minimum(slots, self.max_predictions)
+            return self.num_slots(int(ids.shape[1]))
+        share = self.mask_selection_rate * xp.cast(xp.size(ids, 1), "float64") - 1e-6
+        slots = xp.maximum(xp.cast(-(-share // 1), "int64"), 1)
+        return slots if self.max_predictions is None else xp.minimum(slots, self.max_predictions)
 
-    def _seeds(self, ids: tf.Tensor, step: Any) -> list[tf.Tensor]:
-        """Returns a seed, int64 `(2,)`, for each stream of random numbers."""
+    def _seeds(self, xp: Arrays, ids: Any, step: Any) -> list[mask_selection.Seed]:
+        """Returns a seed for each stream of random numbers."""
         if step is None:
             # A checksum, for which integer overflow is intended
-            flat = tf.cast(tf.reshape(ids, [-1]), tf.int64)
-            odd = 2 * tf.range(tf.size(ids, tf.int64)) + 1
-            step = tf.reduce_sum((flat + 1) * odd * 0x9E3779B97F4A7C1)
-        step = tf.cast(step, tf.int64) * _NUM_STREAMS
-        return [tf.stack([self.seed, step + stream]) for stream in range(_NUM_STREAMS)]
+            flat = xp.cast(xp.reshape(ids, (-1,)), "int64")
+            odd = 2 * xp.arange(xp.size(flat)) + 1
+            first = xp.sum((flat + 1) * odd * (0x9E3779B97F4A7C1 * _NUM_STREAMS))
+        else:
+            first = xp.asarray(step, "int64") * _NUM_STREAMS
+        return [(self.seed, first + stream) for stream in range(_NUM_STREAMS)]
 
     def _choose(
-        self, features: dict[str, tf.Tensor], seeds: list[tf.Tensor]
-    ) -> tuple[tf.Tensor, int | tf.Tensor]:
+        self, xp: Arrays, features: dict[str, Any], seeds: list[mask_selection.Seed]
+    ) -> tuple[Any, Any]:
         """Returns which tokens to predict, bool `(batch, length)`, and the number of slots."""
         ids = features["token_ids"]
-        is_real = real_tokens(features, self.pad_token_id)
-        slots = self.num_slots_in_graph(ids)
+        is_real = real_tokens(xp, features, self.pad_token_id)
+        slots = self._slots(xp, ids)
         # In float64 and with halves rounded to even, as by Python's `round`
-        share = self.mask_selection_rate * tf.cast(
-            tf.math.count_nonzero(is_real, axis=1), tf.float64
-        )
-        budgets = tf.minimum(slots, tf.maximum(1, _as_int(tf.round(share))))
+        tokens = xp.cast(xp.sum(xp.cast(is_real, "int32"), axis=1), "float64")
+        budgets = xp.cast(xp.round(self.mask_selection_rate * tokens), "int32")
+        budgets = xp.minimum(xp.cast(slots, "int32"), xp.maximum(budgets, 1))
         selectable = is_real
         for token_id in self.unselectable_token_ids:
-            selectable &= ids != token_id
+            selectable = selectable & (ids != token_id)
         if self.unit == "token":
-            return mask_selection.choose_tokens(selectable, budgets, slots, seeds[_CHOICE]), slots
+            choice = mask_selection.choose_tokens(xp, selectable, budgets, slots, seeds[_CHOICE])
+            return choice, slots
         starts = mask_selection.word_starts(
-            self._continues_word(features), selectable, features.get("sequence_ids")
+            xp, self._continues_word(xp, features), selectable, features.get("sequence_ids")
         )
         runs = None
         if self.unit == "ngram":
             runs = mask_selection.run_starts(
-                starts, selectable, self.max_ngram, budgets, seeds[_RUNS]
+                xp, starts, selectable, self.max_ngram, budgets, seeds[_RUNS]
             )
-        chosen = mask_selection.choose_words(starts, selectable, budgets, seeds[_CHOICE], runs)
-        return chosen, slots
+        choice = mask_selection.choose_words(xp, starts, selectable, budgets, seeds[_CHOICE], runs)
+        return choice, slots
 
-    def _continues_word(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _continues_word(self, xp: Arrays, features: dict[str, Any]) -> Any:
         if "word_starts" in features:
-            return ~tf.cast(features["word_starts"], tf.bool)
+            return ~xp.cast(features["word_starts"], "bool")
         if self._continues is None:
             raise ValueError(
                 f"unit is {self.unit!r}, which needs to know where words begin: pass "
                 "continuation_token_ids, or features with word_starts."
             )
-        return tf.gather(self._continues, features["token_ids"])
+        return xp.take(xp.asarray(self._continues, "bool"), features["token_ids"])
 
     def _replace(
-        self, ids: tf.Tensor, chosen: tf.Tensor, slots: int | tf.Tensor, seeds: list[tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        shape, flat = tf.shape(ids), tf.reshape(ids, [-1])
-        # Positions of the chosen tokens in the whole batch, (chosen, 1)
-        positions = _as_int(tf.where(tf.reshape(chosen, [-1])))
-        labels = tf.gather(flat, positions[:, 0])
-        masked = tf.tensor_scatter_nd_update(flat, positions, self._replacements(labels, seeds))
-        counts = tf.reduce_sum(_as_int(chosen), axis=1)
-        slots_shape = (None, slots) if isinstance(slots, int) else tf.stack([-1, slots])
+        self, xp: Arrays, ids: Any, chosen: Any, slots: Any, seeds: list[mask_selection.Seed]
+    ) -> dict[str, Any]:
+        batch, length = xp.size(ids), mask_selection.width(xp, ids)
+        # Positions of the chosen tokens in the flat batch
+        flat, size = xp.reshape(ids, (-1,)), batch * length
+        positions = xp.select(xp.arange(size), xp.reshape(chosen, (-1,)))
+        labels = xp.take(flat, positions)
+        replacements = xp.scatter(positions, self._replacements(xp, labels, seeds), size)
+        counts = xp.sum(xp.cast(chosen, "int64"), axis=1)
 
-        def in_slots(values: tf.Tensor) -> tf.Tensor:
-            ragged = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
-            return ragged.to_tensor(shape=slots_shape)
+        def in_slots(values: Any) -> Any:
+            return xp.to_dense(Ragged(xp.cast(values, "int32"), counts), slots, 0)
 
         return {
-            "token_ids": tf.ensure_shape(tf.reshape(masked, shape), ids.shape),
-            "mask_positions": in_slots(positions[:, 0] % shape[1]),
+            "token_ids": xp.where(chosen, xp.reshape(replacements, (batch, length)), ids),
+            "mask_positions": in_slots(positions % length),
             "mask_ids": in_slots(labels),
-            "mask_weights": tf.sequence_mask(counts, slots, tf.float32),
+            "mask_weights": xp.cast(xp.mask(counts, slots), "float32"),
         }
 
-    def _replacements(self, labels: tf.Tensor, seeds: list[tf.Tensor]) -> tf.Tensor:
+    def _replacements(self, xp: Arrays, labels: Any, seeds: list[mask_selection.Seed]) -> Any:
         """Draws the replacements of selected tokens, int32 `(selected,)`."""
-        kind = tf.random.stateless_uniform(tf.shape(labels), seeds[_KIND], alg="philox")
+        count = xp.size(labels)
+        kind = mask_selection.random_fractions(xp, seeds[_KIND], count)
         ids = self._random_ids
         limit = self.vocabulary_size if ids is None else len(ids)
-        drawn = tf.random.stateless_uniform(
-            tf.shape(labels), seeds[_RANDOM_TOKEN], 0, limit, tf.int32, alg="philox"
-        )
-        changed = drawn if ids is None else tf.gather(ids, drawn)
+        drawn = xp.random_bits(seeds[_RANDOM_TOKEN], count) % limit
+        if ids is not None:
+            drawn = xp.take(xp.asarray(ids, "int32"), drawn)
         is_changed = kind < self.mask_token_rate + self.random_token_rate
-        return tf.where(
-            kind < self.mask_token_rate,
-            self.mask_token_id,
-            tf.where(is_changed, changed, labels),
-        )
+        others = xp.where(is_changed, xp.cast(drawn, "int32"), labels)
+        return xp.where(kind < self.mask_token_rate, self.mask_token_id, others)
 
     def _check_arguments(self) -> None:
         if self.unit not in UNITS:
@@ -378,40 +361,36 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
             )
 
 
-def dense_features(features: Any) -> dict[str, tf.Tensor]:
-    """Converts features to a dict of dense tensors, with int32 `token_ids`.
+def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
+    """Converts features to dense arrays, with int32 `token_ids`.
 
     Args:
         features: A dict with `token_ids`, or the ids alone. Features that are `None` are dropped.
+
+    Returns:
+        The functions of arrays, of TensorFlow if the ids are a tensor; and a dict of the features.
 
     Raises:
         ValueError: If a feature is ragged.
     """
     if not isinstance(features, Mapping):
         features = {"token_ids": features}
+    xp = functions_for(features["token_ids"])
     dense = {}
     for name, value in features.items():
-        if isinstance(value, tf.RaggedTensor):
+        if isinstance(value, Ragged) or hasattr(value, "row_splits"):
             raise ValueError(
                 f"{name} is ragged, expected rows of one length: pad or pack them first."
             )
         if value is not None:
-            dense[name] = tf.convert_to_tensor(value)
-    dense["token_ids"] = tf.cast(dense["token_ids"], tf.int32)
-    return dense
+            dense[name] = value if is_tensor(value) else np.asarray(value)
+    dense["token_ids"] = xp.cast(dense["token_ids"], "int32")
+    return xp, dense
 
 
-def real_tokens(features: Mapping[str, tf.Tensor], pad_token_id: int) -> tf.Tensor:
-    """Returns a bool tensor `(batch, length)` that is False at padding."""
+def real_tokens(xp: Arrays, features: Mapping[str, Any], pad_token_id: int) -> Any:
+    """Returns a bool array `(batch, length)` that is false at padding."""
     for name in ("padding_mask", "sequence_ids"):
         if name in features:
-            return tf.cast(features[name], tf.bool)
+            return xp.cast(features[name], "bool")
     return features["token_ids"] != pad_token_id
-
-
-def _constant(values: Sequence[Any] | None, dtype: tf.DType) -> tf.Tensor | None:
-    return None if values is None else tf.constant(values, dtype)
-
-
-def _as_int(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)

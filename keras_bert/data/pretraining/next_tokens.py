@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-import tensorflow as tf
-
-from keras_bert.data.batching import without_autograph, without_tuning
+from keras_bert.data.arrays import Arrays
 from keras_bert.data.pretraining.masking import dense_features, real_tokens
 from keras_bert.text import special_tokens
 
@@ -40,9 +38,9 @@ class NextTokenTargets:
 
     >>> from keras_bert.data import NextTokenTargets
     >>> targets = NextTokenTargets()({"token_ids": [[2, 5, 6, 3, 0]]})
-    >>> targets["mask_positions"].numpy().tolist()
+    >>> targets["mask_positions"].tolist()
     [[0, 1, 2, 0]]
-    >>> targets["mask_ids"].numpy().tolist(), targets["mask_weights"].numpy().tolist()
+    >>> targets["mask_ids"].tolist(), targets["mask_weights"].tolist()
     ([[5, 6, 3, 0]], [[1.0, 1.0, 1.0, 0.0]])
 
     Reference:
@@ -68,19 +66,17 @@ class NextTokenTargets:
             )
         return cls(pad_token_id=list(vocabulary).index(special_tokens.PADDING))
 
-    def __call__(self, features: Any, step: Any = None) -> dict[str, tf.Tensor]:
+    def __call__(self, features: Any, step: Any = None) -> dict[str, Any]:
         """Adds the targets to a batch or to a single row."""
-        features = dense_features(features)
-        ids = features["token_ids"]
-        if ids.shape.rank == 1:
-            rows = {name: value[tf.newaxis] for name, value in features.items()}
+        xp, features = dense_features(features)
+        if len(features["token_ids"].shape) == 1:
+            rows = {name: value[None] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows).items()}
         features.pop("word_starts", None)
-        return {**features, **self._targets(features)}
+        return {**features, **self._targets(xp, features)}
 
-    @without_autograph
-    def masked(self, dataset: tf.data.Dataset, first_step: int = 0) -> tf.data.Dataset:
-        """Adds the targets to the batches of a dataset; see `MaskedLMMasker.masked`.
+    def masked(self, dataset: Any, first_step: int = 0) -> Any:
+        """Adds the targets to the batches of a `tf.data.Dataset`; see `MaskedLMMasker.masked`.
 
         Args:
             dataset: A dataset of features, or of tuples that begin with features.
@@ -89,27 +85,24 @@ class NextTokenTargets:
         Returns:
             A dataset of the same structure.
         """
+        from keras_bert.data.tfdata.pretraining import masked_dataset
 
-        def find(*element: Any) -> Any:
-            return self(element[0]) if len(element) == 1 else (self(element[0]), *element[1:])
-
-        batches = dataset.map(find, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        return without_tuning(batches)
+        return masked_dataset(self, dataset, first_step)
 
     def num_slots(self, length: int) -> int:
         """Returns the number of slots for predictions in a row of `length` tokens."""
         return length - 1
 
-    def _targets(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _targets(self, xp: Arrays, features: dict[str, Any]) -> dict[str, Any]:
         ids = features["token_ids"]
-        follows = real_tokens(features, self.pad_token_id)
+        follows = real_tokens(xp, features, self.pad_token_id)
         follows = follows[:, 1:] & follows[:, :-1]
         if "sequence_ids" in features:
             sequence_ids = features["sequence_ids"]
-            follows &= sequence_ids[:, 1:] == sequence_ids[:, :-1]
-        kept = tf.cast(follows, tf.int32)
+            follows = follows & (sequence_ids[:, 1:] == sequence_ids[:, :-1])
+        kept = xp.cast(follows, "int32")
         return {
-            "mask_positions": tf.range(tf.shape(kept)[1]) * kept,
+            "mask_positions": xp.cast(xp.arange(xp.size(kept, 1)), "int32") * kept,
             "mask_ids": ids[:, 1:] * kept,
-            "mask_weights": tf.cast(follows, tf.float32),
+            "mask_weights": xp.cast(follows, "float32"),
         }

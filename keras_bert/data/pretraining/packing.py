@@ -3,73 +3,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from keras_bert.data.batching import without_autograph, without_tuning
+from keras_bert.data.arrays import NUMPY, Ragged, ranges, take_rows
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-@without_autograph
 def packed_batches(
-    windows: tf.data.Dataset,
+    windows: Iterable[Mapping[str, Any]],
     *,
     batch_size: int,
     sequence_length: int,
     drop_remainder: bool = False,
-) -> tf.data.Dataset:
+) -> Iterator[dict[str, np.ndarray]]:
     """Packs sequences into rows, and groups the rows into batches.
 
     Args:
-        windows: A dataset of dicts of ragged features, int or bool `(sequences, None)`, including
-            `token_ids`; the sequences of each window are packed together. With 1000 sequences or
-            more in a window, there is hardly any padding. A dataset of single sequences is
-            converted to windows by `.ragged_batch(1024)`.
+        windows: Features as `pack_sequences` takes them, such as `ragged_pretraining_batches`; the
+            sequences of each window are packed together. With 1000 sequences or more in a window,
+            there is hardly any padding.
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         drop_remainder: Whether to drop a last batch that is not full.
 
-    Returns:
-        A dataset of dicts as returned by `pack_sequences`, each `(batch_size, sequence_length)`.
+    Yields:
+        Dicts as returned by `pack_sequences`, each `(batch_size, sequence_length)`.
 
     Example:
 
-    >>> import tensorflow as tf
     >>> from keras_bert.data import packed_batches
     >>> sequences = [[2, 7, 8, 3], [2, 9, 3], [2, 7, 3], [2, 3]]
-    >>> windows = tf.data.Dataset.from_tensors({"token_ids": tf.ragged.constant(sequences)})
-    >>> (batch,) = packed_batches(windows, batch_size=2, sequence_length=7)
-    >>> batch["token_ids"].numpy().tolist()
+    >>> (batch,) = packed_batches([{"token_ids": sequences}], batch_size=2, sequence_length=7)
+    >>> batch["token_ids"].tolist()
     [[2, 7, 8, 3, 2, 9, 3], [2, 7, 3, 2, 3, 0, 0]]
-    >>> batch["sequence_ids"].numpy().tolist()
+    >>> batch["sequence_ids"].tolist()
     [[1, 1, 1, 1, 2, 2, 2], [1, 1, 1, 2, 2, 0, 0]]
-    >>> batch["position_ids"].numpy().tolist()
+    >>> batch["position_ids"].tolist()
     [[0, 1, 2, 3, 0, 1, 2], [0, 1, 2, 0, 1, 0, 0]]
     """
-    rows = windows.map(
-        lambda features: pack_sequences(features, sequence_length),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    rows = rows.rebatch(batch_size, drop_remainder=drop_remainder)
-    return without_tuning(rows.prefetch(tf.data.AUTOTUNE))
+    rest: dict[str, np.ndarray] | None = None
+    for window in windows:
+        rows = pack_sequences(window, sequence_length)
+        if rest is not None:
+            rows = {name: np.concatenate([rest[name], values]) for name, values in rows.items()}
+        full = len(rows["token_ids"]) // batch_size * batch_size
+        for start in range(0, full, batch_size):
+            yield {name: values[start : start + batch_size] for name, values in rows.items()}
+        rest = {name: values[full:] for name, values in rows.items()}
+    if rest is not None and len(rest["token_ids"]) and not drop_remainder:
+        yield rest
 
 
-def pack_sequences(
-    features: Mapping[str, tf.RaggedTensor], sequence_length: int
-) -> dict[str, tf.Tensor]:
+def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[str, np.ndarray]:
     """Packs sequences into rows by the best-fit-decreasing algorithm, which is deterministic.
 
     Rows are in the order of their first sequences, and the sequences of a row in their original
     order. Empty sequences are dropped.
 
     Args:
-        features: Ragged features `(sequences, None)`, including `token_ids`, with the same row
-            lengths.
+        features: Features with a value for each token, including `token_ids`: a
+            `keras_bert.data.arrays.Ragged`, or a list of a list for each sequence.
         sequence_length: Number of tokens in a row.
 
     Returns:
@@ -79,44 +76,37 @@ def pack_sequences(
         padding.
 
     Raises:
-        ValueError: If `token_ids` are missing, or a feature has one value per sequence instead of
-            one per token.
-        tf.errors.InvalidArgumentError: If a sequence is longer than a row, or features differ in
-            their row lengths.
+        ValueError: If `token_ids` are missing, a sequence is longer than a row, features differ in
+            the lengths of their sequences, or a feature has one value per sequence instead of one
+            per token.
     """
-    _check_features(features)
-    lengths = features["token_ids"].row_lengths()
-    longest = tf.reduce_max(tf.concat([lengths, [0]], axis=0))
-    tf.debugging.assert_less_equal(
-        longest,
-        tf.cast(sequence_length, tf.int64),
-        f"A sequence is longer than a row of {sequence_length} tokens.",
-    )
-    row = tf.ensure_shape(
-        tf.numpy_function(
-            lambda values: best_fit_rows(values, sequence_length), [lengths], tf.int64, False
-        ),
-        lengths.shape,
-    )
-    order = tf.argsort(row, stable=True)[tf.math.count_nonzero(row < 0, dtype=tf.int32) :]
-    row, lengths_in_order = tf.gather(row, order), tf.gather(lengths, order)
-    # Tokens of a row: (sequences,) -> (rows,)
-    row_lengths = tf.math.segment_sum(lengths_in_order, row)
-
-    def fill(flat: tf.Tensor) -> tf.Tensor:
-        ragged = tf.RaggedTensor.from_row_lengths(flat, row_lengths, validate=False)
-        return ragged.to_tensor(shape=(None, sequence_length))
-
-    packed = {}
-    for name, feature in features.items():
-        tf.debugging.assert_equal(
-            feature.row_lengths(), lengths, f"{name} and token_ids differ in their lengths."
+    ragged = _ragged(features)
+    lengths = ragged["token_ids"].lengths
+    for name, feature in ragged.items():
+        if feature.lengths.tolist() != lengths.tolist():
+            raise ValueError(
+                f"The sequences of {name} have {feature.lengths.tolist()[:8]} values, expected as "
+                f"many as token_ids have, {lengths.tolist()[:8]}."
+            )
+    if lengths.max(initial=0) > sequence_length:
+        raise ValueError(
+            f"Sequence {lengths.argmax()} has {lengths.max()} tokens, and is longer than a row of "
+            f"{sequence_length} tokens."
         )
-        packed[name] = fill(tf.gather(feature, order).flat_values)
-    positions = tf.ragged.range(tf.cast(lengths_in_order, tf.int32)).flat_values
-    number = tf.range(tf.size(row)) - tf.cast(tf.searchsorted(row, row), tf.int32) + 1
-    packed["position_ids"] = fill(positions)
-    packed["sequence_ids"] = fill(tf.repeat(number, lengths_in_order))
+    row = best_fit_rows(lengths, sequence_length)
+    order = np.argsort(row, kind="stable")[np.count_nonzero(row < 0) :]
+    row, lengths = row[order], lengths[order]
+    # Tokens of a row: (sequences,) -> (rows,)
+    row_lengths = np.bincount(row, lengths).astype("int64")
+
+    def fill(flat: np.ndarray) -> np.ndarray:
+        filled: np.ndarray = NUMPY.to_dense(Ragged(flat, row_lengths), sequence_length, 0)
+        return filled
+
+    packed = {name: fill(take_rows(NUMPY, x, order).values) for name, x in ragged.items()}
+    packed["position_ids"] = fill(ranges(NUMPY, np.zeros_like(lengths), lengths).astype("int32"))
+    number = np.arange(len(row)) - np.searchsorted(row, row) + 1
+    packed["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))
     return packed
 
 
@@ -173,13 +163,21 @@ def _in_order_of_arrival(rows: Integers) -> Integers:
     return rows
 
 
-def _check_features(features: Mapping[str, tf.RaggedTensor]) -> None:
+def _ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
+    """Converts features to rows of different lengths."""
     if "token_ids" not in features:
         raise ValueError(f"`token_ids` is missing; received the features {sorted(features)}.")
+    ragged = {}
     for name, feature in features.items():
-        if not isinstance(feature, tf.RaggedTensor) or feature.shape.rank != 2:
-            raise ValueError(
-                f"{name} has shape {feature.shape} and is {type(feature).__name__}; expected a "
-                "ragged feature (sequences, None) with a value for each token: packed rows cannot "
-                "have values of whole sequences."
-            )
+        if not isinstance(feature, Ragged):
+            if not all(hasattr(sequence, "__len__") for sequence in feature):
+                raise ValueError(
+                    f"{name} has one value per sequence; expected one for each token: packed rows "
+                    "cannot have values of whole sequences."
+                )
+            lengths = np.array([len(sequence) for sequence in feature], "int64")
+            values = np.array([value for sequence in feature for value in sequence])
+            dtype = "bool" if values.dtype.kind == "b" else "int32"
+            feature = Ragged(values.astype(dtype), lengths)
+        ragged[name] = feature
+    return ragged

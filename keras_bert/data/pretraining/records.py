@@ -3,29 +3,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from keras_bert import checks
 from keras_bert.atomic import atomic_path, check_folder_of
-from keras_bert.data.batching import (
-    length_bucketed_batches,
-    pad_to_length,
-    without_autograph,
-    without_tuning,
-)
+from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers, take_rows
+from keras_bert.data.loader import WINDOW_BATCHES, Batches, permutation
+from keras_bert.data.packing import Sequences
+from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
+from keras_bert.data.pretraining.tfrecords import Item, Record, chunked, read_records
 from keras_bert.data.pretraining.token_store import Ids
 from keras_bert.text.special_tokens import SUFFIX
 
 Features = dict[str, Any]
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 _FEATURES = frozenset(
@@ -33,11 +34,9 @@ _FEATURES = frozenset(
 ).union(_MASK_FEATURES)
 # The name of one of several files: what is before its number, its number, their count, the rest
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
-# Size of the shuffle buffer in records, in addition to shuffling the files.
-SHUFFLE_BUFFER = 10_000
+# Number of consecutive rows that are shuffled together
+_SHUFFLE_WINDOW = 8192
 _FILES_AT_ONCE = 16
-# Files up to this total size are read in advance, to name a corrupt file before training on it
-_CHECKED_BYTES = 1 << 30
 
 
 class InstanceEncoder:
@@ -92,20 +91,13 @@ class InstanceEncoder:
             features = self._unmasked(instance)
         else:
             features = self._masked(instance, self.masker, rng)
-        example = tf.train.Example()
-        for name, values in features.items():
-            feature = example.features.feature[name]
-            values_of_type = (
-                feature.float_list if name == "masked_lm_weights" else feature.int64_list
-            )
-            values_of_type.value.extend(values)
-        return bytes(example.SerializeToString(deterministic=True))
+        return tfrecords.serialize(features)
 
-    def _unmasked(self, instance: Instance) -> dict[str, list[Any]]:
-        features = {
-            "input_ids": instance.token_ids.tolist(),
-            "segment_ids": instance.segment_ids.tolist(),
-            "word_starts": self._word_starts(instance.token_ids).astype(int).tolist(),
+    def _unmasked(self, instance: Instance) -> dict[str, Any]:
+        features: Features = {
+            "input_ids": instance.token_ids,
+            "segment_ids": instance.segment_ids,
+            "word_starts": self._word_starts(instance.token_ids),
         }
         if instance.label is not None:
             features["next_sentence_labels"] = [instance.label]
@@ -113,7 +105,7 @@ class InstanceEncoder:
 
     def _masked(
         self, instance: Instance, masker: StaticMasker, rng: np.random.Generator
-    ) -> dict[str, list[Any]]:
+    ) -> dict[str, Any]:
         ids = instance.token_ids
         masked = masker(ids, self._word_starts(ids), ~self._is_special[ids], rng)
         length, slots = self.sequence_length, masker.max_predictions
@@ -150,23 +142,19 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
         NotADirectoryError: If it is a file.
     """
     path = Path(path)
-    count = 0
-    check_folder_of(path)  # TensorFlow's error would have the temporary name.
-    with atomic_path(path) as temporary, tf.io.TFRecordWriter(os.fspath(temporary)) as writer:
-        for record in records:
-            writer.write(record)
-            count += 1
-    return count
+    check_folder_of(path)
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        return tfrecords.write_records(file, records)
 
 
-def _padded(values: Any, length: int) -> list[Any]:
-    # np.pad would take half of the time of serializing a record.
-    return [*values.tolist(), *[0] * (length - len(values))]
+def _padded(values: Any, length: int) -> Any:
+    padded = np.zeros(length, values.dtype)
+    padded[: len(values)] = values
+    return padded
 
 
-@without_autograph
 def pretraining_batches(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    files: Files,
     *,
     batch_size: int,
     sequence_length: int,
@@ -174,8 +162,8 @@ def pretraining_batches(
     shuffle_seed: int | None = None,
     vocabulary_size: int | None = None,
     drop_remainder: bool = False,
-) -> tf.data.Dataset:
-    """Creates padded batches of pre-training records.
+) -> Batches:
+    """Reads padded batches of pre-training records.
 
     Args:
         files: TFRecord files, all with the same features; or a pattern such as
@@ -185,61 +173,48 @@ def pretraining_batches(
         buckets: Ascending lengths to pad to instead; the last one must be `sequence_length`. Rows
             of similar lengths are then grouped into batches, and each batch is padded to the
             shortest bucket that holds it.
-        shuffle_seed: Seed for shuffling files and records, in a different order in each iteration;
+        shuffle_seed: Seed for shuffling files and records, in a different order in each epoch;
             `None` keeps their order.
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
         drop_remainder: Whether to drop a last batch that is not full.
 
     Returns:
-        A dataset of dicts of `token_ids` (int32), `segment_ids` (int32) and `padding_mask` (bool),
-        of shape `(batch, length)`. Records with masks also have `mask_positions` (int32),
-        `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`; records without masks
-        have `word_starts`, bool `(batch, length)`. Records with labels also have
-        `next_sentence_labels`, int32 `(batch,)`.
+        An iterable of dicts of NumPy arrays: `token_ids` (int32), `segment_ids` (int32) and
+        `padding_mask` (bool), of shape `(batch, length)`. Records with masks also have
+        `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`;
+        records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
+        have `next_sentence_labels`, int32 `(batch,)`. Its length is the number of batches, and its
+        method `epoch(number, first)` gives those of an epoch, without the first ones.
 
     Raises:
         FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If the first record of a file lacks the features of a pre-training record or
             has different features than that of the first file, if `buckets` are invalid, or if a
-            file is truncated or corrupt. Files of up to 1 GiB in total are read in advance to check
-            the latter; in larger ones, a truncated file raises `tf.errors.DataLossError` when it is
-            read, and `check_record_files` names it.
-        tf.errors.InvalidArgumentError: When a malformed record is read; the message names the file,
-            the record and the feature.
+            file is truncated; and when a corrupt or malformed record is read. The message names the
+            file, the record and the feature.
     """
-    paths = record_paths(files)
-    _check_small_files(paths)
-    parser = RecordParser(paths, sequence_length, vocabulary_size)
-    records = _records(paths, shuffle_seed)
-    rows = batch_size if drop_remainder else None
-    if buckets is None:
-        batches = records.batch(batch_size, drop_remainder=drop_remainder)
-        batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
-        batches = batches.map(lambda ragged, rest: (pad_to_length(ragged, sequence_length), rest))
-        batches = batches.map(lambda x, rest: _merged(x, rest, (rows, sequence_length)))
-        return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
-    if list(buckets) != sorted(buckets) or buckets[-1] != sequence_length:
+    if buckets is not None and (list(buckets) != sorted(buckets) or buckets[-1] != sequence_length):
         raise ValueError(
             f"buckets are {list(buckets)}, expected ascending lengths up to {sequence_length}."
         )
-    batches = length_bucketed_batches(
-        records, parser, batch_size=batch_size, buckets=buckets, shuffle_seed=shuffle_seed
+    return _RecordBatches(
+        RecordParser(record_paths(files), sequence_length, vocabulary_size),
+        batch_size,
+        buckets=buckets,
+        shuffle_seed=shuffle_seed,
+        drop_remainder=drop_remainder,
     )
-    if drop_remainder:
-        batches = batches.filter(lambda x, _: tf.shape(x["token_ids"])[0] == batch_size)
-    return batches.map(lambda x, rest: _merged(x, rest, (rows, None)))
 
 
-@without_autograph
 def ragged_pretraining_batches(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    files: Files,
     *,
     batch_size: int,
     sequence_length: int,
     shuffle_seed: int | None = None,
     vocabulary_size: int | None = None,
-) -> tf.data.Dataset:
-    """Creates batches of pre-training records without padding, for packing them.
+) -> Batches:
+    """Reads batches of pre-training records without padding, for packing them.
 
     Args:
         files: See `pretraining_batches`.
@@ -249,22 +224,17 @@ def ragged_pretraining_batches(
         vocabulary_size: See `pretraining_batches`.
 
     Returns:
-        A dataset of dicts as returned by `pretraining_batches`, but with ragged features
-        `(batch, None)` instead of `(batch, length)`, and without `padding_mask`.
+        An iterable of dicts as returned by `pretraining_batches`, but with `Ragged` features
+        instead of those of shape `(batch, length)`, and without `padding_mask`.
 
     Raises:
-        FileNotFoundError, ValueError, tf.errors.InvalidArgumentError: As `pretraining_batches`.
+        FileNotFoundError, ValueError: As `pretraining_batches`.
     """
-    paths = record_paths(files)
-    _check_small_files(paths)
-    parser = RecordParser(paths, sequence_length, vocabulary_size)
-    batches = _records(paths, shuffle_seed).batch(batch_size)
-    batches = batches.map(parser, num_parallel_calls=tf.data.AUTOTUNE)
-    batches = batches.map(lambda ragged, rest: ragged | rest[0])
-    return without_tuning(batches.prefetch(tf.data.AUTOTUNE))
+    parser = RecordParser(record_paths(files), sequence_length, vocabulary_size)
+    return _RecordBatches(parser, batch_size, is_ragged=True, shuffle_seed=shuffle_seed)
 
 
-def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
+def has_masks(files: Files) -> bool:
     """Returns whether records have static masks, judging by the first record.
 
     Args:
@@ -277,13 +247,8 @@ def has_masks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
 
 
-@without_autograph
-def check_record_files(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> int:
+def check_record_files(files: Files) -> int:
     """Reads TFRecord files completely, and checks that none is truncated or corrupt.
-
-    (TensorFlow's own error for a truncated file does not name the file.)
 
     Args:
         files: TFRecord files, or a pattern.
@@ -296,42 +261,10 @@ def check_record_files(
         ValueError: If a file is truncated or a checksum does not match; the message names the file
             and the index of the record.
     """
-    total = 0
-    for path in record_paths(files):
-        records = tf.data.TFRecordDataset(path)
-        try:
-            total += int(records.reduce(np.int64(0), lambda count, _: count + 1))
-        except tf.errors.DataLossError:
-            _find_broken_record(path)
-    return total
+    return sum(1 for path in record_paths(files) for _ in read_records(path))
 
 
-def _check_small_files(paths: Sequence[str]) -> None:
-    """Calls `check_record_files` if it takes no longer than a few seconds."""
-    if sum(tf.io.gfile.stat(path).length for path in paths) <= _CHECKED_BYTES:
-        check_record_files(paths)
-
-
-def _find_broken_record(path: str) -> None:
-    number = 0
-    try:
-        for _ in tf.data.TFRecordDataset(path):
-            number += 1
-    except tf.errors.DataLossError as error:
-        reason = error.message.split("}}")[-1].split("[Op:")[0].strip()
-        raise ValueError(f"{path}, record {number}: truncated or corrupt: {reason}.") from None
-
-
-def _merged(
-    features: Features, rest: tuple[Features], shape: tuple[int | None, int | None]
-) -> Features:
-    merged = {name: tf.ensure_shape(x, shape) for name, x in features.items()}
-    for name, x in rest[0].items():
-        merged[name] = tf.ensure_shape(x, (shape[0], *x.shape[1:]))
-    return merged
-
-
-def record_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+def record_paths(files: Files) -> list[str]:
     """Returns the paths that match names and patterns.
 
     Raises:
@@ -341,7 +274,7 @@ def record_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []
     for pattern in [os.fspath(pattern) for pattern in patterns]:
-        found = sorted(tf.io.gfile.glob(pattern))
+        found = tfrecords.find_files(pattern)
         if found != [pattern]:
             _check_all_shards(found, pattern)
         paths += found
@@ -367,32 +300,116 @@ def _check_all_shards(paths: Sequence[str], pattern: str) -> None:
             )
 
 
-def _records(paths: list[str], shuffle_seed: int | None) -> tf.data.Dataset:
-    """Returns a dataset of `(record, file, index in the file)`, in an order set by the seed."""
-    files = tf.data.Dataset.from_tensor_slices(paths)
-    if shuffle_seed is None:
-        return files.flat_map(_records_of)
-    files = files.shuffle(len(paths), seed=shuffle_seed)
-    return interleaved_records(files, len(paths)).shuffle(SHUFFLE_BUFFER, seed=shuffle_seed)
+# === Order ===
 
 
-def interleaved_records(files: tf.data.Dataset, num_files: int) -> tf.data.Dataset:
-    """Interleaves files deterministically, as a dataset of `(record, file, index in the file)`."""
-    return files.interleave(
-        _records_of,
-        cycle_length=min(_FILES_AT_ONCE, num_files),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
+def interleaved(paths: Sequence[str]) -> Iterator[Record]:
+    """Yields the records of files, one of each of up to 16 files at a time in turn."""
+    waiting = deque(paths)
+    reading: list[Iterator[Record] | None] = [None] * min(_FILES_AT_ONCE, len(paths))
+    while waiting or any(reading):
+        for slot, records in enumerate(reading):
+            if records is None and waiting:
+                records = reading[slot] = read_records(waiting.popleft())
+            record = None if records is None else next(records, None)
+            if record is None:
+                reading[slot] = None
+            else:
+                yield record
 
 
-def _records_of(path: tf.Tensor) -> tf.data.Dataset:
-    records = tf.data.TFRecordDataset(path).enumerate()
-    return records.map(lambda number, record: (record, path, number))
+def shuffled_records(paths: Sequence[str], *seed: int) -> Iterator[Record]:
+    """Yields the records of files in an order that depends on a seed alone.
+
+    Files are in random order, and records are shuffled within windows.
+    """
+    order = permutation(len(paths), *seed)
+    return shuffled(interleaved([paths[index] for index in order]), *seed)
+
+
+def shuffled(rows: Iterable[Item], *seed: int) -> Iterator[Item]:
+    """Yields rows in random order, of which 8,192 at a time are in memory."""
+    for number, window in enumerate(chunked(rows, _SHUFFLE_WINDOW)):
+        for index in permutation(len(window), *seed, number).tolist():
+            yield window[index]
+
+
+class _RecordBatches(Batches):
+    """Batches of records; see `pretraining_batches` for the arguments."""
+
+    def __init__(
+        self,
+        parser: RecordParser,
+        batch_size: int,
+        *,
+        buckets: Sequence[int] | None = None,
+        shuffle_seed: int | None = None,
+        drop_remainder: bool = False,
+        is_ragged: bool = False,
+    ) -> None:
+        super().__init__()
+        self._parser = parser
+        self._batch_size = batch_size
+        self._buckets = buckets
+        self._seed = shuffle_seed
+        self._drops_remainder = drop_remainder
+        self._is_ragged = is_ragged
+        self._num_records = sum(map(tfrecords.count_records, parser.paths))
+        self.has_one_shape = drop_remainder and buckets is None
+        self.rows_in_batch = batch_size if drop_remainder else None
+
+    @property
+    def num_batches(self) -> int:
+        """The number of batches of an epoch."""
+        full, rest = divmod(self._num_records, self._batch_size)
+        return full + (rest > 0 and not self._drops_remainder)
+
+    def example(self) -> Features:
+        """Returns a batch of the first record."""
+        rows, rest = self._parser([self._parser.first])
+        return self._batch(rows, rest, np.zeros(1, "int64"))
+
+    def _epoch(self, number: int, first: int) -> Generator[Features, None, None]:
+        paths, seed, size = self._parser.paths, self._seed, self._batch_size
+        in_order = itertools.chain.from_iterable(map(read_records, paths))
+        records = in_order if seed is None else shuffled_records(paths, seed, number)
+        in_window = 1 if self._buckets is None else WINDOW_BATCHES
+        done = 0
+        for count, window in enumerate(chunked(records, size * in_window)):
+            if done + in_window <= first:
+                done += in_window
+                continue
+            rows, rest = self._parser(window)
+            order, starts = np.arange(len(window)), np.arange(0, len(window), size)
+            if self._buckets is not None:
+                order = np.argsort(rows["token_ids"].lengths, kind="stable")
+                if seed is not None:
+                    starts = starts[permutation(len(starts), seed, number, count)]
+            for start in starts.tolist():
+                index = order[start : start + size]
+                if self._drops_remainder and len(index) < size:
+                    continue
+                if done >= first:
+                    yield self._batch(rows, rest, index)
+                done += 1
+
+    def _batch(self, rows: dict[str, Ragged], rest: Features, index: np.ndarray) -> Features:
+        rows = {name: take_rows(NUMPY, values, index) for name, values in rows.items()}
+        rest = {name: values[index] for name, values in rest.items()}
+        if self._is_ragged:
+            return {**rows, **rest}
+        length = self._parser.sequence_length
+        if self._buckets is not None:
+            longest = rows["token_ids"].lengths.max()
+            length = self._buckets[int(np.searchsorted(self._buckets, longest))]
+        return {**Sequences(rows).padded(NUMPY, length, 0), **rest}
+
+
+# === Content ===
 
 
 class RecordParser:
-    """Parses batches of records; error messages name the file and the record.
+    """Parses records; error messages name the file, the record and the feature.
 
     Args:
         paths: Paths of the files; the first record of the first file determines the features.
@@ -404,11 +421,14 @@ class RecordParser:
         self, paths: Sequence[str], sequence_length: int, vocabulary_size: int | None
     ) -> None:
         path = paths[0]
-        first = _first_record(path)
-        if first is None:
+        first_record = tfrecords.first_record(path)
+        if first_record is None:
             raise ValueError(f"{path} has no records.")
-        self._sequence_length = sequence_length
+        self.paths = paths
+        self.sequence_length = sequence_length
+        self.first = first_record
         self._vocabulary_size = vocabulary_size
+        first = tfrecords.spans(first_record)
         self.is_masked = is_masked = "masked_lm_positions" in first
         needed = ["input_ids", "segment_ids", *(_MASK_FEATURES if is_masked else ["word_starts"])]
         missing = [name for name in needed if name not in first]
@@ -417,8 +437,9 @@ class RecordParser:
                 f"{path}: the first record lacks {', '.join(missing)}; it has {sorted(first)}."
             )
         for other in paths[1:]:
-            features = _first_record(other)
-            if features is not None and _FEATURES & features.keys() != _FEATURES & first.keys():
+            record = tfrecords.first_record(other)
+            features = first if record is None else tfrecords.spans(record)
+            if _FEATURES & features.keys() != _FEATURES & first.keys():
                 raise ValueError(
                     f"{other}: the first record has {sorted(features)}, expected {sorted(first)} "
                     f"as in {path}."
@@ -426,123 +447,127 @@ class RecordParser:
         self._has_mask = "input_mask" in first
         optional = ["next_sentence_labels"] if "next_sentence_labels" in first else []
         # `input_mask` is parsed in every record: without it, padding would count as tokens.
-        self._names = [*needed, *optional, "input_mask"]
-        self._slots = len(first["masked_lm_positions"].int64_list.value) if is_masked else 0
+        self._kinds = dict.fromkeys([*needed, *optional, "input_mask"], "int64")
+        self._slots = 0
+        if is_masked:
+            self._kinds["masked_lm_weights"] = "float"
+            parsed = tfrecords.parse([first_record], self._kinds)
+            self._slots = int(parsed["masked_lm_positions"].lengths[0])
 
-    def __call__(
-        self, records: tf.Tensor, files: tf.Tensor, numbers: tf.Tensor
-    ) -> tuple[dict[str, tf.RaggedTensor], tuple[Features]]:
+    def __call__(self, records: Sequence[Record]) -> tuple[dict[str, Ragged], Features]:
         """Parses records.
 
         Args:
-            records: Serialized examples, `(batch,)`.
-            files: The path of each record's file, `(batch,)`.
-            numbers: The index of each record in its file, int64 `(batch,)`.
+            records: The records.
 
         Returns:
-            A tuple of the ragged features `(batch, None)`, and of a tuple with the dict of the
-            other features (masks and labels).
+            A tuple of the features of the tokens, and of the other ones (masks and labels), which
+            are dense.
+
+        Raises:
+            ValueError: If a record is malformed.
         """
-        record_names = tf.strings.join([files, ", record ", tf.strings.as_string(numbers)])
-        spec = {name: _ragged_feature(name) for name in self._names}
-        parsed = tf.io.parse_example(records, spec, example_names=record_names)
-        self._check_lengths(parsed, record_names)
+        parsed = tfrecords.parse(records, self._kinds)
+        self._check_lengths(parsed, records)
         rows = {"token_ids": parsed["input_ids"], "segment_ids": parsed["segment_ids"]}
         if "word_starts" in parsed:
             rows["word_starts"] = parsed["word_starts"]
         if self._has_mask:
-            is_real = tf.cast(parsed["input_mask"], tf.bool)
-            rows = {name: tf.ragged.boolean_mask(row, is_real) for name, row in rows.items()}
-        self._check_values(rows, parsed, record_names)
-        dtypes = {"word_starts": tf.bool}
-        rows = {name: tf.cast(row, dtypes.get(name, tf.int32)) for name, row in rows.items()}
-        return rows, (self._rest(parsed),)
+            mask = parsed["input_mask"]
+            lengths = np.bincount(
+                row_numbers(NUMPY, mask.lengths), mask.values != 0, len(records)
+            ).astype("int64")
+            rows = {name: cut_rows(NUMPY, row, lengths) for name, row in rows.items()}
+        self._check_values(rows, parsed, records)
+        dtypes = {"word_starts": "bool"}
+        rows = {
+            name: row._replace(values=row.values.astype(dtypes.get(name, "int32")))
+            for name, row in rows.items()
+        }
+        return rows, self._rest(parsed)
 
-    def _rest(self, parsed: dict[str, tf.RaggedTensor]) -> Features:
+    def _rest(self, parsed: dict[str, Ragged]) -> Features:
         rest = {}
         for name in _MASK_FEATURES:
             if name in parsed:
-                dense = parsed[name].to_tensor(shape=(None, self._slots))
-                dtype = tf.float32 if name == "masked_lm_weights" else tf.int32
-                rest[name.replace("masked_lm", "mask")] = tf.cast(dense, dtype)
+                dtype = "float32" if name == "masked_lm_weights" else "int32"
+                values = parsed[name].values.reshape(-1, self._slots)
+                rest[name.replace("masked_lm", "mask")] = values.astype(dtype)
         if "next_sentence_labels" in parsed:
-            labels = parsed["next_sentence_labels"].to_tensor(shape=(None, 1))
-            rest["next_sentence_labels"] = tf.cast(labels[:, 0], tf.int32)
+            rest["next_sentence_labels"] = parsed["next_sentence_labels"].values.astype("int32")
         return rest
 
-    def _check_lengths(self, parsed: dict[str, tf.RaggedTensor], record_names: tf.Tensor) -> None:
-        lengths = parsed["input_ids"].row_lengths()
-        _check(lengths > 0, record_names, "input_ids", "expected at least 1 value")
-        for name in self._names:
+    def _check_lengths(self, parsed: dict[str, Ragged], records: Sequence[Record]) -> None:
+        lengths = parsed["input_ids"].lengths
+        _check(records, "input_ids", "at least 1 value", lengths > 0, lengths)
+        for name in self._kinds:
             if name in _MASK_FEATURES:
-                wanted, words = tf.constant(self._slots, tf.int64), f"{self._slots} values"
+                wanted, words = self._slots, f"{self._slots} values"
             elif name == "next_sentence_labels":
-                wanted, words = tf.constant(1, tf.int64), "1 value"
+                wanted, words = 1, "1 value"
             elif name == "input_mask" and not self._has_mask:
-                wanted, words = tf.constant(0, tf.int64), "no values, as in the first record"
+                wanted, words = 0, "no values, as in the first record"
             else:
                 wanted, words = lengths, "as many values as input_ids"
-            _check(parsed[name].row_lengths() == wanted, record_names, name, f"expected {words}")
+            received = parsed[name].lengths
+            _check(records, name, words, received == wanted, received)
 
     def _check_values(
-        self,
-        rows: dict[str, tf.RaggedTensor],
-        parsed: dict[str, tf.RaggedTensor],
-        record_names: tf.Tensor,
+        self, rows: dict[str, Ragged], parsed: dict[str, Ragged], records: Sequence[Record]
     ) -> None:
-        lengths = rows["token_ids"].row_lengths()
+        ids = rows["token_ids"]
+        lengths = ids.lengths
         if not self._has_mask:
-            last = tf.gather(rows["token_ids"].flat_values, rows["token_ids"].row_limits() - 1)
-            _check(
-                last != 0,
-                record_names,
-                "input_mask",
-                "expected one where input_ids end in padding, 0",
-            )
+            last = ids.values[np.cumsum(lengths) - 1]
+            expected = "one where input_ids end in padding"
+            _check(records, "input_mask", expected, last != 0, last)
         else:
             # A row is what its mask has ones for. Behind a hole, positions would be those of others
             mask = parsed["input_mask"]
-            numbers = tf.ragged.range(mask.row_lengths())
-            is_one = tf.cast(numbers < lengths[:, tf.newaxis], tf.int64)
-            good_rows = (lengths > 0) & tf.reduce_all(mask == is_one, axis=1)
-            _check(good_rows, record_names, "input_mask", "expected ones, then zeros at padding")
-        fits = lengths <= self._sequence_length
-        _check(fits, record_names, "input_ids", f"expected at most {self._sequence_length} tokens")
-        limits = [("segment_ids", 2), ("next_sentence_labels", 2)]
-        num_ids = self._vocabulary_size or tf.int32.max
-        limits += [(name, num_ids) for name in ("input_ids", "masked_lm_ids")]
-        for name, limit in limits:
+            ones = np.arange(mask.lengths.max()) < lengths[:, np.newaxis]
+            is_one = ones[NUMPY.mask(mask.lengths, ones.shape[1])]
+            expected = "ones, then zeros at padding"
+            _check(records, "input_mask", expected, lengths > 0, lengths)
+            _check_each(records, "input_mask", expected, mask, mask.values == is_one)
+        expected = f"at most {self.sequence_length} tokens"
+        _check(records, "input_ids", expected, lengths <= self.sequence_length, lengths)
+        num_ids = self._vocabulary_size or 2**31 - 1
+        limits = {"segment_ids": 2, "next_sentence_labels": 2}
+        for name, limit in {**limits, "input_ids": num_ids, "masked_lm_ids": num_ids}.items():
             if name in parsed:
-                is_good = (parsed[name] >= 0) & (parsed[name] < limit)
-                good_rows = tf.reduce_all(is_good, axis=1)
-                _check(good_rows, record_names, name, f"expected values in [0, {limit})")
+                values = parsed[name].values
+                is_good = (values >= 0) & (values < limit)
+                _check_each(records, name, f"values in [0, {limit})", parsed[name], is_good)
         if self._slots:
-            weights = parsed["masked_lm_weights"]
-            good_rows = tf.reduce_all(tf.math.is_finite(weights) & (weights >= 0), axis=1)
-            expected = f"each must be {checks.NON_NEGATIVE}"
-            _check(good_rows, record_names, "masked_lm_weights", expected)
-            positions = parsed["masked_lm_positions"].to_tensor(shape=(None, self._slots))
-            is_good = tf.reduce_all((positions >= 0) & (positions < lengths[:, None]), axis=1)
-            _check(is_good, record_names, "masked_lm_positions", "expected positions in the row")
+            weights, positions = parsed["masked_lm_weights"], parsed["masked_lm_positions"]
+            is_good = np.isfinite(weights.values) & (weights.values >= 0)
+            expected = f"values that are {checks.NON_NEGATIVE}"
+            _check_each(records, "masked_lm_weights", expected, weights, is_good)
+            ends = np.repeat(lengths, positions.lengths)
+            is_good = (positions.values >= 0) & (positions.values < ends)
+            expected = "positions in the row"
+            _check_each(records, "masked_lm_positions", expected, positions, is_good)
 
 
-def _check(good: tf.Tensor, record_names: tf.Tensor, feature: str, expected: str) -> None:
-    bad = tf.boolean_mask(record_names, ~good)[:1]
-    tf.debugging.Assert(tf.reduce_all(good), [f"Feature {feature}: {expected}, in", bad])
+def _check(
+    records: Sequence[Record], feature: str, expected: str, is_good: np.ndarray, received: Any
+) -> None:
+    """Raises a ValueError if a record, of which each has a flag, is not good."""
+    bad = np.flatnonzero(~is_good)
+    if len(bad):
+        raise ValueError(
+            f"{records[bad[0]]}, feature {feature}: expected {expected}, "
+            f"received {received[bad[0]]}."
+        )
 
 
-def _ragged_feature(name: str) -> tf.io.RaggedFeature:
-    dtype = tf.float32 if name == "masked_lm_weights" else tf.int64
-    return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-
-
-def _first_record(path: str) -> Any:
-    """Returns the features of a file's first record; `None` for a file without records."""
-    for record in tf.data.TFRecordDataset(path).take(1).as_numpy_iterator():
-        try:
-            return dict(tf.train.Example.FromString(record).features.feature)
-        except Exception as error:  # protobuf's DecodeError, whose module depends on its build
-            raise ValueError(
-                f"{path}: the first record is not a tf.train.Example ({error})."
-            ) from None
-    return None
+def _check_each(
+    records: Sequence[Record], feature: str, expected: str, values: Ragged, is_good: np.ndarray
+) -> None:
+    """Raises a ValueError if a value of a record is not good."""
+    bad = np.flatnonzero(~is_good)
+    if len(bad):
+        record = records[row_numbers(NUMPY, values.lengths)[bad[0]]]
+        raise ValueError(
+            f"{record}, feature {feature}: expected {expected}, received {values.values[bad[0]]}."
+        )

@@ -3,28 +3,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from keras_bert.data.batching import pad_to_length, without_autograph, without_tuning
+from keras_bert.data.arrays import NUMPY
+from keras_bert.data.loader import Batches, MappedBatches
+from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import pack_sequences
 from keras_bert.data.pretraining.records import (
     Features,
+    Files,
     RecordParser,
-    check_record_files,
-    interleaved_records,
+    interleaved,
     record_paths,
+    shuffled,
+    shuffled_records,
 )
-from keras_bert.text.graph.functions import traced_once
+from keras_bert.data.pretraining.tfrecords import chunked, count_records
 
-# Number of consecutive records, or packed rows, that are shuffled together
-SHUFFLE_WINDOW = 8192
-# More than the epochs of any run, so that seeds of windows and epochs do not collide
-_EPOCHS = 2**20
 # Number of consecutive sequences that are packed together
 PACKING_WINDOW = 1024
 
@@ -38,7 +38,7 @@ class PretrainingStream:
 
     Args:
         files: TFRecord files, all with the same features; or a pattern such as
-            `"records/*.tfrecord"`. They are read once in advance, to count and check the records.
+            `"records/*.tfrecord"`. They are read once in advance, to count the records.
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
@@ -72,12 +72,12 @@ class PretrainingStream:
     3
     >>> batch = next(iter(stream.from_batch(1000)))
     >>> batch["token_ids"].shape, batch["mask_ids"].shape
-    (TensorShape([2, 8]), TensorShape([2, 2]))
+    ((2, 8), (2, 2))
     """
 
     def __init__(
         self,
-        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        files: Files,
         *,
         batch_size: int,
         sequence_length: int,
@@ -100,11 +100,8 @@ class PretrainingStream:
         self.packed = packed
         self.seed = seed
         self._masker = masker
-        # Every pipeline parses, in its first epoch and in the others: tracing that each time would
-        # take seconds.
-        self._parse_batch = traced_once(self._parser)
-        self.num_records = check_record_files(self._paths)
-        self.num_rows = self._count_packed_rows() if packed else self.num_records
+        self.num_records = sum(map(count_records, self._paths))
+        self.num_rows = sum(1 for _ in self._packed_rows()) if packed else self.num_records
         self.batches_per_epoch = self.num_rows // batch_size
         if not self.batches_per_epoch:
             raise ValueError(
@@ -112,134 +109,145 @@ class PretrainingStream:
                 f"expected at least a batch of {batch_size}."
             )
 
-    @without_autograph
-    def from_batch(self, first: int = 0) -> tf.data.Dataset:
-        """Returns the infinite dataset of batches from a given one on.
+    def from_batch(self, first: int = 0) -> Batches:
+        """Returns the infinite batches from a given one on.
 
         Args:
             first: The index of the first batch, counted over all epochs.
 
         Returns:
-            A dataset of dicts as returned by `pretraining_batches` for records with masks; packed
-            batches have `sequence_ids` and `position_ids` instead of `padding_mask`.
+            An iterable of dicts as returned by `pretraining_batches` for records with masks; packed
+            batches have `sequence_ids` and `position_ids` instead of `padding_mask`. A thread makes
+            the batches in advance.
         """
-        epoch, batch = divmod(first, self.batches_per_epoch)
-        epochs = tf.data.Dataset.counter(epoch + 1).flat_map(self._epoch)
-        batches = self._epoch(tf.constant(epoch, tf.int64), batch).concatenate(epochs)
-        return without_tuning(self._masked(batches, first).prefetch(tf.data.AUTOTUNE))
+        return _StreamBatches(self, lambda skipped: self._from_batch(first + skipped), None)
 
-    @without_autograph
-    def first_batches(self, count: int) -> tf.data.Dataset:
-        """Returns a dataset of up to `count` batches in the order of the files, with fixed masks.
+    def first_batches(self, count: int) -> Batches:
+        """Returns up to `count` batches in the order of the files, with fixed masks.
 
         It is meant for evaluation: each iteration has the same batches.
         """
-        rows = self._packed_rows() if self.packed else self._records()
-        batches = self._masked(self._batches(rows).take(count), 0)
-        size = min(count, self.batches_per_epoch)
-        return without_tuning(batches.apply(tf.data.experimental.assert_cardinality(size)))
+        count = min(count, self.batches_per_epoch)
 
-    def _epoch(self, epoch: tf.Tensor, first_batch: int = 0) -> tf.data.Dataset:
-        seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
-        rows = self._packed_rows() if self.packed else self._records(seed)
-        rows = _shuffled(rows, seed)
-        return self._batches(rows.skip(first_batch * self.batch_size))
+        def read(skipped: int) -> Iterator[Features]:
+            rows = self._packed_rows() if self.packed else interleaved(self._paths)
+            return itertools.islice(self._batches(rows), skipped, count)
 
-    def _records(self, seed: tf.Tensor | None = None) -> tf.data.Dataset:
-        paths = tf.constant(self._paths)
-        if seed is not None:
-            paths = tf.random.experimental.stateless_shuffle(paths, seed)
-        return interleaved_records(tf.data.Dataset.from_tensor_slices(paths), len(self._paths))
+        return _StreamBatches(self, read, count)
 
-    def _packed_rows(self) -> tf.data.Dataset:
+    def example(self) -> Features:
+        """Returns a batch of a single row."""
+        return next(self._batches(self._rows_of([self._parser.first]), batch_size=1))
+
+    def _from_batch(self, first: int) -> Iterator[Features]:
+        epoch, batch = divmod(first, self.batches_per_epoch)
+        while True:
+            if self.packed:
+                rows: Iterator[Any] = shuffled(self._packed_rows(), self.seed, epoch)
+            else:
+                rows = shuffled_records(self._paths, self.seed, epoch)
+            rows = itertools.islice(rows, batch * self.batch_size, None)
+            yield from self._batches(rows, first_step=epoch * self.batches_per_epoch + batch)
+            epoch, batch = epoch + 1, 0
+
+    def _packed_rows(self) -> Iterator[Features]:
         """Packs records to rows, which are the same in each epoch."""
+        return self._rows_of(interleaved(self._paths))
 
-        def pack(records: Any, files: Any, numbers: Any) -> Features:
-            return pack_sequences(
-                self._parse_batch(records, files, numbers)[0], self.sequence_length
-            )
+    def _rows_of(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Yields the records, or the rows that they are packed into."""
+        if not self.packed:
+            yield from records
+            return
+        for window in chunked(records, PACKING_WINDOW):
+            packed = pack_sequences(self._parser(window)[0], self.sequence_length)
+            for values in zip(*packed.values(), strict=True):
+                yield dict(zip(packed, values, strict=True))
 
-        windows = self._records().batch(PACKING_WINDOW)
-        return windows.map(pack, tf.data.AUTOTUNE, deterministic=True).unbatch()
+    def _batches(
+        self, rows: Iterable[Any], batch_size: int | None = None, first_step: int = 0
+    ) -> Iterator[Features]:
+        """Yields full batches of rows, which are masked."""
+        size = batch_size or self.batch_size
+        for step, chunk in enumerate(chunked(rows, size), first_step):
+            if len(chunk) == size:
+                batch = self._stacked(chunk) if self.packed else self._parsed(chunk)
+                yield batch if self._masker is None else self._masker(batch, step)
 
-    def _batches(self, rows: tf.data.Dataset) -> tf.data.Dataset:
-        batches = rows.batch(self.batch_size, drop_remainder=True)
-        if self.packed:
-            return batches
-        return batches.map(self._parse, tf.data.AUTOTUNE, deterministic=True)
+    def _stacked(self, rows: list[Features]) -> Features:
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
-    def _parse(self, records: Any, files: Any, numbers: Any) -> Features:
-        ragged, (rest,) = self._parse_batch(records, files, numbers)
-        rows = pad_to_length(ragged, self.sequence_length)
-        shape = (self.batch_size, self.sequence_length)
-        rows = {name: tf.ensure_shape(x, shape) for name, x in rows.items()}
-        return rows | {
-            name: tf.ensure_shape(x, (self.batch_size, *x.shape[1:])) for name, x in rest.items()
-        }
-
-    def _masked(self, batches: tf.data.Dataset, first: int) -> tf.data.Dataset:
-        if self._masker is None:
-            return batches
-        steps = tf.data.Dataset.counter(first)
-        return tf.data.Dataset.zip(steps, batches).map(
-            lambda step, batch: self._masker(batch, step), tf.data.AUTOTUNE, deterministic=True
-        )
-
-    def _count_packed_rows(self) -> int:
-        rows = self._packed_rows().batch(PACKING_WINDOW)
-        count = rows.reduce(
-            tf.constant(0, tf.int64),
-            lambda total, batch: total + tf.shape(batch["token_ids"], tf.int64)[0],
-        )
-        return int(count)
+    def _parsed(self, records: list[Any]) -> Features:
+        rows, rest = self._parser(records)
+        return {**Sequences(rows).padded(NUMPY, self.sequence_length, 0), **rest}
 
 
-@without_autograph
-def pretraining_examples(batches: tf.data.Dataset, next_sentence: bool) -> tf.data.Dataset:
+class _StreamBatches(Batches):
+    """Some of the batches of a stream.
+
+    Args:
+        stream: The stream.
+        read: Yields the batches, without a number of first ones.
+        num_batches: The number of batches; `None` if they never end.
+    """
+
+    has_one_shape = True
+
+    def __init__(
+        self,
+        stream: PretrainingStream,
+        read: Callable[[int], Iterator[Features]],
+        num_batches: int | None,
+    ) -> None:
+        super().__init__()
+        self._stream = stream
+        self.rows_in_batch = stream.batch_size
+        self._read = read
+        self._num_batches = num_batches
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches; `None` if they never end."""
+        return self._num_batches
+
+    def example(self) -> Features:
+        """Returns a batch of a single row."""
+        return self._stream.example()
+
+    def _epoch(self, number: int, first: int) -> Generator[Features, None, None]:
+        yield from self._read(first)
+
+
+def pretraining_examples(batches: Batches, next_sentence: bool) -> Batches:
     """Converts masked batches to the examples that `Pretrainer.fit` takes.
 
     Args:
-        batches: A dataset of dicts with `mask_ids`, `mask_weights` and, for the sentence objective,
-            `next_sentence_labels`.
+        batches: Batches with `mask_ids`, `mask_weights` and, for the sentence objective,
+            `next_sentence_labels`: of a `PretrainingStream`, or `pretraining_batches`.
         next_sentence: Whether to train on the sentence objective (NSP or SOP) too.
 
     Returns:
-        A dataset of `(features, labels, weights)`; labels and weights are dicts with the names of
+        Batches of `(features, labels, weights)`; labels and weights are dicts with the names of
         `Pretrainer`'s outputs.
 
     Raises:
         ValueError: If `next_sentence` is true and the batches lack `next_sentence_labels`.
     """
-    if next_sentence and "next_sentence_labels" not in batches.element_spec:
+    names = sorted(batches.example())
+    if next_sentence and "next_sentence_labels" not in names:
         raise ValueError(
             "The records have no next_sentence_labels, which the sentence objective needs; "
-            f"they have {sorted(batches.element_spec)}."
+            f"they have {names}."
         )
 
-    def example(batch: Features) -> tuple[Features, Features, Features]:
+    def example(batch: Features, _: int) -> tuple[Features, Features, Features]:
         x = dict(batch)
         labels = {"masked_lm_logits": x.pop("mask_ids")}
         weights = {"masked_lm_logits": x.pop("mask_weights")}
         pairs = x.pop("next_sentence_labels", None)
         if next_sentence:
             labels["next_sentence_logits"] = pairs
-            weights["next_sentence_logits"] = tf.ones_like(pairs, tf.float32)
+            weights["next_sentence_logits"] = np.ones(len(pairs), "float32")
         return x, labels, weights
 
-    return batches.map(example)
-
-
-def _shuffled(rows: tf.data.Dataset, seed: tf.Tensor) -> tf.data.Dataset:
-    """Shuffles rows within windows, independent of TensorFlow's global seed."""
-
-    def permute(window: tf.Tensor, rows: Any) -> Any:
-        size = tf.shape(tf.nest.flatten(rows)[0])[0]
-        own_seed = seed + tf.stack([tf.constant(0, tf.int64), window * _EPOCHS])
-        order = tf.random.experimental.stateless_shuffle(tf.range(size), own_seed)
-        return tf.nest.map_structure(lambda column: tf.gather(column, order), rows)
-
-    windows = tf.data.Dataset.zip(tf.data.Dataset.counter(), rows.batch(SHUFFLE_WINDOW))
-    shuffled = windows.map(
-        lambda window, rows: permute(window, rows), tf.data.AUTOTUNE, deterministic=True
-    )
-    return shuffled.unbatch()
+    return MappedBatches(batches, example)

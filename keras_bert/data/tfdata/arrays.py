@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +16,8 @@ class TensorFlowArrays:
 
     cumsum = staticmethod(tf.cumsum)
     sum = staticmethod(tf.reduce_sum)
+    any = staticmethod(tf.reduce_any)
+    round = staticmethod(tf.round)
     minimum = staticmethod(tf.minimum)
     maximum = staticmethod(tf.maximum)
     where = staticmethod(tf.where)
@@ -43,8 +45,8 @@ class TensorFlowArrays:
         return tf.fill([count], tf.cast(value, dtype))
 
     @staticmethod
-    def concat(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-        return tf.concat(parts, axis=0)
+    def concat(parts: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
+        return tf.concat(parts, axis)
 
     @staticmethod
     def highest(x: tf.Tensor, initial: int) -> tf.Tensor:
@@ -55,12 +57,20 @@ class TensorFlowArrays:
         return tf.scatter_nd(index[:, tf.newaxis], values, tf.cast([size], tf.int64))
 
     @staticmethod
+    def count(x: tf.Tensor, size: Any) -> tf.Tensor:
+        return tf.math.unsorted_segment_sum(tf.ones_like(x, tf.int32), x, size)
+
+    @staticmethod
     def searchsorted(ascending: tf.Tensor, x: tf.Tensor, side: str) -> tf.Tensor:
         return tf.searchsorted(ascending, x, side, tf.int64)
 
     @staticmethod
     def top_k(x: tf.Tensor, count: int) -> tf.Tensor:
         return tf.math.top_k(x, tf.minimum(count, tf.shape(x)[1])).indices
+
+    @staticmethod
+    def highest_in_rows(x: tf.Tensor, count: Any) -> tf.Tensor:
+        return tf.math.top_k(x, tf.cast(count, tf.int32)).values
 
     @staticmethod
     def take_along(x: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
@@ -81,6 +91,19 @@ class TensorFlowArrays:
     @staticmethod
     def reshape(x: tf.Tensor, shape: Sequence[Any]) -> tf.Tensor:
         return tf.reshape(x, tf.stack([tf.cast(size, tf.int64) for size in shape]))
+
+    @staticmethod
+    def random_bits(seed: tuple[Any, Any], size: Any) -> tf.Tensor:
+        # (Both are the generator Philox 4x32-10, for which TensorFlow derives key and counter.)
+        words = tf.stack([tf.cast(word, tf.int64) for word in seed])
+        bits = tf.random.stateless_uniform([size], words, None, None, tf.uint32, alg="philox")
+        return tf.cast(bits, tf.int64)
+
+    @staticmethod
+    def while_loop(
+        condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        return tuple(tf.while_loop(condition, step, state))
 
 
 TENSORFLOW: Arrays = TensorFlowArrays()

@@ -227,6 +227,7 @@ def dataset_of(
     num_batches: int | None,
     rows_in_batch: int | None,
     targets_have_length: bool,
+    has_one_shape: bool = False,
 ) -> tf.data.Dataset:
     """Returns batches as a `tf.data.Dataset`, as a strategy or Keras' TensorFlow trainer need it.
 
@@ -237,11 +238,13 @@ def dataset_of(
         rows_in_batch: The number of rows of every batch; `None` if some have another number.
         targets_have_length: Whether what comes after the features may have a second dimension that
             differs between batches.
+        has_one_shape: Whether the arrays of all batches have the same shapes.
     """
 
     def spec(x: Any, of_targets: bool) -> tf.TensorSpec:
         x = np.asarray(x)
-        dims = x.shape[1:] if of_targets and not targets_have_length else (None,) * (x.ndim - 1)
+        is_fixed = has_one_shape or (of_targets and not targets_have_length)
+        dims = x.shape[1:] if is_fixed else (None,) * (x.ndim - 1)
         # (Several rows of features may come from one row of the input.)
         rows = None if rows_in_batch is None else rows_in_batch * x.shape[0]
         return tf.TensorSpec((rows, *dims), x.dtype)

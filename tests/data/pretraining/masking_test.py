@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dynamic masking in graph, compared with its rates.
+"""Dynamic masking, compared with its rates, and in NumPy with that in a graph.
 
 A rate passes within five standard deviations of its binomial count: a correct rate would fail
 once in 1.7 million times. Every draw is seeded, so that results do not vary.
@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data import MaskedLMMasker  # noqa: E402
+from keras_bert.data.arrays import NUMPY, Ragged  # noqa: E402
 from keras_bert.data.pretraining.mask_selection import _take_while_they_fit, run_starts  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -46,10 +47,6 @@ def rows(count=400, length=128, shortest=3, seed=0, pieces=0.3):
     }
 
 
-def to_numpy(features):
-    return {name: value.numpy() for name, value in features.items()}
-
-
 def assert_rate(count, trials, rate):
     spread = 5 * np.sqrt(trials * rate * (1 - rate))
     assert np.all(np.abs(count - trials * rate) <= spread), (count / trials, rate)
@@ -69,7 +66,7 @@ def chosen(masked, length):
 @pytest.mark.parametrize("max_predictions", [None, 7])
 def test_every_row_gets_the_number_of_the_released_code(max_predictions):
     features = rows(count=300)
-    masked = to_numpy(masker(max_predictions=max_predictions)(features, 0))
+    masked = masker(max_predictions=max_predictions)(features, 0)
     for ids, weights in zip(features["token_ids"], masked["mask_weights"], strict=True):
         wanted = min(max_predictions or 128, max(1, round(0.15 * (ids != PAD).sum())))
         assert weights.sum() == min(wanted, (ids >= FIRST_WORD).sum())
@@ -97,13 +94,14 @@ def test_a_length_known_only_when_it_runs_gives_the_same(options):
     for length in (5, 30, 128):
         features = rows(count=20, length=length)
         del features["segment_ids"]
-        assert_equal(function(**features), make(features, 1))
+        tensors = {name: tf.constant(value) for name, value in features.items()}
+        assert_equal(function(**tensors), make(features, 1))
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_labels_are_what_was_there_and_the_rest_is_as_it_was(unit):
     features = rows()
-    masked = to_numpy(masker(unit=unit)(features, 5))
+    masked = masker(unit=unit)(features, 5)
     used = masked["mask_weights"] == 1
     assert set(np.unique(masked["mask_weights"])) == {0, 1}
     # Used slots come first, in ascending order
@@ -135,7 +133,7 @@ def test_special_tokens_and_padding_are_never_chosen(unit):
     # The content of padding is ignored; a literal [MASK] in the text is not predicted.
     features["token_ids"][~features["padding_mask"]] = 7
     features["token_ids"][:, 3] = MASK
-    masked = to_numpy(masker(unit=unit, mask_selection_rate=0.9)(features, 0))
+    masked = masker(unit=unit, mask_selection_rate=0.9)(features, 0)
     where = chosen(masked, 128)
     assert not where[~features["padding_mask"]].any()
     assert (features["token_ids"][where] >= FIRST_WORD).all()
@@ -143,13 +141,13 @@ def test_special_tokens_and_padding_are_never_chosen(unit):
 
 def test_an_unknown_token_is_one_like_any_other():
     masked = masker(mask_selection_rate=1.0)([[CLS, UNK, 7, SEP]], 0)
-    assert masked["mask_ids"].numpy().tolist() == [[UNK, 7, 0, 0]]
+    assert masked["mask_ids"].tolist() == [[UNK, 7, 0, 0]]
 
 
 def test_every_token_of_a_row_is_equally_likely():
     ids = np.full((20000, 20), 7, "int32")
     ids[:, [0, 9, 19]] = [CLS, SEP, SEP]
-    masked = to_numpy(masker()(ids, 0))
+    masked = masker()(ids, 0)
     counts = chosen(masked, 20).sum(axis=0)
     selectable = ids[0] == 7
     assert counts[selectable].sum() == 3 * 20000
@@ -158,7 +156,7 @@ def test_every_token_of_a_row_is_equally_likely():
 
 def test_every_pair_of_a_row_is_equally_likely():
     ids = np.full((20000, 13), 7, "int32")
-    where = chosen(to_numpy(masker()(ids, 0)), 13).astype(int)  # two of 13
+    where = chosen((masker()(ids, 0)), 13).astype(int)  # two of 13
     pairs = (where.T @ where)[np.triu_indices(13, 1)]
     assert pairs.sum() == 20000
     assert_rate(pairs, 20000, 1 / len(pairs))
@@ -186,7 +184,7 @@ def test_the_split_into_mask_random_and_same(unit, mask_rate, random_rate):
 def replaced(features=None, **options):
     """A masked batch, and what was and what is at the chosen places."""
     features = features or rows(count=1000)
-    masked = to_numpy(masker(**options)(features, 1))
+    masked = masker(**options)(features, 1)
     where = chosen(masked, features["token_ids"].shape[1])
     return masked, features["token_ids"][where], masked["token_ids"][where]
 
@@ -209,7 +207,7 @@ def test_random_tokens_are_uniform_over_the_vocabulary(random_special_tokens):
 def test_pieces_of_one_word_are_replaced_independently(unit):
     ids = np.tile([CLS, 7, 60, 8, 61, 9, 62, 10, 63, SEP], (20000, 1)).astype("int32")
     options = {"mask_selection_rate": 0.2, "unit": unit, "max_ngram": 1}
-    masked = to_numpy(masker(**options)(ids, 0))  # two of ten: one word
+    masked = masker(**options)(ids, 0)  # two of ten: one word
     is_mask = np.take_along_axis(masked["token_ids"] == MASK, masked["mask_positions"], axis=1)
     assert_rate(is_mask.all(axis=1).sum(), 20000, 0.8 * 0.8 + 2 * 0.8 * 0.1 / 100)
     assert_rate((is_mask.sum(axis=1) == 1).sum(), 20000, 2 * 0.801 * 0.199)
@@ -234,7 +232,7 @@ def words_of(ids):
 @pytest.mark.parametrize("rate", [0.15, 0.5])
 def test_words_are_chosen_whole_and_fill_the_budget_as_far_as_they_fit(rate):
     features = rows(count=300, pieces=0.4)
-    masked = to_numpy(masker(unit="word", mask_selection_rate=rate)(features, 0))
+    masked = masker(unit="word", mask_selection_rate=rate)(features, 0)
     assert_whole_words_fill_the_budget(features, chosen(masked, 128), rate)
 
 
@@ -250,7 +248,7 @@ def assert_whole_words_fill_the_budget(features, is_chosen, rate):
 
 def test_every_word_is_equally_likely():
     ids = np.tile([CLS, 7, 8, 9, 60, 10, 11, 12, 61, 13, SEP], (20000, 1)).astype("int32")
-    masked = to_numpy(masker(unit="word", mask_selection_rate=0.18)(ids, 0))  # two of eleven
+    masked = masker(unit="word", mask_selection_rate=0.18)(ids, 0)  # two of eleven
     counts = chosen(masked, 11).sum(axis=0)
     # Seven words; a long one is chosen alone, or not at all where a short one came before.
     # Long first: 2/7. Two short ones, the long ones passed over: 5/7, each in 2 of 5.
@@ -269,7 +267,7 @@ def test_units_are_taken_in_order_as_by_the_released_code(seed):
         sizes[row, : sum(units)] = np.repeat(units, units)
         starts[row, np.cumsum(units) - units] = 1
     budgets = random.integers(0, 40, (50, 1)).astype("int32")
-    taken = _take_while_they_fit(tf.constant(sizes), tf.constant(starts > 0), budgets).numpy()
+    taken = _take_while_they_fit(NUMPY, sizes, starts > 0, budgets)
     for row, units in enumerate(lengths):
         expected, total = [], 0
         for size in units:
@@ -282,7 +280,7 @@ def test_units_are_taken_in_order_as_by_the_released_code(seed):
 
 def test_a_piece_behind_a_separator_is_a_word_of_its_own():
     ids = np.tile([CLS, 7, SEP, 60, 61, SEP], (200, 1)).astype("int32")
-    masked = to_numpy(masker(unit="word", mask_selection_rate=0.34)(ids, 0))  # two of six
+    masked = masker(unit="word", mask_selection_rate=0.34)(ids, 0)  # two of six
     assert {tuple(row) for row in chosen(masked, 6).astype(int)} == {
         (0, 1, 0, 0, 0, 0),
         (0, 0, 0, 1, 1, 0),
@@ -293,7 +291,7 @@ def test_words_may_be_given_by_their_starts():
     ids = np.tile([CLS, 7, 8, 9, 10, SEP], (200, 1)).astype("int32")
     starts = np.tile([0, 1, 0, 1, 0, 1], (200, 1))
     make = MaskedLMMasker(100, MASK, [PAD, CLS, SEP], unit="word", mask_selection_rate=0.34)
-    masked = to_numpy(make({"token_ids": ids, "word_starts": starts}, 0))
+    masked = make({"token_ids": ids, "word_starts": starts}, 0)
     assert "word_starts" not in masked
     assert {tuple(row) for row in chosen(masked, 6).astype(int)} == {
         (0, 1, 1, 0, 0, 0),
@@ -313,9 +311,10 @@ def run_lengths(starts):
 
 @pytest.mark.parametrize("max_ngram", [1, 2, 3, 5])
 def test_runs_of_n_words_come_with_a_probability_like_one_over_n(max_ngram):
-    everywhere = tf.ones([100, 500], tf.bool)
-    budgets, seed = tf.fill([100], 75), tf.constant([0, 0], tf.int64)
-    lengths = run_lengths(run_starts(everywhere, everywhere, max_ngram, budgets, seed).numpy())
+    everywhere, budgets = np.ones((100, 500), bool), np.full(100, 75)
+    starts = run_starts(NUMPY, everywhere, everywhere, max_ngram, budgets, (0, 0))
+    lengths = run_lengths(starts)
+    assert len(lengths) > 10_000
     weights = 1 / np.arange(1, max_ngram + 1)
     counts = np.bincount(lengths, minlength=max_ngram + 1)
     assert counts[0] == 0
@@ -324,32 +323,33 @@ def test_runs_of_n_words_come_with_a_probability_like_one_over_n(max_ngram):
 
 
 def test_a_run_has_never_more_words_than_the_row_has_budget():
-    everywhere = tf.ones([50, 100], tf.bool)
+    everywhere = np.ones((50, 100), bool)
     for budget in (1, 2):
-        starts = run_starts(everywhere, everywhere, 3, tf.fill([50], budget), [0, 0])
-        assert run_lengths(starts.numpy()).max() == budget
+        budgets = np.full(50, budget)
+        starts = run_starts(NUMPY, everywhere, everywhere, 3, budgets, (0, 0))
+        assert run_lengths(starts).max() == budget
     ids = [[CLS, 7, 8, 9, SEP]] * 50
-    assert masker(unit="ngram")(ids, 0)["mask_weights"].numpy().all()
+    assert masker(unit="ngram")(ids, 0)["mask_weights"].all()
 
 
 def test_runs_do_not_cross_special_tokens_and_words_are_still_equally_likely():
     # Six of 40 tokens, in runs that are cut off at [SEP]
     ids = np.tile([CLS, *[7] * 17, SEP, *[8] * 20, SEP], (5000, 1)).astype("int32")
-    is_chosen = chosen(to_numpy(masker(unit="ngram")(ids, 0)), 40)
+    is_chosen = chosen((masker(unit="ngram")(ids, 0)), 40)
     assert (is_chosen.sum(axis=1) == 6).all()
     assert not is_chosen[:, [0, 18, 39]].any()
     # A word beside [SEP] is in shorter runs, but those are as likely to come first.
     np.testing.assert_allclose(is_chosen.mean(axis=0)[ids[0] > MASK], 6 / 37, atol=0.03)
     # Adjacent words are selected together more often than independent tokens are.
     together = (is_chosen[:, 1:] & is_chosen[:, :-1]).sum() / is_chosen.sum()
-    alone = chosen(to_numpy(masker()(ids, 0)), 40)
+    alone = chosen((masker()(ids, 0)), 40)
     assert together > 2 * (alone[:, 1:] & alone[:, :-1]).sum() / alone.sum()
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.5])
 def test_runs_are_of_whole_words_and_fill_the_budget_as_far_as_they_fit(rate):
     features = rows(count=300, pieces=0.4)
-    masked = to_numpy(masker(unit="ngram", mask_selection_rate=rate)(features, 0))
+    masked = masker(unit="ngram", mask_selection_rate=rate)(features, 0)
     assert_whole_words_fill_the_budget(features, chosen(masked, 128), rate)
 
 
@@ -361,7 +361,7 @@ def test_packed_rows_have_padding_where_there_is_no_sequence(unit):
     ids = np.tile([CLS, 7, 8, SEP, CLS, 9, SEP, 11, 11, 11], (300, 1)).astype("int32")
     sequences = np.tile([1, 1, 1, 1, 2, 2, 2, 0, 0, 0], (300, 1))
     features = {"token_ids": ids, "sequence_ids": sequences}
-    where = chosen(to_numpy(masker(unit=unit, mask_selection_rate=0.3)(features, 0)), 10)
+    where = chosen((masker(unit=unit, mask_selection_rate=0.3)(features, 0)), 10)
     assert (where.sum(axis=1) == 2).all()  # of seven tokens, not of ten
     assert not where[:, [0, 3, 4, 6, 7, 8, 9]].any()
 
@@ -369,8 +369,40 @@ def test_packed_rows_have_padding_where_there_is_no_sequence(unit):
 def test_no_word_reaches_into_the_next_sequence_even_without_special_tokens():
     ids = np.tile([7, 60, 61, 62], (200, 1)).astype("int32")
     features = {"token_ids": ids, "sequence_ids": np.tile([1, 1, 2, 2], (200, 1))}
-    where = chosen(to_numpy(masker(unit="word", mask_selection_rate=0.5)(features, 0)), 4)
+    where = chosen((masker(unit="word", mask_selection_rate=0.5)(features, 0)), 4)
     assert {tuple(row) for row in where.astype(int)} == {(1, 1, 0, 0), (0, 0, 1, 1)}
+
+
+# === The same in NumPy and in a graph ===
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    ("length", "packed", "step", "options"),
+    [
+        (5, False, 3, {}),
+        (31, True, 2**33 + 1, {"random_special_tokens": False}),
+        (64, False, None, {"max_predictions": 3}),
+        (128, True, None, {"max_ngram": 1}),
+        (512, False, 5, {"mask_selection_rate": 0.5}),
+    ],
+)
+def test_masks_of_arrays_and_of_tensors_are_equal(unit, length, packed, step, options):
+    features = rows(count=9, length=length, seed=length)
+    if packed:
+        real = features.pop("padding_mask")
+        features["sequence_ids"] = ((1 + np.arange(length) // 7) * real).astype("int32")
+    make = masker(unit=unit, seed=11, **options)
+    tensors = {name: tf.constant(value) for name, value in features.items()}
+    expected = make(features, step)
+    assert all(isinstance(value, np.ndarray) for value in expected.values())
+    graph = tf.function(lambda features, step: make(features, step))
+    asked = None if step is None else tf.constant(step, tf.int64)
+    for masked in (make(tensors, step), graph(tensors, asked)):
+        assert_equal(masked, expected)
+        assert {name: value.dtype.name for name, value in masked.items()} == {
+            name: value.dtype.name for name, value in expected.items()
+        }
 
 
 # === The same again, and different again ===
@@ -383,7 +415,7 @@ def assert_equal(first, second):
 
 
 def differ(first, second):
-    return (first["mask_positions"].numpy() != second["mask_positions"].numpy()).any()
+    return (np.asarray(first["mask_positions"]) != np.asarray(second["mask_positions"])).any()
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -392,11 +424,9 @@ def test_masks_are_a_function_of_seed_and_step(unit):
     expected = make(features, 10)
     make(features, 11)
     assert_equal(make(features, 10), expected)
-    assert_equal(masker(unit=unit, seed=3)(features, tf.constant(10, tf.int64)), expected)
-    assert_equal(tf.function(make)(features, tf.constant(10, tf.int64)), expected)
+    assert_equal(masker(unit=unit, seed=3)(features, np.int64(10)), expected)
     later = make(features, 10 + 2**32)
     assert differ(later, expected)
-    assert_equal(make(features, tf.constant(10 + 2**32, tf.int64)), later)
     assert differ(make(features, 11), expected)
     assert differ(masker(unit=unit, seed=4)(features, 10), expected)
 
@@ -448,7 +478,7 @@ def test_a_single_row_and_an_empty_batch(unit):
     empty = make(np.zeros((0, 128), "int32"), 0)
     assert empty["mask_positions"].shape == (0, 20)
     nothing = make(np.zeros((2, 8), "int32"), 0)
-    assert not nothing["mask_weights"].numpy().any()
+    assert not nothing["mask_weights"].any()
 
 
 # === What is refused ===
@@ -471,9 +501,14 @@ def test_wrong_arguments_are_named(options, message):
         masker(**options)
 
 
-def test_ragged_rows_are_refused():
+@pytest.mark.parametrize(
+    "ragged",
+    [tf.ragged.constant([[CLS, 7, SEP], [CLS]]), Ragged(np.array([CLS, 7, SEP]), np.array([1, 2]))],
+    ids=["tensorflow", "numpy"],
+)
+def test_ragged_rows_are_refused(ragged):
     with pytest.raises(ValueError, match=r"token_ids is ragged, .* pad or pack them first"):
-        masker()(tf.ragged.constant([[CLS, 7, SEP], [CLS, SEP]]), 0)
+        masker()(ragged, 0)
 
 
 def test_a_vocabulary_without_a_mask_token_is_refused():

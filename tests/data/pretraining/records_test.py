@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
-tf = pytest.importorskip("tensorflow")
-
-from keras_bert.data.pretraining.instances import Instance, InstanceMaker  # noqa: E402
-from keras_bert.data.pretraining.records import (  # noqa: E402  # noqa: E402
+from keras_bert.data.arrays import NUMPY
+from keras_bert.data.pretraining.instances import Instance, InstanceMaker
+from keras_bert.data.pretraining.records import (
     InstanceEncoder,
     check_record_files,
     pretraining_batches,
     ragged_pretraining_batches,
     write_records,
 )
-from keras_bert.data.pretraining.static_masking import StaticMasker  # noqa: E402
+from keras_bert.data.pretraining.static_masking import StaticMasker
+from keras_bert.data.pretraining.tfrecords import Record, parse, read_records, serialize
+
+pytestmark = pytest.mark.backend_independent
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS += [f"w{i}" for i in range(30)] + [f"##p{i}" for i in range(15)]
@@ -52,7 +52,7 @@ def write(path, rows, encode):
 
 def batches(path, **options):
     options = {"batch_size": 4, "sequence_length": LENGTH, **options}
-    return list(pretraining_batches(path, **options).as_numpy_iterator())
+    return list(pretraining_batches(path, **options))
 
 
 def rows_of(batches):
@@ -64,7 +64,9 @@ def rows_of(batches):
     ]
 
 
+@pytest.mark.needs_tensorflow
 def test_masked_records_are_read_as_the_released_code_reads_its_own(tmp_path):
+    tf = pytest.importorskip("tensorflow")
     spec = {
         "input_ids": tf.io.FixedLenFeature([LENGTH], tf.int64),
         "input_mask": tf.io.FixedLenFeature([LENGTH], tf.int64),
@@ -122,12 +124,7 @@ def test_records_of_the_released_form_are_read(tmp_path):
 
 
 def example(features, **floats):
-    record = tf.train.Example()
-    for name, values in features.items():
-        record.features.feature[name].int64_list.value.extend(values)
-    for name, values in floats.items():
-        record.features.feature[name].float_list.value.extend(values)
-    return record.SerializeToString()
+    return serialize({**features, **{name: np.array(x, np.float32) for name, x in floats.items()}})
 
 
 @pytest.mark.parametrize("kind", ["next_sentence", "full_sentences"])
@@ -156,16 +153,15 @@ def test_a_piece_that_opens_the_second_segment_is_no_part_of_the_first_ones_last
     row = Instance(ids, np.array([0, 0, 0, 1, 1, 1], np.int32), 0)
     encode = encoder(masked=True, masked_lm_probability=0.2, whole_words=True)
     for seed in range(20):
-        record = tf.train.Example.FromString(encode(row, np.random.default_rng(seed)))
-        assert list(record.features.feature["masked_lm_ids"].int64_list.value) == [5, 0, 0, 0]
+        record = Record(encode(row, np.random.default_rng(seed)), "file", 0)
+        assert parse([record], {"masked_lm_ids": "int64"})["masked_lm_ids"].values[0] == 5
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_batches_have_static_shapes_and_the_contracts_types(tmp_path, masked):
+def test_batches_have_one_shape_and_the_contracts_types(tmp_path, masked):
     path = write(tmp_path / "a.tfrecord", instances(), encoder(masked))
-    dataset = pretraining_batches(
-        path, batch_size=4, sequence_length=LENGTH, drop_remainder=True, shuffle_seed=0
-    )
+    read = batches(path, drop_remainder=True, shuffle_seed=0)
+    assert len(read) == len(instances()) // 4
     long, slots = ((4, LENGTH), (4, 4))
     expected = {
         "token_ids": (long, "int32"),
@@ -178,8 +174,8 @@ def test_batches_have_static_shapes_and_the_contracts_types(tmp_path, masked):
         expected["mask_weights"] = (slots, "float32")
     else:
         expected["word_starts"] = (long, "bool")
-    spec = dataset.element_spec
-    assert {name: (tuple(x.shape), x.dtype.name) for name, x in spec.items()} == expected
+    for batch in read:
+        assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == expected
 
 
 def test_shuffling_covers_all_files_and_repeats_itself_with_the_seed(tmp_path):
@@ -218,25 +214,25 @@ def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
     for batch, padded in zip(ragged, batches(path), strict=True):
         assert set(batch) == set(padded) - {"padding_mask"}
         for name in ("token_ids", "segment_ids", "word_starts"):
-            dense = batch[name].to_tensor(shape=(None, LENGTH))
+            dense = NUMPY.to_dense(batch[name], LENGTH, 0)
             np.testing.assert_array_equal(dense, padded[name])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"input_ids": None}, "Feature input_ids: expected at least 1 value.*bad.tfrecord, rec"),
-        ({"input_ids": [5] * 6 + [99]}, r"Feature input_ids: expected values in \[0, 50\)"),
-        ({"input_ids": [-1] * 7}, r"Feature input_ids: expected values in \[0, 50\)"),
-        ({"segment_ids": [0]}, "Feature segment_ids: expected as many values as input_ids"),
-        ({"segment_ids": [2] * 7}, r"Feature segment_ids: expected values in \[0, 2\)"),
-        ({"word_starts": [1] * 8}, "Feature word_starts: expected as many values as input_ids"),
-        ({"next_sentence_labels": None}, "Feature next_sentence_labels: expected 1 value"),
-        ({"next_sentence_labels": [2]}, r"Feature next_sentence_labels: expected values in"),
-        ({"segment_ids": "floats"}, r"bad.tfrecord, record 1, Key: segment_ids.*int64"),
+        ({"input_ids": None}, "feature input_ids: expected at least 1 value, received 0"),
+        ({"input_ids": [5] * 6 + [99]}, r"feature input_ids: expected values in \[0, 50\)"),
+        ({"input_ids": [-1] * 7}, r"feature input_ids: expected values in \[0, 50\)"),
+        ({"segment_ids": [0]}, "feature segment_ids: expected as many values as input_ids"),
+        ({"segment_ids": [2] * 7}, r"feature segment_ids: expected values in \[0, 2\)"),
+        ({"word_starts": [1] * 8}, "feature word_starts: expected as many values as input_ids"),
+        ({"next_sentence_labels": None}, "feature next_sentence_labels: expected 1 value"),
+        ({"next_sentence_labels": [2]}, r"feature next_sentence_labels: expected values in"),
+        ({"segment_ids": "floats"}, "segment_ids: expected int64, received float"),
         (dict.fromkeys(("input_ids", "segment_ids", "word_starts"), [1] * 25), "at most 24 tokens"),
         ({"input_ids": [5] * 5 + [0] * 2}, "input_mask: expected one where input_ids end in padd"),
-        ({"input_mask": [1] * 7}, "Feature input_mask: expected no values, as in the first record"),
+        ({"input_mask": [1] * 7}, "feature input_mask: expected no values, as in the first record"),
     ],
 )
 def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, change, message):
@@ -247,7 +243,7 @@ def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, c
     ints = {name: value for name, value in values.items() if value != "floats"}
     path = tmp_path / "bad.tfrecord"
     write_records(path, [example(good), example(ints, **floats)])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as raised:
+    with pytest.raises(ValueError, match=message) as raised:
         batches(path, vocabulary_size=50)
     assert f"{path}, record 1" in str(raised.value)
 
@@ -255,23 +251,26 @@ def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, c
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"input_mask": [1, 0, 1, 1]}, "Feature input_mask: expected ones, then zeros at padding"),
-        ({"input_mask": [0, 0, 0, 0]}, "Feature input_mask: expected ones, then zeros at padding"),
-        ({"input_mask": [1, 2, 0, 0]}, "Feature input_mask: expected ones, then zeros at padding"),
+        ({"input_mask": [1, 0, 1, 1]}, "feature input_mask: expected ones, then zeros at padding"),
+        ({"input_mask": [0, 0, 0, 0]}, "feature input_mask: expected ones, then zeros at padding"),
+        ({"input_mask": [1, 2, 0, 0]}, "feature input_mask: expected ones, then zeros at padding"),
         (
             {"input_ids": [2**32 + 5] * 4},
-            r"Feature input_ids: expected values in \[0, 2147483647\)",
+            r"feature input_ids: expected values in \[0, 2147483647\)",
         ),
         (
             {"masked_lm_ids": [2**32]},
-            r"Feature masked_lm_ids: expected values in \[0, 2147483647\)",
+            r"feature masked_lm_ids: expected values in \[0, 2147483647\)",
         ),
         (
             {"masked_lm_positions": [3]},
-            "Feature masked_lm_positions: expected positions in the row",
+            "feature masked_lm_positions: expected positions in the row",
         ),
         *(
-            ({"masked_lm_weights": [weight]}, "masked_lm_weights: each must be a finite number of")
+            (
+                {"masked_lm_weights": [weight]},
+                "masked_lm_weights: expected values that are a finite number of",
+            )
             for weight in (float("nan"), float("inf"), -1.0)
         ),
     ],
@@ -282,7 +281,7 @@ def test_masks_weights_and_ids_that_would_be_read_as_others(tmp_path, change, me
     ints = {**good, **change}
     weights = ints.pop("masked_lm_weights")
     write_records(tmp_path / "a.tfrecord", [example(ints, masked_lm_weights=weights)])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+    with pytest.raises(ValueError, match=message):
         batches(tmp_path / "a.tfrecord")
 
 
@@ -314,7 +313,7 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a.tfrecord has no records"):
         batches(path)
     write_records(path, [b"\xff\xff"])
-    with pytest.raises(ValueError, match=r"a.tfrecord: the first record is not a tf.train.Example"):
+    with pytest.raises(ValueError, match=r"a.tfrecord, record 0: it is not a tf.train.Ex"):
         batches(path)
     write_records(path, [example({"input_ids": [5], "label": [1]})])
     with pytest.raises(ValueError, match=r"a.tfrecord: the first record lacks segment_ids, word"):
@@ -324,11 +323,13 @@ def test_files_that_are_no_pretraining_records_are_refused(tmp_path):
     write_records(tmp_path / "b.tfrecord", [])
     assert len(batches(tmp_path / "*.tfrecord")) == 1
     for record, message in {
-        example({**good, "input_mask": [1]}): r"has \['input_ids', 'input_mask', .* as in .*/a.tf",
-        b"\xff\xff": "is not a tf.train.Example",
+        example(
+            {**good, "input_mask": [1]}
+        ): r": the first record has \['input_ids', 'input_mask',",
+        b"\xff\xff": ", record 0: it is not a tf.train.Example",
     }.items():
         write_records(tmp_path / "b.tfrecord", [record])
-        with pytest.raises(ValueError, match=f"b.tfrecord: the first record {message}"):
+        with pytest.raises(ValueError, match=f"b.tfrecord{message}"):
             batches(tmp_path / "*.tfrecord")
 
 
@@ -343,7 +344,7 @@ def test_a_torn_file_is_found(tmp_path):
         torn.write_bytes(broken)
         for read in (check_record_files, batches):
             with pytest.raises(
-                ValueError, match=rf"b.tfrecord, record {number}: truncated or .* record at"
+                ValueError, match=rf"b.tfrecord, record {number}: truncated or corr"
             ):
                 read(tmp_path / "*.tfrecord")
 
@@ -357,5 +358,5 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert write_records(path, [b"old", b"old"]) == 2
     with pytest.raises(KeyError):
         write_records(path, failing())
-    assert [record.numpy() for record in tf.data.TFRecordDataset(str(path))] == [b"old", b"old"]
+    assert [record.content for record in read_records(str(path))] == [b"old", b"old"]
     assert [item.name for item in tmp_path.iterdir()] == ["a.tfrecord"]

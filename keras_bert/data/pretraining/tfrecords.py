@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord files of `tf.train.Example`, read and written without TensorFlow.
+
+A record is its length, the length's checksum, its content and the content's checksum. The content
+is an example in the wire format of Protocol Buffers.
+
+Reference:
+    [TFRecord and tf.train.Example](https://www.tensorflow.org/tutorials/load_data/tfrecord);
+    [the wire format](https://protobuf.dev/programming-guides/encoding/).
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import itertools
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import numpy as np
+
+from keras_bert.data.arrays import NUMPY, Ragged, ranges, row_starts
+
+_HEADER = struct.Struct("<QI")
+_FOOTER_BYTES = 4
+# The bytes of a file, and the records, that are read or written at a time
+_BLOCK_BYTES = 1 << 20
+_BLOCK_RECORDS = 1024
+# The bytes of a record whose checksum is computed at a time
+_PIECE = 1024
+
+Item = TypeVar("Item")
+
+
+class Record(NamedTuple):
+    """A record of a file.
+
+    Args:
+        content: The serialized example.
+        path: The path of the file.
+        number: The index of the record in the file.
+    """
+
+    content: bytes
+    path: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.path}, record {self.number}"
+
+
+# === Files ===
+
+
+def find_files(pattern: str) -> list[str]:
+    """Returns the paths that match a pattern, in alphabetical order.
+
+    Paths such as `gs://bucket/*.tfrecord` are read by TensorFlow, which must be installed for them.
+    """
+    if "://" in pattern:
+        from keras_bert.data.tfdata.pretraining import find_remote_files
+
+        return find_remote_files(pattern)
+    return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+
+
+def read_records(path: str) -> Iterator[Record]:
+    """Yields the records of a file.
+
+    Raises:
+        ValueError: If the file is truncated or a checksum does not match.
+    """
+    numbers = itertools.count()
+    for block, starts, lengths in _blocks(path):
+        _check(path, numbers, block, starts, lengths)
+        for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
+            yield Record(block[start:end], path, next(numbers))
+
+
+def first_record(path: str) -> Record | None:
+    """Returns the first record of a file; `None` if it has none."""
+    for block, starts, lengths in _blocks(path):
+        _check(path, itertools.count(), block, starts[:1], lengths[:1])
+        return Record(block[starts[0] : starts[0] + lengths[0]], path, 0)
+    return None
+
+
+def count_records(path: str) -> int:
+    """Returns the number of records of a file, without reading their contents.
+
+    Raises:
+        ValueError: If the file is truncated.
+    """
+    return sum(len(starts) for _, starts, _ in _blocks(path))
+
+
+def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
+    """Writes records to a file, and returns their number."""
+    count = 0
+    for chunk in chunked(records, _BLOCK_RECORDS):
+        lengths = np.array([len(record) for record in chunk], "int64")
+        headers = lengths.astype("<u8").view("u1")
+        of_lengths = _checksums(headers, np.arange(0, len(headers), 8), np.full_like(lengths, 8))
+        contents = np.frombuffer(b"".join(chunk), "u1")
+        of_contents = _checksums(contents, row_starts(NUMPY, lengths), lengths)
+        parts = zip(lengths.tolist(), of_lengths.tolist(), of_contents.tolist(), chunk, strict=True)
+        for length, of_length, of_content, record in parts:
+            file.write(_HEADER.pack(length, of_length))
+            file.write(record)
+            file.write(of_content.to_bytes(_FOOTER_BYTES, "little"))
+        count += len(chunk)
+    return count
+
+
+def _blocks(path: str) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
+    """Yields blocks of whole records, with where their contents start and their lengths."""
+    number = 0
+    with _open(path) as file:
+        rest = b""
+        while read := file.read(_BLOCK_BYTES):
+            block = rest + read
+            starts: list[int] = []
+            lengths: list[int] = []
+            end = 0
+            while len(block) - end >= _HEADER.size:
+                length, of_length = _HEADER.unpack_from(block, end)
+                if of_length != _length_checksum(length):
+                    raise ValueError(
+                        f"{path}, record {number + len(starts)}: truncated or corrupt: the "
+                        "checksum of its length does not match."
+                    )
+                start = end + _HEADER.size
+                if start + length + _FOOTER_BYTES > len(block):
+                    break
+                starts.append(start)
+                lengths.append(length)
+                end = start + length + _FOOTER_BYTES
+            number += len(starts)
+            if starts:
+                yield block, np.array(starts, "int64"), np.array(lengths, "int64")
+            rest = block[end:]
+        if rest:
+            raise ValueError(
+                f"{path}, record {number}: truncated or corrupt: the file ends in the record at "
+                f"byte {file.tell() - len(rest)}."
+            )
+
+
+def _open(path: str) -> Any:
+    if "://" in path:
+        from keras_bert.data.tfdata.pretraining import open_remote_file
+
+        return open_remote_file(path)
+    return open(path, "rb")
+
+
+def _check(
+    path: str, numbers: Iterator[int], block: bytes, starts: np.ndarray, lengths: np.ndarray
+) -> None:
+    """Compares the checksums of the contents of a block."""
+    data = np.frombuffer(block, "u1")
+    written = data[(starts + lengths)[:, np.newaxis] + np.arange(_FOOTER_BYTES)]
+    wrong = np.flatnonzero(written.view("<u4")[:, 0] != _checksums(data, starts, lengths))
+    if len(wrong):
+        raise ValueError(
+            f"{path}, record {next(numbers) + wrong[0]}: truncated or corrupt: the checksum of its "
+            "content does not match."
+        )
+
+
+def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yields lists of `size` items one after another; the last list may be shorter."""
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+# === Checksums ===
+
+
+@functools.cache
+def _tables() -> tuple[np.ndarray, np.ndarray]:
+    """Returns what each byte of a piece, and its initial state, contribute to its CRC-32C.
+
+    A CRC is linear: it is the exclusive or of what each byte contributes, which depends on the
+    number of bytes after it.
+
+    Returns:
+        uint32 `(piece, 256)`, by the number of bytes after a byte; and uint32 `(piece,)`, by the
+        length of the piece.
+    """
+    state = np.arange(256, dtype="uint32")
+    for _ in range(8):
+        state = np.where(state & 1, state >> 1 ^ 0x82F63B78, state >> 1)
+    last, initial = state, np.uint32(0xFFFFFFFF)
+    of_bytes, of_initial = [], []
+    for _ in range(_PIECE):
+        of_bytes.append(state)
+        of_initial.append(initial)
+        state = state >> 8 ^ last[state & 0xFF]
+        initial = initial >> 8 ^ last[initial & 0xFF]
+    return np.stack(of_bytes), np.array(of_initial)
+
+
+def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the masked CRC-32C of parts of `data`, uint32 `(parts,)`."""
+    of_bytes, of_initial = _tables()
+    counts, first = np.divmod(lengths, _PIECE)
+    left = np.repeat(first + starts, first) - ranges(NUMPY, starts, first) - 1
+    crc = of_initial[first]
+    if len(left):
+        values = of_bytes.reshape(-1)[left * 256 + data[ranges(NUMPY, starts, first)]]
+        some = first > 0
+        crc[some] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[some])
+    starts = starts + first
+    descending = np.arange(_PIECE)[::-1]
+    for number in range(counts.max(initial=0)):
+        more = counts > number
+        pieces = data[(starts[more] + number * _PIECE)[:, np.newaxis] + np.arange(_PIECE)]
+        pieces[:, :4] ^= crc[more].astype("<u4").view("u1").reshape(-1, 4)
+        crc[more] = np.bitwise_xor.reduce(of_bytes[descending, pieces], axis=1)
+    crc = ~crc
+    # TFRecord files have rotated checksums.
+    return (crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)
+
+
+@functools.lru_cache(maxsize=4096)
+def _length_checksum(length: int) -> int:
+    data = np.array([length], "<u8").view("u1")
+    return int(_checksums(data, np.array([0]), np.array([8]))[0])
+
+
+# === Examples ===
+
+# The tags of the fields with a length, numbers 1 and 2
+_FIRST, _SECOND = b"\x0a", b"\x12"
+_KINDS = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
+_TAGS = {kind: bytes([tag]) for tag, kind in _KINDS.items()}
+
+
+def serialize(features: Mapping[str, Any]) -> bytes:
+    """Serializes features as a `tf.train.Example`, in the alphabetical order of their names.
+
+    Args:
+        features: Arrays of integers, which are written as int64, or of float32 `(values,)`.
+    """
+    entries = []
+    for name in sorted(features):
+        values = np.asarray(features[name])
+        kind = "float" if values.dtype.kind == "f" else "int64"
+        content = values.astype("<f4").tobytes() if kind == "float" else _varints(values)
+        feature = _TAGS[kind] + _sized(_FIRST + _sized(content))
+        entries.append(_FIRST + _sized(_FIRST + _sized(name.encode()) + _SECOND + _sized(feature)))
+    return _FIRST + _sized(b"".join(entries))
+
+
+def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragged]:
+    """Parses the features of serialized examples.
+
+    Args:
+        records: The records.
+        kinds: The features to parse, and `"int64"` or `"float"`.
+
+    Returns:
+        The values of each record, int64 or float32; a missing feature has none.
+
+    Raises:
+        ValueError: If a record is not a `tf.train.Example`, or a feature is of another kind.
+    """
+    parts: dict[str, list[bytes]] = {name: [] for name in kinds}
+    for record in records:
+        found = spans(record)
+        for name, kind in kinds.items():
+            own, start, end = found.get(name, (kind, 0, 0))
+            if own != kind and end > start:
+                raise ValueError(f"{record}, feature {name}: expected {kind}, received {own}.")
+            values = [record.content[a:b] for _, a, b in _fields(record.content, start, end)]
+            parts[name].append(values[0] if len(values) == 1 else b"".join(values))
+    parsed = {}
+    for name, contents in parts.items():
+        lengths = np.array([len(content) for content in contents], "int64")
+        data = np.frombuffer(b"".join(contents), "u1")
+        if kinds[name] == "float":
+            parsed[name] = Ragged(data.view("<f4"), lengths // 4)
+        else:
+            parsed[name] = _integers(data, lengths)
+    return parsed
+
+
+def spans(record: Record) -> dict[str, tuple[str, int, int]]:
+    """Returns the kind of each feature of a record, and where its list of values is.
+
+    Raises:
+        ValueError: If the record is not a `tf.train.Example`.
+    """
+    content, found = record.content, {}
+    try:
+        for tag, start, end in _fields(content, 0, len(content)):
+            if tag != _FIRST[0]:
+                continue
+            for _, entry, entry_end in _fields(content, start, end):
+                name, kind, values, values_end = "", "int64", 0, 0
+                for part, first, last in _fields(content, entry, entry_end):
+                    if part == _FIRST[0]:
+                        name = content[first:last].decode()
+                    else:
+                        for of_kind, values, values_end in _fields(content, first, last):  # noqa: B007
+                            kind = _KINDS[of_kind]
+                found[name] = (kind, values, values_end)
+    except (IndexError, KeyError, UnicodeDecodeError):
+        raise ValueError(f"{record}: it is not a tf.train.Example.") from None
+    return found
+
+
+def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yields the tag of each field of a message, and where its value starts and ends."""
+    while position < end:
+        tag = content[position]
+        position += 1
+        kind = tag & 7
+        if kind == 2:
+            length = content[position]
+            position += 1
+            if length >= 128:  # Most others have two bytes.
+                length += content[position] - 1 << 7
+                position += 1
+                if length >= 1 << 14:
+                    length, position = _varint(content, position - 2)
+            last = position + length
+        elif kind == 0:
+            _, last = _varint(content, position)
+        else:
+            last = position + {1: 8, 5: 4}[kind]
+        if last > end:
+            raise IndexError(f"a field ends at {last} and its message at {end}")
+        yield tag, position, last
+        position = last
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    """Returns an integer of variable length, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = content[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+
+
+def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
+    """Decodes integers of variable length, of which each row has some bytes."""
+    ends = np.flatnonzero(data < 128) + 1
+    starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    sizes = ends - starts
+    values = np.zeros(len(ends), "uint64")
+    for number in range(sizes.max(initial=0)):
+        more = sizes > number
+        bits = (data[starts[more] + number] & 0x7F).astype("uint64")
+        values[more] |= bits << np.uint64(7 * number)
+    lengths = np.diff(np.searchsorted(ends, np.cumsum(num_bytes), "right"), prepend=0)
+    return Ragged(values.view("int64"), lengths)
+
+
+def _varints(values: np.ndarray) -> bytes:
+    """Encodes integers with a variable number of bytes."""
+    words = values.astype("int64").view("uint64")
+    columns = -(-int(words.max(initial=0)).bit_length() // 7)
+    if columns < 2:
+        return words.astype("u1").tobytes()
+    groups = words[:, np.newaxis] >> np.arange(0, 7 * columns, 7, dtype="uint64")
+    is_last = np.ones_like(groups, bool)
+    is_last[:, :-1] = groups[:, 1:] == 0
+    is_used = np.ones_like(is_last)
+    is_used[:, 1:] = groups[:, 1:] > 0
+    coded = (groups & np.uint64(0x7F)) | np.where(is_last, np.uint64(0), np.uint64(0x80))
+    return bytes(coded.astype("u1")[is_used].tobytes())
+
+
+def _sized(content: bytes) -> bytes:
+    """Returns a content after its length."""
+    length, size = len(content), bytearray()
+    while length >= 128:
+        size.append(length & 0x7F | 0x80)
+        length >>= 7
+    size.append(length)
+    return bytes(size) + content

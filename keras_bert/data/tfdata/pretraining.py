@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-training batches as a `tf.data.Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+@tf.autograph.experimental.do_not_convert
+def masked_dataset(
+    masker: Callable[[Any, Any], dict[str, Any]], dataset: tf.data.Dataset, first_step: int = 0
+) -> tf.data.Dataset:
+    """Masks the batches of a dataset in its graph; see `MaskedLMMasker.masked`.
+
+    Args:
+        masker: A `MaskedLMMasker`, or another callable of features and a step.
+        dataset: A dataset of features, or of tuples that begin with features.
+        first_step: The step of the first batch.
+
+    Returns:
+        A dataset of the same structure.
+    """
+
+    def mask(step: tf.Tensor, element: Any) -> Any:
+        if not isinstance(element, tuple):
+            return masker(element, step)
+        return (masker(element[0], step), *element[1:])
+
+    steps = tf.data.Dataset.counter(first_step)
+    batches = tf.data.Dataset.zip(steps, dataset).map(
+        mask, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return batches.with_options(options)
+
+
+def find_remote_files(pattern: str) -> list[str]:
+    """Returns the paths that match a pattern such as `gs://bucket/*.tfrecord`, in order."""
+    return sorted(tf.io.gfile.glob(pattern))
+
+
+def open_remote_file(path: str) -> Any:
+    """Opens a remote file for reading."""
+    return tf.io.gfile.GFile(path, "rb")
