@@ -79,8 +79,8 @@ def test_from_text_to_batches(config, tmp_path):
     batches = pretraining_batches(
         folder / "*.tfrecord", batch_size=16, sequence_length=32, vocabulary_size=len(TOKENS)
     )
-    rows = [batch["padding_mask"] for batch in batches.as_numpy_iterator()]
-    labels = [batch["next_sentence_labels"] for batch in batches.as_numpy_iterator()]
+    rows = [batch["padding_mask"] for batch in batches]
+    labels = [batch["next_sentence_labels"] for batch in batches]
     lengths = np.concatenate(rows).sum(axis=1)
     assert summary["instances"] == len(lengths)
     assert summary["mean_length"] == pytest.approx(lengths.mean(), abs=0.01)
