@@ -124,6 +124,8 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
             _sync(temporary)
             for content in temporary.rglob("*"):
                 _sync(content)
+        if os.name == "nt" and temporary.is_dir() and target.is_dir():
+            target.rmdir()  # Windows does not replace a folder, even an empty one.
         os.replace(temporary, target)
         if sync:
             _sync(target.parent)
@@ -180,7 +182,8 @@ def _sync(path: Path) -> None:
     """Flushes a file or, where the system supports it, the entries of a folder to disk."""
     if path.is_dir() and os.name != "posix":
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows flushes only what is open for writing.
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -9,7 +9,6 @@ servers. Tests of imports, and of what is printed while they are made, start pro
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib
 import json
@@ -29,9 +28,14 @@ from typing import IO, Any
 
 from training.costs import energy
 
+with contextlib.suppress(ImportError):  # on Windows
+    import fcntl
+
 # As of `subprocess`, whose place this module takes in what starts programs
 PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
 
+# Whether there are servers; elsewhere, programs import what they need themselves
+FORKS = hasattr(os, "fork")
 Command = Sequence[str | os.PathLike[str]]
 File = IO[Any] | int | None
 # PyTorch's builds for CUDA bring it. Imported after TensorFlow, as by transformers, it ends the
@@ -295,13 +299,18 @@ def run(
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program as `subprocess.run` with captured text, in a process with these imports."""
+    if not FORKS:
+        options = {"capture_output": True, "text": True, **options}
+        return subprocess.run(command, env=env, **options)
     return server(imported, env).run(command, env=env, **options)
 
 
 def Popen(
     command: Command, *, env: Mapping[str, str] | None = None, **options: Any
-) -> ServedProcess:
+) -> ServedProcess | subprocess.Popen[Any]:
     """Starts a program as `subprocess.Popen`."""
+    if not FORKS:
+        return subprocess.Popen(command, env=env, **options)
     return server(env=env).start(command, env=env, **options)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,10 +27,13 @@ SUFFIXES = {
     "openvino": (".xml", ".bin"),
     "litert": (".tflite",),
 }
-_NEEDED_FOR_ALL = ("tensorflow", "tensorflow_text")
-_NEEDED_PACKAGES = {"onnx": ("tf2onnx",), "openvino": ("openvino",)}
+_NEEDED_PACKAGES = {
+    "tf_saved_model": ("tensorflow_text",),
+    "onnx": ("tf2onnx",),
+    "openvino": ("openvino",),
+}
 # With text=True
-_NEEDED_FOR_TEXT = ("openvino_tokenizers", "sentencepiece")
+_NEEDED_FOR_TEXT = ("tensorflow_text", "openvino_tokenizers", "sentencepiece")
 # With dtype="int8"
 _NEEDED_FOR_INT8 = {"onnx": ("onnxruntime",), "openvino": ("nncf",)}
 # The precisions that each format can be exported in
@@ -202,16 +206,21 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
     if text:
         _check_takes_text(task, format)
     needed = (
-        *_NEEDED_FOR_ALL,
+        "tensorflow",
         *_NEEDED_PACKAGES.get(format, ()),
         *(_NEEDED_FOR_TEXT if text and format == "openvino" else ()),
         *(_NEEDED_FOR_INT8.get(format, ()) if dtype == "int8" else ()),
     )
     for package in needed:
         if importlib.util.find_spec(package) is None:
-            raise ExportError(
-                f"format={format!r} needs the package {package}: `pip install {package}`."
+            # (Its project publishes no wheels for Windows.)
+            is_missing_there = package == "tensorflow_text" and sys.platform == "win32"
+            what = (
+                "which Windows does not have: export on Linux, WSL or macOS"
+                if is_missing_there
+                else f"`pip install {package}`"
             )
+            raise ExportError(f"format={format!r} needs the package {package}: {what}.")
     if format == "litert" and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
             "format is 'litert', which needs one shape for all inputs; multiple choice has "

@@ -293,7 +293,17 @@ class Tokenizer(abc.ABC):
         """This tokenizer as TensorFlow operations, made on first use."""
         with self._lock:
             if self._graph is None:
-                self._graph = self._make_graph()
+                try:
+                    self._graph = self._make_graph()
+                except ModuleNotFoundError as error:
+                    if error.name != "tensorflow_text":
+                        raise
+                    raise ModuleNotFoundError(
+                        "Tensors of text are tokenized by operations of the package "
+                        "tensorflow-text, which is not installed (and not published for Windows); "
+                        "pass strings.",
+                        name=error.name,
+                    ) from error
             return self._graph
 
     def graph_of(self, function: Callable[..., Any]) -> Callable[..., Any]:

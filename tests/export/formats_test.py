@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX, OpenVINO and LiteRT, each run by its own runtime."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -25,15 +27,31 @@ def features(batch, length):
     return {"token_ids": ids, "segment_ids": segments, "padding_mask": mask.astype("int32")}
 
 
-def test_onnx(classifier, tmp_path):
+def test_onnx(classifier, tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # not needed, nor there on Windows
     classifier.export(tmp_path / "model.onnx", "onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     for inputs in (features(3, 7), features(1, 64), features(5, 1)):
         (logits,) = session.run(["logits"], inputs)
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("platform", "advice"), [("win32", "which Windows does not have"), ("linux", "`pip install")]
+)
+def test_text_in_graphs_needs_tensorflow_text(classifier, platform, advice, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    monkeypatch.setattr(sys, "platform", platform)
+    for arguments in (("1",), ("model.xml", "openvino")):
+        with pytest.raises(keras_bert.export.ExportError, match=f"tensorflow_text.*{advice}"):
+            classifier.export(tmp_path / arguments[0], *arguments[1:], text=len(arguments) > 1)
+    monkeypatch.delitem(sys.modules, "keras_bert.text.graph.wordpiece", raising=False)
+    tokenizer = keras_bert.WordPieceTokenizer(classifier.preprocessor.tokenizer.vocabulary)
+    with pytest.raises(ModuleNotFoundError, match=r"not published for Windows\); pass strings"):
+        tokenizer(tf.constant(["a"]))
 
 
 def axes(nodes):

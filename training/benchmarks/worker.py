@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -51,11 +50,18 @@ def _prepare(library: str, workload: Workload) -> Callable[[int], float]:
 
 
 def _peak_bytes() -> int:
-    """Returns the peak memory: the accelerator's if there is one, otherwise the process's."""
+    """Returns the peak memory: the accelerator's if there is one, otherwise the process's.
+
+    On Windows, that of a process is unknown, and 0 is returned.
+    """
     for peak in (_torch_peak, _jax_peak, _tensorflow_peak):
         found = peak()
         if found:
             return found
+    try:
+        import resource
+    except ImportError:
+        return 0
     # In KiB on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

@@ -54,6 +54,10 @@ def run(main: Callable[[list[str]], Any]) -> None:
         print(help_text(), end="")
         return
     warnings.formatwarning = plain_warning
+    if sys.platform == "win32":
+        # Redirected output would have an encoding of the system that lacks most characters.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8")
     # Hides JAX's message that it cannot load the TPU library on machines without a TPU.
     standard_logging.getLogger("jax").setLevel(standard_logging.WARNING)
     # TensorFlow tells each step of an export, by its own logger and by absl's, which is ours too
@@ -231,7 +235,8 @@ class _InterruptWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         read, write = os.pipe()
-        os.set_blocking(write, False)
+        if hasattr(os, "set_blocking"):  # on Windows since Python 3.12, and not required there
+            os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(read,), daemon=True).start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ _TOKENS_AT_ONCE = 2**20
 _TOKENS, _SENTENCES, _DOCUMENTS = "token_ids.bin", "sentences.bin", "documents.bin"
 _OFFSET = np.dtype("<i8")
 _ID = np.dtype("<i4")
+_position_lock = threading.Lock()
 
 
 class TokenStoreWriter:
@@ -196,7 +198,7 @@ class _Array:
     """A one-dimensional array in a file."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY)
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._descriptor)
         self._dtype = dtype
         self._length = path.stat().st_size // dtype.itemsize
@@ -206,8 +208,19 @@ class _Array:
 
     def read(self, first: int, last: int) -> np.ndarray[Any, Any]:
         size = self._dtype.itemsize
-        content = os.pread(self._descriptor, (last - first) * size, first * size)
-        return np.frombuffer(content, self._dtype)
+        return np.frombuffer(
+            _read_at(self._descriptor, (last - first) * size, first * size), self._dtype
+        )
+
+
+def _read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Reads bytes of a file, for several threads at once."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size, offset)
+    # Windows: processes are not forked there, so no other one moves the position of this file.
+    with _position_lock:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.read(descriptor, size)
 
 
 def _checked_index(index: int, length: int) -> int:
