@@ -42,6 +42,8 @@ TASKS: dict[str, tuple[tuple[Any, ...], Callable[[Any], Any]]] = {
     "QuestionAnswerer": ((QUESTIONS,), lambda task: task.answer("what", "a film")),
     "MultipleChoice": ((CHOICES, LABELS), lambda task: task.choose(CHOICES)),
     "TextEmbedder": (([(text, "film") for text in TEXTS],), lambda task: task.embed(TEXTS)),
+    "MaskedLM": ((TEXTS,), lambda task: task.fill("a [MASK] film")),
+    "ReplacedTokenDetector": ((TEXTS,), lambda task: task.detect(TEXTS)),
 }
 
 
@@ -59,6 +61,8 @@ def make(name: str, vocabulary: list[str]) -> Any:
     preprocessor = {"tokenizer": {"vocabulary": vocabulary}, "sequence_length": 16}
     if name == "QuestionAnswerer":
         preprocessor |= {"doc_stride": 4, "max_query_length": 4}
+    if name == "ReplacedTokenDetector":
+        options = {"generator_size": 0.5}
     return task(keras_bert.Backbone(config), preprocessor=preprocessor, **options)
 
 
@@ -73,7 +77,7 @@ def use_task(name: str, vocabulary: list[str], folder: Path) -> None:
             *rows, batch_size=2, validation_data=rows, class_weight={0: 1.0, 1: 2.0}, verbose=0
         )
     task.evaluate(*rows, batch_size=2, verbose=0)
-    if name != "TextEmbedder":
+    if name not in ("TextEmbedder", "MaskedLM", "ReplacedTokenDetector"):
         task.predict(rows[0], batch_size=2, verbose=0)
     ask(task)
     assert task.num_steps(rows[0], batch_size=2) == 2
@@ -103,6 +107,19 @@ def use_programs(folder: Path) -> None:
     run("insight", model=model, data_file=data, report_dir=folder / "insight", **columns)
 
 
+def pretrain(folder: Path) -> None:
+    """Pre-trains, on records that the program makes of text."""
+    corpus = folder / "corpus.txt"
+    document = "\n".join(f"{text} . {other} ." for text in TEXTS for other in TEXTS)
+    corpus.write_text("\n\n".join([document] * 8))
+    encoder = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "vocabulary_size": 60}
+    steps = {"batch_size": 4, "num_steps": 4, "warmup_steps": 1, "interval": 2, "phases": "16:1"}
+    files = {"input_files": corpus, "dev_files": corpus, "output_dir": folder / "pretrained"}
+    options = {"duplicate_factor": 1, "num_workers": 1, "dev_batches": 1, "measure_energy": False}
+    run("pretrain", model="bert_tiny_uncased", **files, **encoder, **steps, **options)
+    assert (folder / "pretrained" / "preset").is_dir()
+
+
 def run(program: str, **values: object) -> None:
     """Runs a program of `training/` with the values of its flags."""
     sys.argv = [program, *(f"--{name}={value}" for name, value in values.items())]
@@ -121,6 +138,7 @@ def main(folder: Path) -> None:
         use_task(name, vocabulary, folder)
     app.define_help_flags()
     use_programs(folder)
+    pretrain(folder)
 
 
 if __name__ == "__main__":

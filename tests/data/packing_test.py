@@ -21,7 +21,7 @@ from keras_bert.data import (
 from keras_bert.data.arrays import Ragged
 from tests.text import small_tokenizers
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = pytest.mark.backend_independent
 
 PREPROCESSORS = (
     MultipleChoicePreprocessor,

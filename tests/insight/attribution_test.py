@@ -125,8 +125,8 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
     subjects = ["the film", "a film", "paris", "ann", "the film in paris", "who"]
     texts = [f"{who} was {what}" for who in subjects for what in ("gripping", "dull")] * 40
     labels = ["good", "bad"] * 240
-    classifier.compile(optimizers.AdamW(3e-3, num_train_steps=60, num_warmup_steps=6))
-    classifier.fit(texts, labels, batch_size=8, verbose=0)
+    classifier.compile(optimizers.AdamW(3e-3, num_train_steps=120, num_warmup_steps=6))
+    classifier.fit(texts, labels, batch_size=8, epochs=2, verbose=0)
     assert (
         classifier.evaluate(texts[:12], labels[:12], verbose=0, return_dict=True)["accuracy"] == 1
     )
@@ -136,7 +136,7 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
             found = insight.attributions(classifier, f"the film was {what}", method, "good")
             of_word[what] = found.words[-1]["score"]
         # One of both words may be what is missed where it is not there
-        assert of_word["gripping"] - of_word["dull"] > 0.1, (method, of_word)
+        assert of_word["gripping"] - of_word["dull"] > 0.5, (method, of_word)
     assert insight.attributions(classifier, "the film was dull").target == "bad"
     word = max(of_word, key=lambda what: abs(of_word[what]))
     other = "good" if word == "dull" else "bad"

@@ -298,7 +298,6 @@ def test_an_encoder_of_one_layer_has_importances():
     np.testing.assert_allclose(found.scores[0, 2], expected, rtol=0.03, atol=2e-4)
 
 
-@pytest.mark.needs_tensorflow  # masks
 def test_masked_lms_and_shared_layers_have_importances():
     keras.utils.set_random_seed(1)
     task = MaskedLM(Backbone(config_of("albert")), preprocessor=preprocessor())

@@ -5,8 +5,6 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.needs_tensorflow
-
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
