@@ -8,7 +8,7 @@ of NumPy for strings, and those of TensorFlow in a graph, such as that of a Save
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,212 +33,141 @@ class Ragged(NamedTuple):
         return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-class Arrays(Protocol):
-    """The functions of arrays that packing needs, of NumPy or of TensorFlow.
+class Arrays:
+    """The functions of arrays that packing needs, by NumPy; a subclass has those of TensorFlow.
 
     Indices, counts and lengths are int64. Dtypes are passed by their names.
     """
 
     def asarray(self, values: Any, dtype: str) -> Any:
         """Converts values to an array."""
+        return np.asarray(values, dtype)
 
     def cast(self, x: Any, dtype: str) -> Any:
         """Converts an array to another dtype."""
+        return np.asarray(x).astype(dtype, copy=False)
 
     def size(self, x: Any, axis: int = 0) -> Any:
         """Returns the number of rows, or the size of another axis."""
+        return x.shape[axis]
 
     def arange(self, stop: Any) -> Any:
         """Returns 0, 1, … and `stop - 1`."""
+        return np.arange(stop, dtype="int64")
 
     def full(self, count: Any, value: Any, dtype: str) -> Any:
         """Returns a value `count` times."""
+        return np.full(count, value, dtype)
 
     def concat(self, parts: Sequence[Any], axis: int = 0) -> Any:
         """Joins arrays along an axis."""
+        return np.concatenate(parts, axis)
 
     def take(self, x: Any, index: Any) -> Any:
         """Returns the rows of `x` at some indices."""
+        return x[index]
 
     def select(self, x: Any, condition: Any) -> Any:
         """Returns the rows of `x` at which a condition is true."""
+        return x[condition]
 
     def repeat(self, x: Any, counts: Any) -> Any:
         """Returns each row of `x` as often as `counts` says."""
+        return np.repeat(x, counts)
 
     def cumsum(self, x: Any, axis: int = 0) -> Any:
         """Returns the sum of each number and those before it along an axis, in the same shape."""
+        return np.cumsum(x, axis)
 
     def sum(self, x: Any, axis: int | None = None) -> Any:
         """Returns the sum of all numbers, a scalar, or of those along an axis."""
+        return np.sum(x, axis)
 
     def any(self, x: Any) -> Any:
         """Returns whether any of the conditions is true, a scalar."""
+        return np.any(x)
 
     def round(self, x: Any) -> Any:
         """Rounds to the nearest integers, and halves to the even ones."""
+        return np.round(x)
 
     def highest(self, x: Any, initial: int) -> Any:
         """Returns the maximum of all numbers and of `initial`, a scalar."""
+        return np.max(x, initial=initial)
 
     def minimum(self, x: Any, y: Any) -> Any:
         """Returns the lower of two numbers at each index."""
+        return np.minimum(x, y)
 
     def maximum(self, x: Any, y: Any) -> Any:
         """Returns the higher of two numbers at each index."""
+        return np.maximum(x, y)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         """Returns `x` where a condition is true, and `y` elsewhere."""
+        return np.where(condition, x, y)
 
     def scatter(self, index: Any, values: Any, size: Any) -> Any:
         """Returns an array of `size` with values at different indices, and 0 elsewhere."""
+        scattered = np.zeros(size, values.dtype)
+        scattered[index] = values
+        return scattered
 
     def count(self, x: Any, size: Any) -> Any:
         """Returns how often each of 0, 1, … and `size - 1` is in `x`, int32 `(size,)`."""
+        return np.bincount(x, minlength=size).astype("int32")
 
     def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
         """Returns the maximum of each of `count` segments; that of an empty one is undefined."""
+        highest = np.full(count, _lowest(x.dtype), x.dtype)
+        np.maximum.at(highest, segments, x)
+        return highest
 
     def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
         """Returns the minimum of each of `count` segments; that of an empty one is undefined."""
+        return -self.segment_max(-x, segments, count)
 
     def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:
         """Returns where numbers are to be inserted into ascending ones; see NumPy."""
+        return np.searchsorted(ascending, x, "left" if side == "left" else "right")
 
     def top_k(self, x: Any, count: int) -> Any:
         """Returns the indices of the highest numbers of each row in descending order, int32.
 
         On a tie, the first comes first. There are `count`, or as many as a row has numbers.
         """
+        return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
 
     def highest_in_rows(self, x: Any, count: Any) -> Any:
         """Returns the `count` highest numbers of each row in descending order."""
+        return np.sort(x, axis=1)[:, ::-1][:, :count]
 
     def take_along(self, x: Any, index: Any) -> Any:
         """Returns the values of each row of `x` at the indices that `index` has for the row."""
+        return np.take_along_axis(x, index, axis=1)
 
     def to_dense(self, rows: Ragged, width: Any, filler: Any) -> Any:
         """Pads rows to `(rows, width)`."""
+        dense = np.full((len(rows.lengths), width), filler, rows.values.dtype)
+        dense[self.mask(rows.lengths, width)] = rows.values
+        return dense
 
     def mask(self, lengths: Any, width: Any) -> Any:
         """Returns a bool array `(rows, width)`, true at the first `lengths` of each row."""
+        return np.arange(width) < lengths[:, np.newaxis]
 
     def reshape(self, x: Any, shape: Sequence[Any]) -> Any:
         """Changes the shape of an array."""
+        return np.reshape(x, shape)
 
     def random_bits(self, seed: tuple[Any, Any], size: Any) -> Any:
         """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`."""
+        return philox.random_bits(seed, size)
 
     def while_loop(
         self, condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]
     ) -> tuple[Any, ...]:
         """Replaces a state by `step(*state)` while `condition(*state)` is true."""
-
-
-class NumPyArrays:
-    """The functions of arrays, by NumPy."""
-
-    cumsum = staticmethod(np.cumsum)
-    any = staticmethod(np.any)
-    round = staticmethod(np.round)
-    minimum = staticmethod(np.minimum)
-    maximum = staticmethod(np.maximum)
-    where = staticmethod(np.where)
-    repeat = staticmethod(np.repeat)
-    concat = staticmethod(np.concatenate)
-
-    @staticmethod
-    def sum(x: Any, axis: int | None = None) -> Any:
-        return np.sum(x, axis=axis)
-
-    @staticmethod
-    def asarray(values: Any, dtype: str) -> Any:
-        return np.asarray(values, dtype)
-
-    @staticmethod
-    def cast(x: Any, dtype: str) -> Any:
-        return np.asarray(x).astype(dtype, copy=False)
-
-    @staticmethod
-    def size(x: Any, axis: int = 0) -> Any:
-        return x.shape[axis]
-
-    @staticmethod
-    def arange(stop: Any) -> Any:
-        return np.arange(stop, dtype="int64")
-
-    @staticmethod
-    def full(count: Any, value: Any, dtype: str) -> Any:
-        return np.full(count, value, dtype)
-
-    @staticmethod
-    def take(x: Any, index: Any) -> Any:
-        return x[index]
-
-    @staticmethod
-    def select(x: Any, condition: Any) -> Any:
-        return x[condition]
-
-    @staticmethod
-    def highest(x: Any, initial: int) -> Any:
-        return np.max(x, initial=initial)
-
-    @staticmethod
-    def scatter(index: Any, values: Any, size: Any) -> Any:
-        scattered = np.zeros(size, values.dtype)
-        scattered[index] = values
-        return scattered
-
-    @staticmethod
-    def count(x: Any, size: Any) -> Any:
-        return np.bincount(x, minlength=size).astype("int32")
-
-    @staticmethod
-    def segment_max(x: Any, segments: Any, count: Any) -> Any:
-        highest = np.full(count, _lowest(x.dtype), x.dtype)
-        np.maximum.at(highest, segments, x)
-        return highest
-
-    @staticmethod
-    def segment_min(x: Any, segments: Any, count: Any) -> Any:
-        return -NumPyArrays.segment_max(-x, segments, count)
-
-    @staticmethod
-    def searchsorted(ascending: Any, x: Any, side: str) -> Any:
-        return np.searchsorted(ascending, x, "left" if side == "left" else "right")
-
-    @staticmethod
-    def top_k(x: Any, count: int) -> Any:
-        return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
-
-    @staticmethod
-    def highest_in_rows(x: Any, count: Any) -> Any:
-        return np.sort(x, axis=1)[:, ::-1][:, :count]
-
-    @staticmethod
-    def take_along(x: Any, index: Any) -> Any:
-        return np.take_along_axis(x, index, axis=1)
-
-    @staticmethod
-    def to_dense(rows: Ragged, width: Any, filler: Any) -> Any:
-        dense = np.full((len(rows.lengths), width), filler, rows.values.dtype)
-        dense[NumPyArrays.mask(rows.lengths, width)] = rows.values
-        return dense
-
-    @staticmethod
-    def mask(lengths: Any, width: Any) -> Any:
-        return np.arange(width) < lengths[:, np.newaxis]
-
-    @staticmethod
-    def reshape(x: Any, shape: Sequence[Any]) -> Any:
-        return np.reshape(x, shape)
-
-    random_bits = staticmethod(philox.random_bits)
-
-    @staticmethod
-    def while_loop(
-        condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
         while condition(*state):
             state = step(*state)
         return state
@@ -248,7 +177,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min + 1
 
 
-NUMPY: Arrays = NumPyArrays()
+NUMPY = Arrays()
 
 
 # === Rows of different lengths ===
