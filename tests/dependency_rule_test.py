@@ -60,7 +60,7 @@ LIBRARIES = {
         "nncf", "onnx", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
         "tensorflow_serving", "tf2onnx",
     },
-    "tasks": {"keras", "numpy", "tensorflow"},
+    "tasks": {"keras", "numpy"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},  # SciPy for maximum flows alone
 }  # fmt: skip
 
@@ -69,8 +69,8 @@ WITHOUT_TENSORFLOW = {
     "atomic", "checks", "config", "vocabularies", "losses", "metrics", "optimizers", "layers",
     "models", "checkpoints", "tasks", "insight",
 }  # fmt: skip
-# In `text`, this package alone imports it.
-GRAPHS = "keras_bert.text.graph"
+# Of these, one package each imports it: the operations of tokenizers, and what `tf.data` needs.
+TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data.tfdata"}
 
 
 def room_of(module: str) -> str | None:
@@ -103,8 +103,9 @@ def _complaint(module: str, room: str | None, imported: str, deferred: bool) -> 
         return _room_complaint(room, room_of(imported))
     if package not in LIBRARIES[room]:
         return f"{room} knows {sorted(LIBRARIES[room])} of other libraries"
-    if package.startswith("tensorflow") and room == "text" and not module.startswith(GRAPHS):
-        return f"tokenizers are plain Python; their graph operations are in {GRAPHS}"
+    own = TENSORFLOW_PACKAGES.get(room, "")
+    if package.startswith("tensorflow") and not module.startswith(own):
+        return f"text is Python and NumPy; TensorFlow is for {own} alone"
     if package.startswith("tensorflow") and room in WITHOUT_TENSORFLOW and not deferred:
         return f"{room} is imported where TensorFlow is missing; import it inside a function"
     return None
@@ -186,10 +187,12 @@ def test_a_cycle_is_found():
         ("keras_bert.layers.spy", "def f():\n    import tensorflow as tf", "layers knows"),
         ("keras_bert.layers.spy", "import torch.nn", "layers knows"),
         ("keras_bert.text.spy", "import keras", "text knows"),
-        ("keras_bert.text.spy", "def f():\n    import tensorflow_text", "plain Python"),
+        ("keras_bert.text.spy", "def f():\n    import tensorflow_text", "text.graph alone"),
+        ("keras_bert.data.spy", "def f():\n    import tensorflow as tf", "data.tfdata alone"),
         ("keras_bert.data.spy", "from keras_bert import models", "data knows"),
         ("keras_bert.ops.spy", "import keras_bert", "ops knows"),
-        ("keras_bert.tasks.spy", "import tensorflow", "inside a function"),
+        ("keras_bert.tasks.spy", "def f():\n    import tensorflow", "tasks knows"),
+        ("keras_bert.checkpoints.spy", "import tensorflow", "inside a function"),
         ("keras_bert.tasks.spy", "def f():\n    import training", "does not know training"),
         ("keras_bert.tasks.spy", "import importlib\nimportlib.import_module('jax')", "tasks knows"),
         ("keras_bert.checkpoints.spy", "import pickle", "executes"),
@@ -206,8 +209,9 @@ def test_a_violation_is_found(module, source, complaint):
     ("module", "source"),
     [
         ("keras_bert.models.spy", "def f():\n    from keras_bert.checkpoints import preset"),
-        ("keras_bert.tasks.spy", "def f():\n    import tensorflow as tf"),
+        ("keras_bert.checkpoints.spy", "def f():\n    import tensorflow as tf"),
         ("keras_bert.text.graph.spy", "import tensorflow as tf"),
+        ("keras_bert.data.tfdata.spy", "import tensorflow as tf"),
         ("keras_bert.layers.spy", "import math\nimport keras\nfrom keras_bert.ops import gelu"),
     ],
 )

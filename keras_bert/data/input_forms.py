@@ -11,16 +11,13 @@ from __future__ import annotations
 import numbers
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set, Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
 from keras_bert.text.characters import check_characters
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 TEXT_FORMS = (
     "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
@@ -50,7 +47,7 @@ def is_dataset(x: object) -> bool:
     return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
 
 
-def dataset_has_labels(dataset: tf.data.Dataset) -> bool:
+def dataset_has_labels(dataset: Any) -> bool:
     """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
     spec = dataset.element_spec
     return isinstance(spec, tuple) and len(spec) > 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from keras_bert.data.input_forms import (
 from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
 from keras_bert.data.texts import TextExamples
 from keras_bert.tasks.class_labels import LabelRules
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 # The features of a batch, the indices of its rows, and the outputs of the model
 BatchOutputs = tuple[Any, Any, Any]
@@ -218,7 +215,7 @@ class TextDataset(Rows):
     in_memory = False
     outputs_are_joined = True
 
-    dataset: tf.data.Dataset
+    dataset: Any
     rules: LabelRules | None = None
 
     @classmethod
