@@ -13,11 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.on_tensorflow]
-
-pytest.importorskip("tensorflow")
-
-from keras_bert import (  # noqa: E402
+from keras_bert import (
     Backbone,
     BertConfig,
     MaskedLM,
@@ -25,30 +21,32 @@ from keras_bert import (  # noqa: E402
     TextClassifier,
     checkpoints,
 )
-from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
-from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from tests import processes  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training import recipes  # noqa: E402
-from training.costs import model_flops  # noqa: E402
-from training.costs.energy import Energy  # noqa: E402
-from training.engine.output_folder import OtherSettingsError  # noqa: E402
-from training.engine.run_checkpoints import (  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning
+from keras_bert.data import TextClassifierPreprocessor
+from tests import processes
+from tests.text.small_tokenizers import of_tokens
+from training import recipes
+from training.costs import model_flops
+from training.costs.energy import Energy
+from training.engine.output_folder import OtherSettingsError
+from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
     RunState,
 )
-from training.ngram_baselines import baselines  # noqa: E402
-from training.pretraining import pretraining_run, run  # noqa: E402
-from training.pretraining.config import Phase, PretrainConfig  # noqa: E402
-from training.pretraining.pretraining_run import (  # noqa: E402
+from training.ngram_baselines import baselines
+from training.pretraining import pretraining_run, run
+from training.pretraining.config import Phase, PretrainConfig
+from training.pretraining.pretraining_run import (
     collapse_warning,
     has_collapsed,
 )
-from training.pretraining.pretraining_text import training_records, vocabulary_path  # noqa: E402
-from training.pretraining.run import pretrain  # noqa: E402
-from training.pretraining.tokenizer_source import open_tokenizer  # noqa: E402
-from training.pretraining.unigrams import unigram_model  # noqa: E402
+from training.pretraining.pretraining_text import training_records, vocabulary_path
+from training.pretraining.run import pretrain
+from training.pretraining.tokenizer_source import open_tokenizer
+from training.pretraining.unigrams import unigram_model
+
+pytestmark = pytest.mark.on_tensorflow
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
 OPTIONS = {

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records as TensorFlow writes them and reads them."""
+
+import io
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.data.pretraining.tfrecords import (  # noqa: E402
+    Record,
+    count_records,
+    first_record,
+    parse,
+    read_records,
+    serialize,
+    write_records,
+)
+
+
+def features_of(length):
+    rng = np.random.default_rng(length)
+    return {
+        "input_ids": rng.integers(0, 30522, length).astype("int32"),
+        "segment_ids": rng.integers(0, 2, length),
+        "word_starts": rng.integers(0, 2, length).astype(bool),
+        "limits": np.array([-1, 0, 127, 128, 2**62, 2**63 - 1, -(2**63)]),
+        "masked_lm_weights": rng.random(length).astype("float32"),
+    }
+
+
+def serialized_by_tensorflow(features):
+    example = tf.train.Example()
+    for name, values in features.items():
+        feature = example.features.feature[name]
+        is_float = values.dtype.kind == "f"
+        feature_values = feature.float_list if is_float else feature.int64_list
+        feature_values.value.extend(map(float if is_float else int, values.tolist()))
+    return example.SerializeToString(deterministic=True)
+
+
+LENGTHS = [1, 5, 128, 130, 600, 6000]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_examples_have_the_bytes_that_tensorflow_writes(length):
+    features = features_of(length)
+    assert serialize(features) == serialized_by_tensorflow(features)
+
+
+def test_values_are_those_that_were_written():
+    records = [Record(serialize(features_of(n)), "file", i) for i, n in enumerate(LENGTHS)]
+    kinds = {"input_ids": "int64", "limits": "int64", "masked_lm_weights": "float", "no": "int64"}
+    parsed = parse(records, kinds)
+    for name in ("input_ids", "limits", "masked_lm_weights"):
+        assert parsed[name].to_list() == [features_of(n)[name].tolist() for n in LENGTHS]
+    assert parsed["no"].to_list() == [[]] * len(LENGTHS)
+
+
+def test_values_that_are_not_packed_are_read():
+    content = b"\x0a\x0e\x0a\x0c\x0a\x01a\x12\x07\x1a\x05\x08\x01\x08\x96\x01"
+    assert tf.train.Example.FromString(content).features.feature["a"].int64_list.value == [1, 150]
+    assert parse([Record(content, "file", 0)], {"a": "int64"})["a"].to_list() == [[1, 150]]
+
+
+# Around the bytes whose checksum is computed at a time, and more than a block of a file
+CONTENTS = [b"", b"\xff\xff", *(b"x" * n for n in (1023, 1024, 1025, 5000, 3 << 20)), b"last"]
+
+
+def test_files_have_the_bytes_that_tensorflow_writes(tmp_path):
+    path = str(tmp_path / "a.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for content in CONTENTS:
+            writer.write(content)
+    file = io.BytesIO()
+    assert write_records(file, CONTENTS) == count_records(path) == len(CONTENTS)
+    assert file.getvalue() == (tmp_path / "a.tfrecord").read_bytes()
+    assert [record.content for record in read_records(path)] == CONTENTS
+    assert [str(record) for record in read_records(path)][-1] == f"{path}, record 7"
+    assert first_record(path).content == b""
+
+
+def test_any_byte_that_changed_is_noticed(tmp_path):
+    file = io.BytesIO()
+    write_records(file, [b"first", b"second"])
+    whole = file.getvalue()
+    path = tmp_path / "a.tfrecord"
+    for index in range(len(whole)):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 4]) + whole[index + 1 :])
+        number = int(index >= 16 + len(b"first"))
+        with pytest.raises(
+            ValueError, match=rf"a\.tfrecord, record {number}: truncated or corrupt"
+        ):
+            list(read_records(str(path)))
+    for end in set(range(1, len(whole))) - {16 + len(b"first")}:
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match="truncated"):
+            count_records(str(path))
