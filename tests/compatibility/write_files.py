@@ -257,7 +257,7 @@ def write_records_of(folder):
         read = pretraining_batches if own else ragged_pretraining_batches
         (batch,) = read(str(path), batch_size=2, sequence_length=12)
         answers[name] = {
-            key: value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
+            key: value.to_list() if hasattr(value, "to_list") else value.tolist()
             for key, value in batch.items()
         }
     return answers
