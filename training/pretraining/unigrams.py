@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_bert.data import pretraining_batches
-
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
@@ -77,6 +75,8 @@ def unmasked_rows(records: str, sequence_length: int) -> Iterator[tuple[Integers
         Token ids int64 `(rows, length)`, and bool `(rows, length)`, which is False at padding. The
         order is always the same.
     """
+    from keras_bert.data import pretraining_batches
+
     batches = pretraining_batches(
         records, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length
     )
