@@ -25,6 +25,7 @@ pytest.importorskip("tensorflow_text")
 pytest.importorskip("sentencepiece")
 
 import keras_bert
+from keras_bert.data.arrays import NUMPY
 from keras_bert.named_sizes import SIZES
 from tests.text import small_tokenizers
 
@@ -306,8 +307,8 @@ def questions(family):
         """The first and last token of each answer, by the characters that tokens cover."""
         windows = features(texts["question"], texts["context"])
         begins, ends = (
-            windows.char_starts.to_tensor().numpy(),
-            windows.char_ends.to_tensor().numpy(),
+            NUMPY.to_dense(offsets, offsets.lengths.max(), 0)
+            for offsets in (windows.char_starts, windows.char_ends)
         )
         behind = starts + list(map(len, wanted))
         inside = (ends > starts[:, None]) & (begins < behind[:, None])
@@ -333,7 +334,7 @@ def questions(family):
             yield received[name], answers[name]
         features = preprocessor.padded(preprocessor(texts["question"], texts["context"]))
         received = of_ids(**{name: features[name] for name in ("token_ids", "segment_ids")})
-        mask = features["padding_mask"].numpy()
+        mask = features["padding_mask"]
         for name, values in logits.items():
             yield received[name][:, : mask.shape[1]][mask], values[mask]
 
@@ -456,7 +457,7 @@ def masked_rows(tokenizer, *texts):
 
     masker = MaskedLMMasker.from_tokenizer(tokenizer, **MASKING)
     masked = masker(TextClassifierPreprocessor(tokenizer, LENGTH)(*texts))
-    features = {name: value.numpy() for name, value in masked.items()}
+    features = dict(masked)
     return features, features.pop("mask_ids"), features.pop("mask_weights")
 
 
