@@ -77,16 +77,24 @@ class Feed(keras.callbacks.Callback):
             raise
 
     def for_keras(self) -> Any:
-        """Returns the data in the form that Keras' methods take on the backend."""
+        """Returns the data in the form that Keras' methods take on the backend.
+
+        Raises:
+            ValueError: If there are no batches.
+        """
         batches = self._data
         if not isinstance(batches, Batches):
             return batches
+        if batches.num_batches == 0:
+            raise _nothing_to_read()
         sequence = _BatchSequence(self)
         if keras.backend.backend() != "tensorflow":
             return _BatchAdapter(self) if self.num_batches is None else sequence
         from keras_bert.data.tfdata.text_datasets import dataset_of
 
         example = batches.example()
+        if example is None:
+            raise _nothing_to_read()
         return dataset_of(
             sequence,
             example if self._with_targets else example[:1],
@@ -105,6 +113,10 @@ class Feed(keras.callbacks.Callback):
             if self._error is not None:
                 raise self._error from None
             raise
+
+
+def _nothing_to_read() -> ValueError:
+    return ValueError("There are no texts to train on, or to evaluate.")
 
 
 class _BatchSequence(keras.utils.PyDataset):

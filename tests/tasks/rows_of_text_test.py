@@ -179,3 +179,18 @@ def test_masks_of_an_evaluation_are_a_rows_own_whatever_its_batch(task):
     results = [model.evaluate(texts, batch_size=size, verbose=0) for size in (1, 4)]
     results.append(model.evaluate(texts[::-1], batch_size=2, verbose=0))
     np.testing.assert_allclose(results, [results[0]] * 3, rtol=1e-5)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_an_empty_dataset_has_nothing_to_train_on(is_counted):
+    tf = pytest.importorskip("tensorflow")
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
+    rows = rows.take(0) if is_counted else rows.filter(lambda text, label: label > 1)
+    classifier = made("TextClassifier", 2)
+    classifier.compile("sgd")
+    if not is_counted and keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras reads an epoch without a batch")
+    for method in (classifier.fit, classifier.evaluate):
+        with pytest.raises(ValueError, match="There are no texts to train on, or to evaluate"):
+            method(rows, verbose=0)
