@@ -304,7 +304,8 @@ class Loader(Batches):
         for window in self.source.windows(0, unshuffled, 0):
             window = window._replace(rows=window.rows[:1])
             sequences = window.examples.pack(window.rows)
-            return self._finish(self._padded(sequences, np.zeros(1, "int64"), 1, window))
+            longest = sequences.longest(NUMPY).max(initial=1)
+            return self._finish(self._padded(sequences, np.zeros(1, "int64"), 1, longest, window))
         return None
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -315,24 +316,24 @@ class Loader(Batches):
         done = skipped * (in_window or 0)
         for count, window in enumerate(self.source.windows(number, options, skipped), skipped):
             sequences = window.examples.pack(window.rows)
-            order = np.argsort(sequences.longest(NUMPY), kind="stable")
+            lengths = sequences.longest(NUMPY)
+            order = np.argsort(lengths, kind="stable")
             starts = np.arange(0, len(order), size)
             if seed is not None:
                 starts = starts[permutation(len(starts), seed, number, count)]
             for start in starts.tolist():
                 if done >= first:
                     rows = order[start : start + size]
-                    num_rows = len(rows)
+                    num_rows, longest = len(rows), lengths[rows].max(initial=1)
                     if options.fills_last_batch:
                         rows = np.resize(rows, size)
-                    yield self._finish(self._padded(sequences, rows, num_rows, window))
+                    yield self._finish(self._padded(sequences, rows, num_rows, longest, window))
                 done += 1
 
     def _padded(
-        self, sequences: Sequences, rows: np.ndarray, num_rows: int, window: Window
+        self, sequences: Sequences, rows: np.ndarray, num_rows: int, longest: int, window: Window
     ) -> Batch:
         """Makes a batch of some rows of a window, the first `num_rows` of which are no filler."""
-        longest = sequences.longest(NUMPY)[rows].max(initial=1)
         length = int(self._buckets[np.searchsorted(self._buckets, longest)])
         process, num_processes = self.options.shard
         is_real = None

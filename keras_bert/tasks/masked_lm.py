@@ -317,7 +317,7 @@ def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, 
         A tuple `(features, mask_ids, mask_weights)`.
     """
     features, *row_weights = batch
-    features = {name: np.asarray(value) for name, value in masker(features, step).items()}
+    features = masker(features, step)
     ids, weights = features.pop("mask_ids"), features.pop("mask_weights")
     if row_weights:
         weights = weights * row_weights[0][:, np.newaxis]
@@ -376,7 +376,7 @@ def token_batches(
         if mask_positions is None:
             return with_index(batch)
         asked = [mask_positions[row] for row in batch.rows]
-        width = 1 << (max(1, *map(len, asked), 1) - 1).bit_length()
+        width = 1 << (max(1, *map(len, asked)) - 1).bit_length()
         positions = np.zeros((len(asked), width), "int32")
         for row, own in enumerate(asked):
             positions[row, : len(own)] = own
