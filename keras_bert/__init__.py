@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Imported on first use, so that training on ids works without TensorFlow, and importing is fast.
-_HOMES = {
+_LAZY_IMPORTS = {
     "Backbone": "keras_bert.models.backbone",
     "BertConfig": "keras_bert.config",
     "BytePairTokenizer": "keras_bert.text.byte_pair",
@@ -74,12 +74,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES and name not in _MODULES:
+    if name not in _LAZY_IMPORTS and name not in _MODULES:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
     try:
         if name in _MODULES:
             return importlib.import_module(f"keras_bert.{name}")
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
     except ModuleNotFoundError as error:
         # Keras imports its backend, which only the extra of the same name installs.
         if error.name not in ("jax", "torch"):
@@ -92,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES})
+    return sorted({*globals(), *_LAZY_IMPORTS, *_MODULES})

@@ -2,7 +2,7 @@
 """Reads BUILD as the Python it is, and computes its `deps` from the imports of the files.
 
 `python -m tests.build_file` updates them. The files of a target are defined in BUILD itself: add
-a new room of the tree or a new program there by hand.
+a new package of the tree or a new program there by hand.
 """
 
 import ast

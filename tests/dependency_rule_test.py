@@ -10,8 +10,8 @@ from tests.source_imports import imports_of, source_files
 
 pytestmark = pytest.mark.backend_independent
 
-# A room of the tree -> the rooms it may import from.
-ROOMS = {
+# A package -> the packages it may import from.
+PACKAGES = {
     "__main__": set(),
     "atomic": set(),
     "checks": set(),
@@ -37,7 +37,7 @@ ROOMS = {
     "insight": {"checks", "config", "ops", "layers", "models", "data", "tasks"},
 }  # fmt: skip
 
-# A room -> what it may import that is neither the project's nor Python's own.
+# A package -> what it may import that is neither the project's nor Python's own.
 LIBRARIES = {
     "__main__": set(),
     "atomic": set(),
@@ -73,48 +73,48 @@ WITHOUT_TENSORFLOW = {
 TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data.tfdata"}
 
 
-def room_of(module: str) -> str | None:
+def package_of(module: str) -> str | None:
     """The part of `keras_bert` a module lies in; None for the package itself and for others."""
-    package, _, rest = module.partition(".")
-    return rest.partition(".")[0] if package == "keras_bert" and rest else None
+    root, _, rest = module.partition(".")
+    return rest.partition(".")[0] if root == "keras_bert" and rest else None
 
 
 def violations(module: str, source: str) -> list[str]:
     """What one file imports against the rule, as lines to read."""
-    room = room_of(module)
+    package = package_of(module)
     modules = source_files()
     found = []
     for imported in imports_of(source, module, modules):
-        complaint = _complaint(module, room, imported.module, imported.deferred)
+        complaint = _complaint(module, package, imported.module, imported.deferred)
         if complaint:
             found.append(f"{module}:{imported.line} imports {imported.module}: {complaint}")
     return found
 
 
-def _complaint(module: str, room: str | None, imported: str, deferred: bool) -> str | None:
-    package = imported.partition(".")[0]
-    if package in ("training", "tests"):
-        return f"keras_bert does not know {package}"
-    if package in sys.stdlib_module_names:
-        return "pickle executes what it loads" if package in ("pickle", "shelve") else None
-    if room is None:
-        return None if package == "keras_bert" else "keras_bert/__init__.py holds names alone"
-    if package == "keras_bert":
-        return _room_complaint(room, room_of(imported))
-    if package not in LIBRARIES[room]:
-        return f"{room} knows {sorted(LIBRARIES[room])} of other libraries"
-    own = TENSORFLOW_PACKAGES.get(room, "")
-    if package.startswith("tensorflow") and not module.startswith(own):
+def _complaint(module: str, package: str | None, imported: str, deferred: bool) -> str | None:
+    library = imported.partition(".")[0]
+    if library in ("training", "tests"):
+        return f"keras_bert must not import {library}"
+    if library in sys.stdlib_module_names:
+        return "pickle executes what it loads" if library in ("pickle", "shelve") else None
+    if package is None:
+        return None if library == "keras_bert" else "keras_bert/__init__.py holds names alone"
+    if library == "keras_bert":
+        return _package_complaint(package, package_of(imported))
+    if library not in LIBRARIES[package]:
+        return f"{package} may import {sorted(LIBRARIES[package])} of other libraries"
+    own = TENSORFLOW_PACKAGES.get(package, "")
+    if library.startswith("tensorflow") and not module.startswith(own):
         return f"text is Python and NumPy; TensorFlow is for {own} alone"
-    if package.startswith("tensorflow") and room in WITHOUT_TENSORFLOW and not deferred:
-        return f"{room} is imported where TensorFlow is missing; import it inside a function"
+    if library.startswith("tensorflow") and package in WITHOUT_TENSORFLOW and not deferred:
+        return f"{package} is imported where TensorFlow is missing; import it inside a function"
     return None
 
 
-def _room_complaint(room: str, other: str | None) -> str | None:
-    if other == room or other in ROOMS[room]:
+def _package_complaint(package: str, other: str | None) -> str | None:
+    if other == package or other in PACKAGES[package]:
         return None
-    return f"{room} knows {sorted(ROOMS[room])} of the project"
+    return f"{package} may import {sorted(PACKAGES[package])} of the project"
 
 
 PACKAGE_FILES = {
@@ -127,10 +127,10 @@ def test_imports_keep_the_rule(module):
     assert violations(module, PACKAGE_FILES[module].read_text()) == []
 
 
-def test_every_room_of_the_tree_has_a_rule():
-    rooms = {room_of(module) for module in PACKAGE_FILES} - {None}
-    assert rooms <= ROOMS.keys()
-    assert ROOMS.keys() == LIBRARIES.keys()
+def test_every_package_of_the_tree_has_a_rule():
+    packages = {package_of(module) for module in PACKAGE_FILES} - {None}
+    assert packages <= PACKAGES.keys()
+    assert PACKAGES.keys() == LIBRARIES.keys()
 
 
 def test_programs_name_one_another_relatively():
@@ -156,7 +156,7 @@ def cycle_in(graph: dict[str, set[str]]) -> set[str]:
 
 
 def test_the_rule_has_no_cycle():
-    assert cycle_in(ROOMS) == set()
+    assert cycle_in(PACKAGES) == set()
 
 
 def test_no_modules_import_each_other():
@@ -193,7 +193,7 @@ def test_a_cycle_is_found():
         ("keras_bert.ops.spy", "import keras_bert", "ops knows"),
         ("keras_bert.tasks.spy", "def f():\n    import tensorflow", "tasks knows"),
         ("keras_bert.checkpoints.spy", "import tensorflow", "inside a function"),
-        ("keras_bert.tasks.spy", "def f():\n    import training", "does not know training"),
+        ("keras_bert.tasks.spy", "def f():\n    import training", "must not import training"),
         ("keras_bert.tasks.spy", "import importlib\nimportlib.import_module('jax')", "tasks knows"),
         ("keras_bert.checkpoints.spy", "import pickle", "executes"),
         ("keras_bert", "import keras", "names alone"),

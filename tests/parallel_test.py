@@ -244,7 +244,7 @@ pytestmark = pytest.mark.skipif(
 
 def printed_on_two_devices(program):
     """The JSON that a program prints in a process with two devices."""
-    # And it compiles in haste, as in `tests.run`
+    # And it compiles without optimization, as in `tests.run`
     flags = (
         "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
         " --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"

@@ -27,7 +27,7 @@ from training.command_line import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 _PROGRAMS = "Scripts" if os.name == "nt" else "bin"
-# What another environment has set, which an empty one does not know
+# What another environment has set, which an empty one lacks
 _NOT_PASSED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "KERAS_BACKEND")
 
 # Trains, saves, loads and exports a classifier of text on Keras' backend, and leaves files that

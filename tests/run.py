@@ -62,7 +62,7 @@ GRID = "tests/tasks/learning_grid_test.py"
 # Tests of operations, compiled as users have them, and of one step
 COMPILED = ("tests/ops",)
 COMPILED_STEP = "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]"
-# Elsewhere XLA compiles in haste, which takes a third of the time
+# Elsewhere XLA compiles without optimization, which takes a third of the time
 HASTE = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     " --xla_cpu_use_fusion_emitters=false"

@@ -72,7 +72,7 @@ def use_task(name: str, vocabulary: list[str], folder: Path) -> None:
     task.compile("sgd")
     weights = {"sample_weight": np.ones(4)} if name == "TextClassifier" else {}
     task.fit(*rows, batch_size=2, validation_split=0.5, verbose=0, **weights)
-    if task.weighs_classes:
+    if task.supports_class_weight:
         task.fit(
             *rows, batch_size=2, validation_data=rows, class_weight={0: 1.0, 1: 2.0}, verbose=0
         )

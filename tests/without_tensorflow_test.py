@@ -62,8 +62,8 @@ def test_the_blocker_comes_before_tensorflow_or_not_at_all(monkeypatch):
 
 
 def test_every_room_imports():
-    rooms = sorted(room for room in source_files() if re.fullmatch(r"keras_bert\.\w+", room))
-    assert not run_without_tensorflow("".join(f"import {room}\n" for room in rooms), "jax")
+    packages = sorted(name for name in source_files() if re.fullmatch(r"keras_bert\.\w+", name))
+    assert not run_without_tensorflow("".join(f"import {name}\n" for name in packages), "jax")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from .export import megabytes
-from .readers.labelled_text import TextColumns
+from .readers.labeled_text import TextColumns
 from .scores import classifier_scores, squad_scores
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -322,7 +322,7 @@ class _Texts:
         self.pair = data.text_pairs is not None
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
-            texts = config.read_text(config.calibration_file, labelled=False).inputs
+            texts = config.read_text(config.calibration_file, labeled=False).inputs
             self.calibration = [texts[row] for row in _spread(len(texts), config.calibration_rows)]
         batches = list(task.evaluation_batches(data.inputs, data.labels, batch_size=_BATCH_SIZE))
         self.batches = [_ids(features) for features, _ in batches]
@@ -357,7 +357,7 @@ class _Questions:
         self.inputs = [file.examples[row] for row in chosen]
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
-            examples = read_squad(config.calibration_file, labelled=False).examples
+            examples = read_squad(config.calibration_file, labeled=False).examples
             chosen = _spread(len(examples), config.calibration_rows)
             self.calibration = [(examples[row].question, examples[row].context) for row in chosen]
         self._task, self._has_unanswerable = task, file.has_unanswerable

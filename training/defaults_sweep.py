@@ -34,7 +34,7 @@ from .engine.options import NonNegativeInt, ProgramConfig
 from .engine.pretrained import preset_or_minilm
 from .jobs.classification import FinetuneConfig, build_classifier, score_classifier
 from .readers.glue import find_task, read_split
-from .readers.labelled_text import LabelledText
+from .readers.labeled_text import LabeledText
 
 if TYPE_CHECKING:
     import keras
@@ -133,7 +133,7 @@ class Trainer:
         seed: Seed of the new head's weights, of dropout and of the order of the rows.
     """
 
-    def __init__(self, config: DefaultsSweepConfig, data: LabelledText, seed: int) -> None:
+    def __init__(self, config: DefaultsSweepConfig, data: LabeledText, seed: int) -> None:
         import keras
 
         from keras_bert.ops.lazy_tensorflow import set_random_seed
@@ -153,8 +153,8 @@ class Trainer:
 
     def run(
         self,
-        train: LabelledText,
-        dev: LabelledText,
+        train: LabeledText,
+        dev: LabeledText,
         metrics: tuple[str, ...],
         learning_rate: float,
         epochs: int,
@@ -208,7 +208,7 @@ def _schedule(model: keras.Model, optimizer: AdamW) -> keras.callbacks.Callback:
     return keras.callbacks.LambdaCallback(on_train_batch_begin=set_rate)
 
 
-def sample(data: LabelledText, count: int) -> LabelledText:
+def sample(data: LabeledText, count: int) -> LabeledText:
     """Samples `count` rows with a fixed seed; takes all if `count` is 0 or there are no more."""
     if not 0 < count < len(data):
         return data

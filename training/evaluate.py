@@ -39,7 +39,7 @@ from .plots.classifier_plots import plot_calibration, plot_confusion
 from .plots.span_view import AnsweredQuestion, write_span_view
 from .readers import answer_files
 from .readers.choice_files import read_choices
-from .readers.labelled_text import LabelledText, TextColumns
+from .readers.labeled_text import LabeledText, TextColumns
 from .readers.tagged_words import WordColumns, in_scheme
 from .readers.text_rows import KINDS, excerpt, kind_of
 from .scores import classifier_scores, entity_scores, squad_scores
@@ -225,7 +225,7 @@ def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: Evaluat
 
 def _plot(
     config: EvaluateConfig,
-    data: LabelledText,
+    data: LabeledText,
     predictions: list[int],
     probabilities: list[float] | None,
 ) -> None:

@@ -28,7 +28,7 @@ from absl import flags
 from .engine import child_programs, program, run_report
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
-from .readers.labelled_text import read_labelled_text
+from .readers.labeled_text import read_labeled_text
 
 _FORMATS = ("tf_saved_model", "onnx", "openvino", "litert", "hugging_face")
 _DTYPES = ("float32", "bfloat16", "int8")
@@ -121,7 +121,7 @@ def export(config: ExportConfig) -> str:
     task = keras_bert.load_model(config.model, compile=False)
     if format == "hugging_face":
         return _hugging_face(task, config)
-    if config.takes_text and format == "openvino" and not task.answers_whole_texts:
+    if config.takes_text and format == "openvino" and not task.is_sequence_level:
         raise ValueError(f"{_NO_TEXT} --model={config.model} is a {type(task).__name__}")
     options = {
         "class_names": config.class_names or None,
@@ -250,7 +250,7 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
     """Reads the texts, or pairs of texts, that an int8 export is calibrated with."""
     if not config.calibration_file:
         return None
-    data = read_labelled_text(
+    data = read_labeled_text(
         config.calibration_file, text=config.text, text_pair=config.text_pair or None, label=None
     )
     return data.inputs[: config.calibration_rows]

@@ -18,13 +18,13 @@ loss and metrics (`seed_N/curves.png`); `results.json`; the predictions for the 
 """
 
 from .engine import config_flags, program
-from .jobs.classification import TextClassification
+from .jobs.classification import ClassificationJob
 
 
 def main(arguments: list[str]) -> None:
-    program.fine_tune(arguments, TextClassification)
+    program.fine_tune(arguments, ClassificationJob)
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(TextClassification.config_class())
+    config_flags.define_program_flags(ClassificationJob.config_class())
     program.run(main)

@@ -15,13 +15,13 @@ file (`answers.tsv`); and a SavedModel that takes text (`export/1`).
 """
 
 from .engine import config_flags, program
-from .jobs.multiple_choice import Choosing
+from .jobs.multiple_choice import ChoiceJob
 
 
 def main(arguments: list[str]) -> None:
-    program.fine_tune(arguments, Choosing)
+    program.fine_tune(arguments, ChoiceJob)
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(Choosing.config_class())
+    config_flags.define_program_flags(ChoiceJob.config_class())
     program.run(main)

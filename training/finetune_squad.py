@@ -16,13 +16,13 @@ test file (`test/predictions.json`, …); and a SavedModel that takes questions 
 """
 
 from .engine import config_flags, program
-from .jobs.question_answering import QuestionAnswering
+from .jobs.question_answering import QuestionJob
 
 
 def main(arguments: list[str]) -> None:
-    program.fine_tune(arguments, QuestionAnswering)
+    program.fine_tune(arguments, QuestionJob)
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(QuestionAnswering.config_class())
+    config_flags.define_program_flags(QuestionJob.config_class())
     program.run(main)

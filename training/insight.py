@@ -37,7 +37,7 @@ from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .plots import page
 from .readers.choice_files import read_choices
-from .readers.labelled_text import TextColumns
+from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns
 from .readers.text_rows import FORMATS, TAGGING_SUFFIXES
 
@@ -221,7 +221,7 @@ def _labeled_texts(config: InsightConfig, model: Any) -> _Rows:
         config.data_file,
         None if model.is_regression else model.class_names,
         model.is_regression,
-        labelled=bool(config.label),
+        labeled=bool(config.label),
     )
     names = model.class_names
     labels = [] if data.labels is None else data.labels.tolist()
@@ -229,14 +229,14 @@ def _labeled_texts(config: InsightConfig, model: Any) -> _Rows:
 
 
 def _sentences(config: InsightConfig, model: Any) -> _Rows:
-    words = config.read_words(config.data_file, labelled=False).words
+    words = config.read_words(config.data_file, labeled=False).words
     return _Rows(words, [" ".join(sentence) for sentence in words])
 
 
 def _questions(config: InsightConfig, model: Any) -> _Rows:
     from keras_bert.data.squad import read_squad
 
-    examples = read_squad(Path(config.data_file), labelled=False).examples
+    examples = read_squad(Path(config.data_file), labeled=False).examples
     pairs = [(example.question, example.context) for example in examples]
     answers = [example.answers for example in examples]
     labels = [found[0].text if found else "no answer" for found in answers if found is not None]
@@ -269,7 +269,7 @@ _READERS = {
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
     if config.format != "auto" or suffix in FORMATS:
-        return config.read_text(config.data_file, labelled=False).texts
+        return config.read_text(config.data_file, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]
     texts = [line.strip() for line in read_lines(path)]

@@ -33,7 +33,7 @@ from .readers import data_inspection
 from .readers.choice_files import read_choices
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
-from .readers.labelled_text import TextColumns
+from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.text_rows import KINDS, kind_of
 

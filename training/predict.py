@@ -38,7 +38,7 @@ from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers.choice_files import read_choices
-from .readers.labelled_text import HEADERS
+from .readers.labeled_text import HEADERS
 from .readers.text_rows import (
     FORMATS,
     TAGGING_SUFFIXES,
@@ -223,7 +223,7 @@ def _file_rows(
     elif format == "squad":
         from keras_bert.data.squad import read_squad
 
-        for number, example in enumerate(read_squad(path, labelled=False).examples, start=1):
+        for number, example in enumerate(read_squad(path, labeled=False).examples, start=1):
             fields = {"id": example.id, "question": example.question, "context": example.context}
             yield number, fields
     elif format == "conll":

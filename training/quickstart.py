@@ -28,9 +28,9 @@ from .engine import config_flags, output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
 from .engine.pretrained import minilm_folder
 from .jobs.classification import (
+    ClassificationJob,
     FinetuneConfig,
     FinetuneData,
-    TextClassification,
     score_classifier,
 )
 from .plots import curves
@@ -110,7 +110,7 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
         sequence_length=64,
         seed=config.seed,
     )
-    job = TextClassification(finetune_config, data, os.fspath(preset))
+    job = ClassificationJob(finetune_config, data, os.fspath(preset))
     job.title = "docstrings"
     (run,), _ = finetuning.train_seeds(job)
     plot = curves.plot_curves(

@@ -76,11 +76,11 @@ with open("colors.csv", "w", newline="", encoding="utf-8") as file:
 
 # %%
 from training.engine import finetuning
-from training.jobs.classification import TextClassification
+from training.jobs.classification import ClassificationJob
 
 config = dataclasses.replace(config, **changes)
-data = TextClassification.read(config)
-results = finetuning.run(TextClassification, config, data)
+data = ClassificationJob.read(config)
+results = finetuning.run(ClassificationJob, config, data)
 for name, scores in {
     **results["baselines"]["dev"],
     "MiniLM": results["runs"][0]["best"]["dev"],

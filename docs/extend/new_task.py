@@ -14,7 +14,7 @@
 # | `options` | arguments besides encoder and preprocessor, saved in files | the classes, the dropout rate |
 # | `preset_options` | those that a preset saves too | the dropout rate; presets keep class names anyway |
 # | `head_name` | the name in checkpoints of the layer `head` | `classifier` |
-# | `answers_whole_texts` | one prediction for each text, so no offsets are needed | yes |
+# | `is_sequence_level` | one prediction for each text, so no offsets are needed | yes |
 # | `_default_loss`, `_default_metrics` | of `compile()` without arguments | binary cross-entropy; accuracy of each label |
 # | `_label_rules` | which labels `fit` accepts | rows of 0 and 1 |
 # | a verb | readable answers | `label` |
@@ -62,7 +62,7 @@ class MultiLabelClassifier(Task):
     options = ("num_classes", "class_names", "dropout")
     preset_options = ("dropout",)
     head_name = "classifier"
-    answers_whole_texts = True
+    is_sequence_level = True
 
     def __init__(
         self, backbone, num_classes=None, preprocessor=None, *, class_names=None, dropout=None,
@@ -193,4 +193,4 @@ except ValueError as error:
 #
 # A task that belongs to the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and a job in
 # `training/jobs`, with which it gets a program: training, scoring, resuming and the report are there. If its input is of a new kind,
-# neither texts nor words, questions or choices, it also has a subclass of `keras_bert.tasks.rows.Rows`, in the file of the task.
+# neither texts nor words, questions or choices, it also has a subclass of `keras_bert.tasks.adapters.InputAdapter`, in the file of the task.

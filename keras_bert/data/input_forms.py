@@ -349,7 +349,7 @@ def check_weights(sample_weight: Any) -> None:
         checked_weights(sample_weight)
 
 
-def refuse_other_rows(x: Any, forms: str) -> None:
+def check_input_form(x: Any, forms: str) -> None:
     """Checks that input that is not recognized as text is not malformed text.
 
     Args:

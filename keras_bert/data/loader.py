@@ -53,7 +53,7 @@ class BatchOptions:
             is then completed with filler rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
             every so many of its rows, and pads them to the same length as the others.
-        allow_unlabelled: Whether a label may be -1 (for regression NaN), which means that the row
+        allow_unlabeled: Whether a label may be -1 (for regression NaN), which means that the row
             has none.
 
     Raises:
@@ -68,7 +68,7 @@ class BatchOptions:
     length_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)
-    allow_unlabelled: bool = False
+    allow_unlabeled: bool = False
 
     def __post_init__(self) -> None:
         checks.POSITIVE_INT.check_given(

@@ -105,7 +105,7 @@ class QuestionAnswererPreprocessor:
 
     Raises:
         ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
-            question has no room for a token of the passage.
+            question leaves no space for a token of the passage.
 
     Example:
 
@@ -190,14 +190,14 @@ class QuestionAnswererPreprocessor:
         """Returns each window's question, first token in the passage, and number of tokens."""
         passage_length = tokens.passage_ids.lengths
         special = num_special_tokens(self.tokenizer, 2)
-        room = self.sequence_length - special - tokens.question_ids.lengths
-        stride = xp.minimum(room, self.doc_stride)
+        space = self.sequence_length - special - tokens.question_ids.lengths
+        stride = xp.minimum(space, self.doc_stride)
         # Rounded up: the last window has the rest. A passage without tokens has one window too.
-        num_windows = 1 + (xp.maximum(passage_length - room, 0) + stride - 1) // stride
+        num_windows = 1 + (xp.maximum(passage_length - space, 0) + stride - 1) // stride
         row = row_numbers(xp, num_windows)
         number = ranges(xp, xp.full(xp.size(num_windows), 0, "int64"), num_windows)
         first = number * xp.take(stride, row)
-        length = xp.minimum(xp.take(room, row), xp.take(passage_length, row) - first)
+        length = xp.minimum(xp.take(space, row), xp.take(passage_length, row) - first)
         return row, first, length
 
     def padded(self, windows: QuestionWindows) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class SquadFile:
 
 
 def read_squad(
-    path: str | os.PathLike[str], *, labelled: bool = True, skip_bad: bool = False
+    path: str | os.PathLike[str], *, labeled: bool = True, skip_bad: bool = False
 ) -> SquadFile:
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
@@ -76,7 +76,7 @@ def read_squad(
 
     Args:
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
-        labelled: Whether every question must have answers, or be marked as unanswerable.
+        labeled: Whether every question must have answers, or be marked as unanswerable.
         skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
             an error.
 
@@ -90,7 +90,7 @@ def read_squad(
         FileNotFoundError: If there is no such file.
     """
     path = os.fspath(path)
-    reader = _Reader(path, labelled, skip_bad)
+    reader = _Reader(path, labeled, skip_bad)
     examples = tuple(reader.examples(load_json(path)))
     return SquadFile(path, reader.has_unanswerable, examples, tuple(reader.skipped))
 
@@ -128,9 +128,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class _Reader:
     """Iterates over the questions of a file, and keeps the skipped parts and the ids seen."""
 
-    def __init__(self, path: str, labelled: bool, skip_bad: bool) -> None:
+    def __init__(self, path: str, labeled: bool, skip_bad: bool) -> None:
         self.path = path
-        self.labelled = labelled
+        self.labeled = labeled
         self.skip_bad = skip_bad
         self.has_unanswerable = False
         self.skipped: list[str] = []
@@ -186,13 +186,13 @@ class _Reader:
         if "is_impossible" in question:
             is_impossible = _field(question, "is_impossible", bool, where)
             self.has_unanswerable = True
-        if "answers" not in question and (is_impossible or not self.labelled):
+        if "answers" not in question and (is_impossible or not self.labeled):
             return () if is_impossible else None
         answers = _field(question, "answers", list, where)
         if is_impossible and answers:
             raise SquadError(f"{where}: is_impossible is true, and there are answers")
         if not answers and not is_impossible:
-            if self.labelled:
+            if self.labeled:
                 raise SquadError(f"{where}: answers is empty, and is_impossible is not true")
             return None
         return tuple(

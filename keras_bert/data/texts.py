@@ -96,10 +96,12 @@ class TextClassifierPreprocessor:
     def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
         """Packs tokenized texts or pairs, the second step of `pack`."""
         xp = functions_for(first.values)
-        room = self.sequence_length - num_special_tokens(self.tokenizer, 1 if second is None else 2)
+        max_tokens = self.sequence_length - num_special_tokens(
+            self.tokenizer, 1 if second is None else 2
+        )
         if second is None:
-            return Sequences(pack_texts(xp, self.tokenizer, cut_rows(xp, first, room)))
-        pair = truncate_pair(xp, first, second, room)
+            return Sequences(pack_texts(xp, self.tokenizer, cut_rows(xp, first, max_tokens)))
+        pair = truncate_pair(xp, first, second, max_tokens)
         return Sequences(pack_texts(xp, self.tokenizer, *pair))
 
     def get_config(self) -> dict[str, Any]:

@@ -121,12 +121,12 @@ class TokenClassifierPreprocessor:
         overlap: int | None = None,
     ) -> None:
         checks.Numbers(at_least=4, integer=True).check(sequence_length=sequence_length)
-        room = sequence_length - num_special_tokens(tokenizer)
-        checks.Numbers(at_least=1, below=room, integer=True).check_given(overlap=overlap)
+        max_tokens = sequence_length - num_special_tokens(tokenizer)
+        checks.Numbers(at_least=1, below=max_tokens, integer=True).check_given(overlap=overlap)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
-        self.overlap = max(1, room // 4) if overlap is None else overlap
-        self._room = room
+        self.overlap = max(1, max_tokens // 4) if overlap is None else overlap
+        self._max_tokens = max_tokens
 
     def __call__(self, words: Any) -> dict[str, Any]:
         return self.padded(self.windows(words))
@@ -149,7 +149,7 @@ class TokenClassifierPreprocessor:
             `WordWindows` in the order of the sentences. A sentence without words has no window.
         """
         nested = words if isinstance(words, NestedWords) else nested_words(words)
-        room, overlap, in_sentences = self._room, self.overlap, nested.in_sentences
+        max_tokens, overlap, in_sentences = self._max_tokens, self.overlap, nested.in_sentences
         xp = functions_for(in_sentences)
         pieces = self._pieces(xp, nested)
         splits = _splits(xp, pieces.lengths)
@@ -157,26 +157,26 @@ class TokenClassifierPreprocessor:
         first_token = xp.take(splits, _splits(xp, in_sentences))
         begin, end = first_token[:-1], first_token[1:]
         lengths = end - begin
-        step = room - overlap
-        counts = 1 + xp.maximum((lengths - room + step - 1) // step, 0)
+        step = max_tokens - overlap
+        counts = 1 + xp.maximum((lengths - max_tokens + step - 1) // step, 0)
         counts = xp.minimum(counts, lengths)
         # === Spans of windows ===
         sentence = row_numbers(xp, counts)
         number = ranges(xp, 0 * counts, counts)
         start = xp.take(begin, sentence) + number * step
-        stop = xp.minimum(start + room, xp.take(end, sentence))
+        stop = xp.minimum(start + max_tokens, xp.take(end, sentence))
         start, stop = _between_words(xp, start, stop, splits)
         if nested.in_documents is not None:
             borders = xp.take(first_token, _splits(xp, nested.in_documents))
             document = xp.take(row_numbers(xp, nested.in_documents), sentence)
             first, last = xp.take(borders, document), xp.take(borders, document + 1)
-            start, stop = _widened(xp, start, stop, first, last, room)
+            start, stop = _widened(xp, start, stop, first, last, max_tokens)
             start, stop = _between_words(xp, start, stop, splits)
         # === The window of each word ===
         of_sentence = row_numbers(xp, in_sentences)
         word_begin, word_end = splits[:-1], splits[1:]
         within = xp.take(begin, of_sentence)
-        nearest = _nearest_window(xp, word_begin - within, word_end - within, room, step)
+        nearest = _nearest_window(xp, word_begin - within, word_end - within, max_tokens, step)
         nearest = _clipped(xp, nearest, 0, xp.take(counts, of_sentence) - 1)
         window = xp.take(row_starts(xp, counts), of_sentence) + nearest
         positions = ranges(xp, start, stop - start)
@@ -200,7 +200,7 @@ class TokenClassifierPreprocessor:
         ends = xp.take(_splits(xp, pieces.lengths), _splits(xp, nested.in_sentences))
         lengths = ends[1:] - ends[:-1]
         overlap = xp.full(xp.size(lengths), self.overlap, "int64")
-        limits = xp.where(lengths > self._room, overlap, lengths)
+        limits = xp.where(lengths > self._max_tokens, overlap, lengths)
         return cut_rows(xp, pieces, xp.take(limits, row_numbers(xp, nested.in_sentences)))
 
     def get_config(self) -> dict[str, Any]:
@@ -275,18 +275,20 @@ def _between_words(xp: Arrays, start: Any, stop: Any, splits: Any) -> tuple[Any,
     return xp.take(splits, first), xp.take(splits, last)
 
 
-def _widened(xp: Arrays, start: Any, stop: Any, begin: Any, end: Any, room: int) -> tuple[Any, Any]:
+def _widened(
+    xp: Arrays, start: Any, stop: Any, begin: Any, end: Any, max_tokens: int
+) -> tuple[Any, Any]:
     """Extends spans on both sides, in equal parts where possible, to the size of a window."""
-    spare, left, right = room - (stop - start), start - begin, end - stop
+    spare, left, right = max_tokens - (stop - start), start - begin, end - stop
     left = xp.minimum(left, xp.maximum(spare // 2, spare - right))
     return start - left, stop + xp.minimum(right, spare - left)
 
 
-def _nearest_window(xp: Arrays, begin: Any, end: Any, room: int, step: int) -> Any:
+def _nearest_window(xp: Arrays, begin: Any, end: Any, max_tokens: int, step: int) -> Any:
     """Returns the index of the window with the maximum context of each word.
 
-    Windows are `[k * step, k * step + room)`. In sentences of several windows, words have no more
-    than `room - step` subwords, so that at least one window contains the whole word.
+    Windows are `[k * step, k * step + max_tokens)`. In sentences of several windows, words have
+    no more than `max_tokens - step` subwords, so that at least one window contains the whole word.
     """
-    central = (begin + end - room + step) // (2 * step)
-    return _clipped(xp, central, -((room - end) // step), begin // step)
+    central = (begin + end - max_tokens + step) // (2 * step)
+    return _clipped(xp, central, -((max_tokens - end) // step), begin // step)

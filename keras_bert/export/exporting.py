@@ -171,7 +171,7 @@ def export_task(
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
     """Returns the labels of a task with classes, `None` for other tasks."""
-    if not task.weighs_classes or not hasattr(task, "num_classes"):
+    if not task.supports_class_weight or not hasattr(task, "num_classes"):
         if class_names is not None:
             raise ValueError(
                 f"class_names is {class_names!r}; this {type(task).__name__} has no classes."
@@ -251,7 +251,7 @@ def _calibration_rows(
                 f"format={format!r} and dtype={dtype!r}."
             )
         return ()
-    if not (task.answers_whole_texts or "question" in task.fields):
+    if not (task.is_sequence_level or "question" in task.fields):
         raise ExportError(
             "format='openvino' with dtype='int8' is for classifiers, regressions, embedders and "
             f"question answerers; for a {type(task).__name__} there is 'onnx' with dtype='int8'."
@@ -284,7 +284,7 @@ def _check_takes_text(task: Any, format: str) -> None:
             "Text in, answers out without TensorFlow is format='openvino' with text=True; with "
             "TensorFlow it is 'tf_saved_model'."
         )
-    if format == "openvino" and not task.answers_whole_texts:
+    if format == "openvino" and not task.is_sequence_level:
         raise ExportError(
             f"text=True with format='openvino' is for classifiers, regressions and embedders. A "
             f"{type(task).__name__} needs more than the ids of one text or pair, such as the "

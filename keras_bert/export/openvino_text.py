@@ -150,7 +150,7 @@ def _checked(texts: Sequence[Any]) -> list[Strings]:
 def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     """Features `(batch, length)` of the ids of one text or two, as the preprocessor packs them."""
     tokenizer = preprocessor.tokenizer
-    room = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
+    max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     start = steps.AddToken(_token_id=tokenizer.cls_token_id, token_type_id=0)
     end = steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=0)
     inputs = [start, steps.Sequence(token_type_id=0), end]
@@ -160,7 +160,9 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
         inputs.append(steps.Sequence(token_type_id=second))
         inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
     combine = steps.CombineSegmentsStep(inputs)
-    ragged = combine.get_ov_subgraph([part for text in _truncated(texts, room) for part in text])
+    ragged = combine.get_ov_subgraph(
+        [part for text in _truncated(texts, max_tokens) for part in text]
+    )
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
     # Padding is segment 0 whatever the padding's id is
@@ -168,16 +170,16 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
 
 
-def _truncated(texts: Sequence[Ids], room: int) -> list[Ids]:
+def _truncated(texts: Sequence[Ids], max_tokens: int) -> list[Ids]:
     """Ids without those that are too many; see `keras_bert.data.packing.truncate_pair`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
-        limits = [_integer(room)]
+        limits = [_integer(max_tokens)]
     else:
-        half = room // 2
-        rest = [ops.subtract(_integer(room), length) for length in lengths]
+        half = max_tokens // 2
+        rest = [ops.subtract(_integer(max_tokens), length) for length in lengths]
         limits = [
-            ops.maximum(rest[1], _integer(room - half)),
+            ops.maximum(rest[1], _integer(max_tokens - half)),
             ops.maximum(rest[0], _integer(half)),
         ]
     return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a classifier answers otherwise about other people, and about which texts it errs."""
+"""Counterfactual evaluation: answers of a classifier with other people named, and its errors."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class HeadImportance:
         means = {int(owner): self.scores[owners == owner].mean(0) for owner in sorted(set(owners))}
         present = {owner: int((~np.isnan(mean)).sum()) for owner, mean in means.items()}
         uses = {owner: int((owners == owner).sum()) for owner in means}
-        room = round(share * sum(present[owner] * uses[owner] for owner in means))
+        num_kept = round(share * sum(present[owner] * uses[owner] for owner in means))
         removed: dict[int, list[int]] = {owner: [] for owner in means}
         ordered = sorted(
             (float(mean[head]), owner, head)
@@ -86,9 +86,9 @@ class HeadImportance:
             for head in range(present[owner])
         )
         for _, owner, head in ordered:
-            if uses[owner] <= room and len(removed[owner]) < present[owner] - 1:
+            if uses[owner] <= num_kept and len(removed[owner]) < present[owner] - 1:
                 removed[owner].append(head)
-                room -= uses[owner]
+                num_kept -= uses[owner]
         return {
             layer: sorted(removed[int(owner)])
             for layer, owner in enumerate(owners)

@@ -423,9 +423,9 @@ def _tokenized(
             name = names[number] if names else f"Text {number}"
             raise ValueError(f"{name} is {shortened(text)}; expected a string.")
     ids, starts, ends = masked_lm.preprocessor.tokenizer.tokenize_with_offsets(list(texts))
-    room = masked_lm.preprocessor.sequence_length - 2
+    max_tokens = masked_lm.preprocessor.sequence_length - 2
     for number, row in enumerate(ids):
-        if not 1 <= len(row) <= room:
+        if not 1 <= len(row) <= max_tokens:
             name = names[number] if names else f"Text {number}"
-            raise ValueError(f"{name} has {len(row)} tokens; expected 1 to {room}.")
+            raise ValueError(f"{name} has {len(row)} tokens; expected 1 to {max_tokens}.")
     return ids, starts, ends

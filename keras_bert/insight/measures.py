@@ -195,7 +195,7 @@ class Result(abc.ABC):
 
     @property
     def notes(self) -> str:
-        """What to know of the numbers."""
+        """Caveats."""
         return self.caveat
 
     def neutral_value(self, metric: str) -> float | None:

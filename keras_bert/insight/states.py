@@ -83,11 +83,11 @@ def require_fit(
     if special_tokens_in_text:
         tokenizer = tokenizer.reading_special_tokens
     lengths = [len(ids) for ids in tokenizer(list(texts))]
-    room = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
-    if sum(lengths) > room:
+    max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
+    if sum(lengths) > max_tokens:
         what = "The text has" if len(texts) == 1 else "The texts have"
         raise ValueError(
-            f"{what} {' + '.join(map(str, lengths))} tokens, and a row has room for {room}: "
+            f"{what} {' + '.join(map(str, lengths))} tokens, and a row holds at most {max_tokens}: "
             f"{shortened(texts[0])}. Shorten it, or give the preprocessor a longer sequence_length."
         )
 
@@ -112,7 +112,7 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
 
     length = features["token_ids"].shape[-1]
     buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)
-    room = next(bucket for bucket in buckets if bucket >= length) - length
+    num_fillers = next(bucket for bucket in buckets if bucket >= length) - length
     fillers = {
         "token_ids": preprocessor.tokenizer.pad_token_id,
         "segment_ids": 0,
@@ -120,7 +120,7 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
     }
     return {
         name: np.pad(
-            value, (*[(0, 0)] * (value.ndim - 1), (0, room)), constant_values=fillers[name]
+            value, (*[(0, 0)] * (value.ndim - 1), (0, num_fillers)), constant_values=fillers[name]
         )
         if name in fillers
         else value

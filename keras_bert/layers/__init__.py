@@ -4,8 +4,8 @@
 from keras_bert.layers.attention import SelfAttention
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import (
-    CountedPositions,
     EmbeddingPostprocessor,
+    PositionIds,
     TokenEmbedding,
 )
 from keras_bert.layers.encoder import BiasActivation, BiasResidualNorm, TransformerBlock
@@ -18,22 +18,22 @@ from keras_bert.layers.heads import (
     TokensAt,
     VocabularyBias,
 )
-from keras_bert.layers.replacement import PlacedTokens, SampledTokens, spread_slots
+from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
 
 __all__ = [
     "BiasActivation",
     "BiasResidualNorm",
     "ClassificationHead",
-    "CountedPositions",
     "Dense",
     "EmbeddingPostprocessor",
     "FrozenModel",
     "MaskedLMTransform",
-    "PlacedTokens",
     "Pooler",
+    "PositionIds",
     "ReplacedTokenHead",
     "SampledTokens",
+    "ScatteredTokens",
     "SelfAttention",
     "TokenEmbedding",
     "TokensAt",

@@ -245,7 +245,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class CountedPositions(keras.layers.Layer):
+class PositionIds(keras.layers.Layer):
     """Counts the position of each token among the tokens of its row that are not padding.
 
     Args:

@@ -72,14 +72,14 @@ class SampledTokens(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class PlacedTokens(keras.layers.Layer):
+class ScatteredTokens(keras.layers.Layer):
     """Replaces the tokens of rows at given positions.
 
     Call arguments:
         token_ids: int `(batch, length)`.
         mask_positions: int `(batch, slots)`, the positions to replace. Slots at position 0, that of
             `[CLS]`, are unused and ignored.
-        placed_ids: int `(batch, slots)`, the new tokens.
+        new_ids: int `(batch, slots)`, the new tokens.
 
     Output shape:
         int32 `(batch, length)`.
@@ -88,13 +88,13 @@ class PlacedTokens(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "int32"})
 
-    def call(self, token_ids: Tensor, mask_positions: Tensor, placed_ids: Tensor) -> Tensor:
+    def call(self, token_ids: Tensor, mask_positions: Tensor, new_ids: Tensor) -> Tensor:
         token_ids = ops.cast(token_ids, "int32")
-        placed = spread_slots(placed_ids, mask_positions, ops.shape(token_ids)[1], empty=-1)
+        placed = spread_slots(new_ids, mask_positions, ops.shape(token_ids)[1], empty=-1)
         return ops.where(placed < 0, token_ids, placed)
 
     def compute_output_spec(
-        self, token_ids: Tensor, mask_positions: Tensor, placed_ids: Tensor
+        self, token_ids: Tensor, mask_positions: Tensor, new_ids: Tensor
     ) -> keras.KerasTensor:
         return keras.KerasTensor(token_ids.shape, dtype="int32")
 

@@ -124,18 +124,18 @@ def _config_without_names(layer: keras.layers.Layer) -> dict[str, Any]:
 
 
 def bilstm_of_options(
-    options: Mapping[str, int], answers_whole_texts: bool
+    options: Mapping[str, int], is_sequence_level: bool
 ) -> list[keras.layers.Layer]:
     """Creates the layers that `bilstm_options` describes.
 
     Args:
         options: A dict of `bilstm_units` and, unless it is 2, `bilstm_layers`; or an empty dict.
-        answers_whole_texts: Whether the head reads one vector for a text, and not one for a token.
+        is_sequence_level: Whether the head reads one vector for a text, and not one for a token.
     """
     if not options.get("bilstm_units"):
         return []
     return bidirectional_lstm(
         options["bilstm_units"],
         options.get("bilstm_layers", 2),
-        return_sequences=not answers_whole_texts,
+        return_sequences=not is_sequence_level,
     )

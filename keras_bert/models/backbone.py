@@ -12,9 +12,9 @@ import keras
 from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
-    CountedPositions,
     EmbeddingPostprocessor,
     Pooler,
+    PositionIds,
     TokenEmbedding,
     TransformerBlock,
 )
@@ -315,7 +315,7 @@ def _outputs(
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
     position_ids = inputs.get("position_ids")
     if config.position_offset:
-        count = CountedPositions(config.pad_token_id, config.max_sequence_length, name="positions")
+        count = PositionIds(config.pad_token_id, config.max_sequence_length, name="positions")
         position_ids = count(inputs["token_ids"], position_ids=position_ids)
     x = layers.embeddings(
         layers.token_embedding(inputs["token_ids"]),

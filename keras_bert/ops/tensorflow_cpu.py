@@ -72,8 +72,8 @@ def _bias_activation(activation: str) -> Callable[..., Any]:
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            along_x = _activation_gradient(activation)(x, bias, upstream)
-            return along_x, tf.cast(_sum_rows(along_x), bias.dtype)
+            x_gradient = _activation_gradient(activation)(x, bias, upstream)
+            return x_gradient, tf.cast(_sum_rows(x_gradient), bias.dtype)
 
         return _activation(activation)(x, bias), gradient
 
@@ -134,12 +134,12 @@ def _bias_dropout_residual_layer_norm(epsilon: float, dropout: float) -> Callabl
 
         def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
             arguments = (x, residual, bias, gamma, mean, scale, upstream, key)
-            along_x, along_residual, *rows = _norm_gradient(dropout)(*arguments)
-            along_weights = (
+            x_gradient, residual_gradient, *rows = _norm_gradient(dropout)(*arguments)
+            weight_gradients = (
                 tf.cast(row, weight.dtype)
                 for row, weight in zip(rows, (bias, gamma, beta), strict=True)
             )
-            return along_x, along_residual, *along_weights, None
+            return x_gradient, residual_gradient, *weight_gradients, None
 
         return y, gradient
 
@@ -297,17 +297,17 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
         total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
         normal, upstream = (total - mean) * scale, _wide(upstream)
         along_normal = upstream * _wide(gamma)
-        along_total = scale * (
+        total_gradient = scale * (
             along_normal
             - tf.reduce_mean(along_normal, -1, keepdims=True)
             - normal * tf.reduce_mean(along_normal * normal, -1, keepdims=True)
         )
-        along_x = drop(along_total, rate, key)
-        along_weights = (along_x, upstream * normal, upstream)
+        x_gradient = drop(total_gradient, rate, key)
+        weight_gradients = (x_gradient, upstream * normal, upstream)
         return (
-            tf.cast(along_x, x.dtype),
-            tf.cast(along_total, residual.dtype),
-            *(tf.reduce_sum(rows, 0) for rows in along_weights),
+            tf.cast(x_gradient, x.dtype),
+            tf.cast(total_gradient, residual.dtype),
+            *(tf.reduce_sum(rows, 0) for rows in weight_gradients),
         )
 
     return norm_gradient

@@ -21,7 +21,7 @@ def traced_for_any_size(
     Args:
         function: A `tf.function` of a list of batches.
         inputs: The symbolic inputs, whose shapes tell which dimensions have any size.
-        check_shape: Checks the name and the shape of each input, which the graph does not know.
+        check_shape: Checks the name and the shape of each input, which is unknown in the graph.
     """
 
     def spec(part: Any, name: str = "token_ids") -> Any:

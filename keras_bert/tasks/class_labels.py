@@ -36,7 +36,7 @@ class LabelRules:
     is_score: bool = False
 
     @property
-    def allows_unlabelled(self) -> bool:
+    def allows_unlabeled(self) -> bool:
         """Whether rows may have no label."""
         return self.lowest == -1
 
@@ -58,7 +58,7 @@ class LabelRules:
         if array.dtype.kind == "O":  # such as columns of pandas, which may hold numbers
             array = np.asarray(array.tolist())
         if self.is_score:
-            return finite_scores(array, allow_unlabelled=self.lowest != 0, first_row=first_row)
+            return finite_scores(array, allow_unlabeled=self.lowest != 0, first_row=first_row)
         if array.dtype.kind in "OUST":
             _refuse_missing(labels, first_row)
             if array.dtype.kind == "S":
@@ -163,13 +163,13 @@ def checked_ids(
 
 
 def finite_scores(
-    labels: Any, *, allow_unlabelled: bool = False, first_row: int = 0
+    labels: Any, *, allow_unlabeled: bool = False, first_row: int = 0
 ) -> np.ndarray[Any, Any]:
     """Checks the targets of a regression.
 
     Args:
         labels: Numbers of shape `(rows,)` or `(rows, 1)`.
-        allow_unlabelled: Whether a target may be NaN, which means that the row has none.
+        allow_unlabeled: Whether a target may be NaN, which means that the row has none.
         first_row: The index of the first of them, for the error message.
 
     Returns:
@@ -184,7 +184,7 @@ def finite_scores(
     if array.size != len(array):
         raise ValueError(f"The labels have the shape {array.shape}; expected numbers (rows,).")
     array = array.reshape(-1)
-    is_wrong = np.isinf(array) if allow_unlabelled else ~np.isfinite(array)
+    is_wrong = np.isinf(array) if allow_unlabeled else ~np.isfinite(array)
     if is_wrong.any():
         row = int(np.argwhere(is_wrong)[0][0])
         raise ValueError(

@@ -22,10 +22,10 @@ from keras_bert.models.pretraining import encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
+from keras_bert.tasks.adapters import InputAdapter
 from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
-from keras_bert.tasks.rows import Rows
 from keras_bert.tasks.student_initialization import student_from_teacher
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.text_classifier import TextClassifier
@@ -170,7 +170,7 @@ class Distiller(CustomObjective, Task):
         self.student_task = student
         self.teacher_task = teacher
         self.uses_pooler = student.uses_pooler
-        self.weighs_classes = student.weighs_classes
+        self.supports_class_weight = student.supports_class_weight
         self.temperature = temperature
         self.divergence_weight, self.label_weight, self.cosine_weight = weights
         self.divergence_tokens = divergence_tokens
@@ -206,9 +206,9 @@ class Distiller(CustomObjective, Task):
         student, teacher = y_pred["student_logits"], y_pred["teacher_logits"]
         logits, tokens = student, None
         if self.is_masked_lm:
-            labels, labelled = slot_targets(x, y, sample_weight)
-            tokens = token_weights(x, labelled)
-            compared = labelled
+            labels, labeled = slot_targets(x, y, sample_weight)
+            tokens = token_weights(x, labeled)
+            compared = labeled
             if self.divergence_tokens == "all":
                 compared = tokens
                 # (batch, length, vocabulary) -> (batch, slots, vocabulary)
@@ -216,7 +216,7 @@ class Distiller(CustomObjective, Task):
         else:
             compared = ops.ones(ops.shape(logits)[:1]) if sample_weight is None else sample_weight
             compared = ops.reshape(ops.cast(compared, "float32"), (-1,))
-            labels, labelled = _known_labels(y, compared, self.is_regression)
+            labels, labeled = _known_labels(y, compared, self.is_regression)
         values = {"divergence": (self._divergence(teacher, student), compared)}
         if self.cosine_weight:
             distance = cosine_distance(y_pred["teacher_hidden"], y_pred["student_hidden"])
@@ -224,34 +224,36 @@ class Distiller(CustomObjective, Task):
         if labels is None:
             return values
         if self.is_regression:
-            values["label_loss"] = (_squared_difference(labels, logits), labelled)
+            values["label_loss"] = (_squared_difference(labels, logits), labeled)
             return values
         entropy = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
         is_right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
-        values["label_loss"] = (entropy, labelled)
-        values["accuracy"] = (ops.cast(is_right, "float32"), labelled)
+        values["label_loss"] = (entropy, labeled)
+        values["accuracy"] = (ops.cast(is_right, "float32"), labeled)
         return values
 
     # The input is that of the student, except that rows of classifiers may have no labels.
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
-        return self.student_task._read(x, y, sample_weight, self._allowing_unlabelled(options))
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | None:
+        return self.student_task._read(x, y, sample_weight, self._allowing_unlabeled(options))
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         return self.student_task._label_rules(options)
 
-    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
+    def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         return self.student_task._batches(rows, options)
 
     def _checked_features(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
         return self.student_task._checked_features(
-            x, y, sample_weight, self._allowing_unlabelled(options)
+            x, y, sample_weight, self._allowing_unlabeled(options)
         )
 
-    def _allowing_unlabelled(self, options: BatchOptions) -> BatchOptions:
-        return dataclasses.replace(options, allow_unlabelled=not self.is_masked_lm)
+    def _allowing_unlabeled(self, options: BatchOptions) -> BatchOptions:
+        return dataclasses.replace(options, allow_unlabeled=not self.is_masked_lm)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Computes the logits of the student; see its `predict`."""

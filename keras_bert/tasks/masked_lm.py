@@ -27,9 +27,9 @@ from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
+from keras_bert.tasks.adapters import InputAdapter, TextAdapter
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
-from keras_bert.tasks.rows import Rows, TextRows
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class MaskedTokenTask(Task):
     needs_vocabulary = False
     masking: dict[str, Any]
     # The default options of the masker
-    usual_masking: ClassVar[dict[str, Any]] = {}
+    default_masking: ClassVar[dict[str, Any]] = {}
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         name = "masked_lm_logits" if isinstance(self.output, dict) else ""
@@ -76,11 +76,15 @@ class MaskedTokenTask(Task):
             "masked_lm": (self.get_layer("masked_lm_transform"), self.get_layer("masked_lm_bias"))
         }
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | None:
         rows = super()._read(x, None, None, options)
         if rows is not None and (y is not None or sample_weight is not None or rows.has_labels):
             raise ValueError("Text for a masked LM must not have labels or sample weights.")
-        if isinstance(rows, TextRows) and not (self.config.causal or any_characters(rows.columns)):
+        if isinstance(rows, TextAdapter) and not (
+            self.config.causal or any_characters(rows.columns)
+        ):
             raise ValueError("All texts are empty; expected some with tokens, which are masked.")
         return rows
 
@@ -89,11 +93,11 @@ class MaskedTokenTask(Task):
         of_text = f"; for text, use `{self.verb}`" if self.verb else ""
         raise ValueError(f"`predict` of a {type(self).__name__} takes ids{of_text}.")
 
-    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
+    def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         from keras_bert.data import MaskedLMMasker, NextTokenTargets
 
         tokenizer = self.preprocessor.tokenizer
-        masking = {**self.usual_masking, **self.masking}
+        masking = {**self.default_masking, **self.masking}
         if options.training:
             masking.setdefault("seed", random.getrandbits(31))
         masker: Any = (
@@ -287,18 +291,20 @@ class MaskedLM(MaskedTokenTask):
             ValueError: If a text has no mask within `sequence_length`.
         """
         own = self.preprocessor.tokenizer
-        room = self.preprocessor.sequence_length - 2
+        max_tokens = self.preprocessor.sequence_length - 2
         parts = own.reading_special_tokens.tokenize_with_offsets(texts)
         rows, positions, spans = [], [], []
         for number, (ids, starts, ends) in enumerate(zip(*parts, strict=True)):
-            masks = [index for index, token in enumerate(ids[:room]) if token == own.mask_token_id]
+            masks = [
+                index for index, token in enumerate(ids[:max_tokens]) if token == own.mask_token_id
+            ]
             if not masks:
                 which = "The text" if len(texts) == 1 else f"Text {number}"
-                where = f" in its first {room} tokens" if own.mask_token_id in ids else ""
+                where = f" in its first {max_tokens} tokens" if own.mask_token_id in ids else ""
                 raise ValueError(
                     f"{which} has no {own.mask_token} to fill{where}: {texts[number]!r}."
                 )
-            rows.append([own.cls_token_id, *ids[:room], own.sep_token_id])
+            rows.append([own.cls_token_id, *ids[:max_tokens], own.sep_token_id])
             # After [CLS]; in a causal model, the token before a mask predicts it.
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])

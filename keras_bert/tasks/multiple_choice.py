@@ -25,8 +25,8 @@ from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
+from keras_bert.tasks.adapters import BatchOutputs, Restore, TextAdapter
 from keras_bert.tasks.class_labels import LabelRules, softmax
-from keras_bert.tasks.rows import BatchOutputs, Restore, TextRows
 from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ChoiceRows(TextRows):
+class ChoiceAdapter(TextAdapter):
     """Texts with the choices of each.
 
     Args:
@@ -71,7 +71,9 @@ class ChoiceRows(TextRows):
             RowsInMemory(self._examples(preprocessor), self.targets), preprocessor, options
         )
 
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
             shape = (len(self), max(map(len, self.columns["choices"]), default=0))
             logits = np.full(shape, masked_score("float32"), "float32")
@@ -127,12 +129,12 @@ class MultipleChoice(Task):
     verb = "choose"
     fields = ("text", "choices")
     list_fields = ("choices",)
-    input_kinds = (ChoiceRows,)
+    adapters = (ChoiceAdapter,)
     options = ("dropout",)
     preset_options = ("dropout",)
     preprocessor_class = MultipleChoicePreprocessor
     head_name = "multiple_choice"
-    weighs_classes = True
+    supports_class_weight = True
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class ObjectiveModel(TokenModel):
     # Whether the loss is the sum of the losses of the outputs
     sums_losses_of_outputs: ClassVar[bool] = True
     # Whether labels are class ids, so that `class_weight` applies
-    weighs_classes: bool = False
+    supports_class_weight: bool = False
     # The weight of each class id in the loss of a running `fit`, and last that of other ids
     _class_weight: tuple[float, ...] | None = None
     # Whether the outputs depend on the encoder's pooler. If not, it is not trained: it would have

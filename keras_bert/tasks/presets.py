@@ -143,7 +143,7 @@ def _choose_head(
     layers = bilstm_options(given["top_layers"]) if "top_layers" in given else stored
     options: dict[str, Any] = {}
     if "top_layers" in names and "top_layers" not in given:
-        options["top_layers"] = bilstm_of_options(stored, make_task.answers_whole_texts)
+        options["top_layers"] = bilstm_of_options(stored, make_task.is_sequence_level)
     differs = has_head and layers != stored
     if "num_classes" not in names:
         mismatch = f"has a head{_in_brackets(stored)}, but expected one{_in_brackets(layers)}"

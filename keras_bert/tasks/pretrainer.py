@@ -64,7 +64,7 @@ class Pretrainer(MaskedTokenTask):
         [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, sentence order prediction.
     """
 
-    input_kinds = ()
+    adapters = ()
     options = ("next_sentence",)
 
     def __init__(

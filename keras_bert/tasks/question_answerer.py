@@ -35,9 +35,9 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
+from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules
-from keras_bert.tasks.rows import BatchOutputs, Restore, Rows
 from keras_bert.tasks.task import Task, second_axis
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ OUTPUTS = ("start_logits", "end_logits")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class QuestionsOnPassages(Rows):
+class QuestionAdapter(InputAdapter):
     """Questions on passages, with or without answers.
 
     Args:
@@ -93,7 +93,9 @@ class QuestionsOnPassages(Rows):
         source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
         return Loader(source, preprocessor, options, _with_positions)
 
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         rows = question_rows(self.examples, preprocessor)
 
         def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
@@ -168,7 +170,7 @@ class QuestionAnswerer(Task):
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
     """
 
-    input_kinds = (QuestionsOnPassages,)
+    adapters = (QuestionAdapter,)
     options = ("dropout", "max_answer_length", "null_threshold", "top_layers")
     preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
     preprocessor_class = QuestionAnswererPreprocessor

@@ -15,7 +15,7 @@ from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.input_forms import single_texts
 from keras_bert.data.texts import TextClassifierPreprocessor
-from keras_bert.layers import PlacedTokens, ReplacedTokenHead, SampledTokens, spread_slots
+from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.ops.annotations import Tensor
@@ -99,7 +99,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     preset_options = ("discriminator_weight",)
     head_name = "replaced_token"
     verb = "detect"
-    usual_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
+    default_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         hidden, _ = encode_masked(generator_encoder, inputs)
         logits = masked_lm_logits(generator_encoder, hidden)
         sampled = SampledTokens(seed, name="sampled_tokens")(logits, inputs["token_ids"], positions)
-        corrupted = PlacedTokens(name="placed_tokens")(inputs["token_ids"], positions, sampled)
+        corrupted = ScatteredTokens(name="placed_tokens")(inputs["token_ids"], positions, sampled)
         outputs = {
             "masked_lm_logits": logits,
             "sampled_ids": sampled,
@@ -268,7 +268,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         masked_logits = y_pred["masked_lm_logits"]
         logits = y_pred["replaced_token_logits"]
         best = ops.cast(ops.argmax(masked_logits, axis=-1), ids.dtype)
-        said = ops.cast(logits > 0, "float32")
+        predicted = ops.cast(logits > 0, "float32")
         return {
             "masked_lm_loss": (
                 ops.sparse_categorical_crossentropy(ids, masked_logits, from_logits=True),
@@ -280,11 +280,11 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
                 weights_of_tokens,
             ),
             "discriminator_accuracy": (
-                ops.cast(ops.equal(said, replaced), "float32"),
+                ops.cast(ops.equal(predicted, replaced), "float32"),
                 weights_of_tokens,
             ),
-            "discriminator_precision": (replaced, weights_of_tokens * said),
-            "discriminator_recall": (said, weights_of_tokens * replaced),
+            "discriminator_precision": (replaced, weights_of_tokens * predicted),
+            "discriminator_recall": (predicted, weights_of_tokens * replaced),
         }
 
     def detect(self, text: Any, threshold: float = 0.5, batch_size: int | None = None) -> Any:
@@ -315,9 +315,9 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         if not texts:
             return []
         tokenizer = self.preprocessor.tokenizer
-        room = self.preprocessor.sequence_length - 2
+        max_tokens = self.preprocessor.sequence_length - 2
         ids, starts, ends = (
-            [row[:room] for row in part] for part in tokenizer.tokenize_with_offsets(texts)
+            [row[:max_tokens] for row in part] for part in tokenizer.tokenize_with_offsets(texts)
         )
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
         batches = token_batches(rows, self.preprocessor, self._options(batch_size))

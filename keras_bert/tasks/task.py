@@ -19,6 +19,7 @@ from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
 from keras_bert.data.given_batches import BatchedText, opened
 from keras_bert.data.input_forms import (
+    check_input_form,
     check_weights,
     checked_generator,
     column_names,
@@ -27,7 +28,6 @@ from keras_bert.data.input_forms import (
     is_questions,
     is_text,
     label_column,
-    refuse_other_rows,
     split_index,
 )
 from keras_bert.data.loader import Batches, BatchOptions
@@ -38,6 +38,13 @@ from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.models.thread_safe import check_process
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.optimizers.fit_updates import with_fit_updates
+from keras_bert.tasks.adapters import (
+    BatchOutputs,
+    InputAdapter,
+    TextAdapter,
+    TextBatchesAdapter,
+    TextDatasetAdapter,
+)
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_class_weight,
@@ -46,7 +53,6 @@ from keras_bert.tasks.class_labels import (
 from keras_bert.tasks.feeding import Feed
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
-from keras_bert.tasks.rows import BatchOutputs, Rows, TextBatches, TextDataset, TextRows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -57,7 +63,7 @@ class Task(ObjectiveModel):
 
     Subclasses build the functional model, pass it with its `backbone` to the constructor, and
     define the class attributes below. Wherever methods of `keras.Model` take arrays of token ids,
-    those of this class also take text, in the forms of its `input_kinds`.
+    those of this class also take text, in the forms of its `adapters`.
     """
 
     seconds_waited: float = 0.0
@@ -76,7 +82,11 @@ class Task(ObjectiveModel):
     """Those of the fields that are, or may be, lists of strings."""
 
     # The kinds of input that the task takes besides features
-    input_kinds: ClassVar[tuple[type[Rows], ...]] = (TextRows, TextDataset, TextBatches)
+    adapters: ClassVar[tuple[type[InputAdapter], ...]] = (
+        TextAdapter,
+        TextDatasetAdapter,
+        TextBatchesAdapter,
+    )
     # Arguments of the class besides the encoder, the preprocessor and the name; and the attributes
     # that are saved with presets
     options: ClassVar[tuple[str, ...]] = ()
@@ -89,7 +99,7 @@ class Task(ObjectiveModel):
     # The name in checkpoints of the attribute `head`, which has the outputs of the task
     head_name: ClassVar[str] = ""
     # Whether there is one prediction per text or pair, so that token offsets are not needed
-    answers_whole_texts: ClassVar[bool] = False
+    is_sequence_level: ClassVar[bool] = False
     # The name of a single output in exports without text
     output_name: ClassVar[str] = "logits"
     # Whether text needs labels to be trained on or evaluated
@@ -253,10 +263,10 @@ class Task(ObjectiveModel):
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         x = opened(x)
-        if class_weight is not None and self.weighs_classes:
+        if class_weight is not None and self.supports_class_weight:
             rules = self._label_rules(self._options(batch_size))
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
-        has_class_ids = self.weighs_classes and self._loss_takes_ids()
+        has_class_ids = self.supports_class_weight and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
         is_for_keras = self._kind_of(x) is None and self.head_name != "token_classifier"
         if class_weight and not has_class_ids and not is_for_keras:
@@ -462,8 +472,8 @@ class Task(ObjectiveModel):
         which a long passage has several.
 
         Args:
-            x: Rows in any form that `fit` takes; labels are not needed. A `tf.data.Dataset` that
-                does not know its size is read once.
+            x: Rows in any form that `fit` takes; labels are not needed. A `tf.data.Dataset` of
+                unknown size is read once.
             batch_size: Number of rows in an update; with gradient accumulation, the `batch_size`
                 of `fit` times `gradient_accumulation_steps`. Ignored for batched datasets.
                 Defaults to 32.
@@ -528,7 +538,7 @@ class Task(ObjectiveModel):
                 f"received {type(x).__name__}."
             )
         rows = kind.read(x)
-        batches, _ = rows.numbered_batches(self.preprocessor, self._options(batch_size))
+        batches, _ = rows.prediction_batches(self.preprocessor, self._options(batch_size))
         counts = [
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
             for features, _ in batches
@@ -537,17 +547,17 @@ class Task(ObjectiveModel):
         return lengths[lengths > 0]  # without the filler of batches
 
     def _predict_rows(
-        self, rows: Rows, batch_size: int | None, verbose: int | str, **kwargs: Any
+        self, rows: InputAdapter, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
         # Batches of text are not in its order; and Keras' `predict` may not be what is called.
-        if isinstance(rows, TextBatches):
+        if isinstance(rows, TextBatchesAdapter):
             rows = dataclasses.replace(rows, steps=kwargs.get("steps"))
         elif kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
         # Each replica has a share of the batches of `predict`, but all of those of
         # `predict_on_batch`.
         options = self._options(batch_size, is_shared=rows.outputs_are_joined)
-        batches, restore = rows.numbered_batches(self.preprocessor, options)
+        batches, restore = rows.prediction_batches(self.preprocessor, options)
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         if batches.example() is None:
@@ -586,11 +596,13 @@ class Task(ObjectiveModel):
             )
             progress.add(1)
 
-    def _kind_of(self, x: Any) -> type[Rows] | None:
+    def _kind_of(self, x: Any) -> type[InputAdapter] | None:
         """Returns the kind of text that `x` is; `None` for features."""
-        return next((kind for kind in self.input_kinds if kind.matches(x)), None)
+        return next((kind for kind in self.adapters if kind.matches(x)), None)
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | None:
         """Reads text with its labels and weights; returns `None` for features."""
         kind = self._kind_of(x)
         rules = self._label_rules(options)
@@ -601,12 +613,12 @@ class Task(ObjectiveModel):
             raise ValueError("There are no texts to train on, or to evaluate.")
         return rows
 
-    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
+    def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
 
     def _model_data(
-        self, rows: Rows | None, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+        self, rows: InputAdapter | None, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
         """Checks data, and converts text to batches with labels and weights.
 
@@ -721,7 +733,7 @@ class Task(ObjectiveModel):
                 the task takes.
         """
         forms = self._input_forms()
-        refuse_other_rows(x, forms)
+        check_input_form(x, forms)
         if is_text(x) or isinstance(x, BatchedText):
             raise ValueError(
                 f"A {type(self).__name__} takes {forms}, or features; received "
@@ -731,7 +743,7 @@ class Task(ObjectiveModel):
 
     @classmethod
     def _input_forms(cls) -> str:
-        return ", or ".join(dict.fromkeys(kind.forms for kind in cls.input_kinds)) or "ids"
+        return ", or ".join(dict.fromkeys(kind.forms for kind in cls.adapters)) or "ids"
 
     def _check_targets(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> None:
         """Checks targets of features, since JAX does not raise errors for ids out of range."""
@@ -982,7 +994,7 @@ class Task(ObjectiveModel):
         # Older files have numbers for `top_layers`.
         bilstm = {name: config.pop(name) for name in BILSTM_OPTIONS if name in config}
         if bilstm:
-            config["top_layers"] = bilstm_of_options(bilstm, cls.answers_whole_texts)
+            config["top_layers"] = bilstm_of_options(bilstm, cls.is_sequence_level)
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )

@@ -78,7 +78,7 @@ class TextClassifier(Task):
     head_name = "classifier"
     verb = "classify"
     optional_fields = ("text_pair",)
-    answers_whole_texts = True
+    is_sequence_level = True
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class TextClassifier(Task):
         self.class_names = None if class_names is None else tuple(class_names)
         self.top_layers = top_layers
         self.uses_pooler = not top_layers
-        self.weighs_classes = not self.is_regression
+        self.supports_class_weight = not self.is_regression
 
     @property
     def dropout(self) -> float:
@@ -216,9 +216,9 @@ class TextClassifier(Task):
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         return LabelRules(
-            self.num_classes if self.weighs_classes and self._loss_takes_ids() else None,
+            self.num_classes if self.supports_class_weight and self._loss_takes_ids() else None,
             self.class_names,
-            lowest=-1 if options.allow_unlabelled else 0,
+            lowest=-1 if options.allow_unlabeled else 0,
             is_score=self.is_regression,
         )
 

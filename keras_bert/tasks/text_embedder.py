@@ -17,7 +17,7 @@ from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
-from keras_bert.tasks.rows import Rows, TextRows
+from keras_bert.tasks.adapters import InputAdapter, TextAdapter
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TextEmbedder(Task):
     options = ("pooling", "normalize")
     preset_options = options
     output_name = "embedding"
-    answers_whole_texts = True
+    is_sequence_level = True
     uses_pooler = False
 
     def __init__(
@@ -153,19 +153,21 @@ class TextEmbedder(Task):
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows | None:
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | None:
         if y is not None and self._kind_of(x):
             raise ValueError(
                 "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )
         return super()._read(x, y, sample_weight, options)
 
-    def _batches(self, rows: Rows, options: BatchOptions) -> Batches:
-        if not isinstance(rows, TextRows) or "text_pair" not in rows.columns:
+    def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
+        if not isinstance(rows, TextAdapter) or "text_pair" not in rows.columns:
             raise ValueError(
                 "An embedder is trained on pairs of texts in memory, without labels: a list of "
                 "(a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`; received "
-                f"{'single texts' if isinstance(rows, TextRows) else 'a dataset'}."
+                f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}."
             )
         pairs = min(len(rows), options.rows_in_batch)
         if options.training and pairs < 2:

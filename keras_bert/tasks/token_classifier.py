@@ -36,13 +36,13 @@ from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
+from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore, sliced
 from keras_bert.tasks.class_labels import (
     LabelRules,
     checked_num_classes,
     softmax,
 )
 from keras_bert.tasks.objective import weights_of_targets
-from keras_bert.tasks.rows import BatchOutputs, Restore, Rows, sliced
 from keras_bert.tasks.task import Task
 from keras_bert.text.words import split_words
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class WordRows(Rows):
+class WordsAdapter(InputAdapter):
     """Sentences of words, documents of such sentences, or texts that are split into words.
 
     Args:
@@ -160,7 +160,9 @@ class WordRows(Rows):
         source = RowsInMemory(InMemory(Sequences(features)))
         return Loader(source, preprocessor, options, _with_tags, targets_have_length=True)
 
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         rows = self.split_into_words()
         words = nested_words(rows.words)
         windows = preprocessor.windows(words)
@@ -243,14 +245,14 @@ class TokenClassifier(Task):
 
     verb = "tag"
     list_fields = ("text",)
-    input_kinds = (WordRows,)
+    adapters = (WordsAdapter,)
     options = ("num_classes", "class_names", "dropout")
     preset_options = ("dropout",)
     preprocessor_class = TokenClassifierPreprocessor
     preprocessor_options = ("sequence_length", "overlap")
     head_name = "token_classifier"
     default_learning_rate = 5e-5
-    weighs_classes = True
+    supports_class_weight = True
     uses_pooler = False
 
     def __init__(
@@ -354,15 +356,15 @@ class TokenClassifier(Task):
         texts = [None] * len(tags) if rows.texts is None else rows.texts
         return rows.nested([_entities(*pair) for pair in zip(tags, texts, strict=True)])
 
-    def _words_of(self, x: Any) -> WordRows:
+    def _words_of(self, x: Any) -> WordsAdapter:
         x = listed(x)
-        if not WordRows.matches(x):
+        if not WordsAdapter.matches(x):
             self._check_ids(x)
-            raise ValueError(f"Received {type(x).__name__}; expected {WordRows.forms}.")
-        return WordRows.read(x).split_into_words()
+            raise ValueError(f"Received {type(x).__name__}; expected {WordsAdapter.forms}.")
+        return WordsAdapter.read(x).split_into_words()
 
     def _tags_of(
-        self, rows: WordRows, batch_size: int | None, verbose: int | str
+        self, rows: WordsAdapter, batch_size: int | None, verbose: int | str
     ) -> list[list[dict[str, Any]]]:
         """Returns the words of each sentence with their labels and scores."""
         logits = self._predict_rows(rows, batch_size, verbose)

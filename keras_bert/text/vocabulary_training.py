@@ -300,11 +300,11 @@ def _alphabet(
             inside.update(word)
     # A character that is always a word of its own, as CJK and punctuation are, takes one token.
     ordered = sorted(frequencies, key=lambda letter: (-frequencies[letter], letter))
-    room = (vocabulary_size - len(SPECIAL_TOKENS)) // 2
+    space = (vocabulary_size - len(SPECIAL_TOKENS)) // 2
     kept = set()
     for letter in ordered if alphabet_size is None else ordered[:alphabet_size]:
-        room -= 2 if letter in inside else 1
-        if room < 0 and alphabet_size is None:
+        space -= 2 if letter in inside else 1
+        if space < 0 and alphabet_size is None:
             break
         kept.add(letter)
     return sorted(kept), sorted(kept & inside)

@@ -8,6 +8,7 @@ from keras_bert.data.input_forms import (
     as_array,
     as_list,
     as_lists,
+    check_input_form,
     check_words,
     choice_columns,
     is_questions,
@@ -15,7 +16,6 @@ from keras_bert.data.input_forms import (
     label_column,
     paired,
     question_examples,
-    refuse_other_rows,
     single_texts,
     text_columns,
     word_depth,
@@ -120,7 +120,7 @@ def test_tables_and_columns_of_other_libraries_are_read(library):
     choices = choice_columns(table({"text": ["a"], "choices": [["b", "c"]]}))
     assert choices == (["a"], [["b", "c"]])
     with pytest.raises(ValueError, match="columns of text named premise; expected TEXT, or feat"):
-        refuse_other_rows(table({"premise": ["a"]}), "TEXT")
+        check_input_form(table({"premise": ["a"]}), "TEXT")
 
 
 def test_ids_of_other_names_of_classes_become_names():
@@ -149,7 +149,7 @@ def test_what_is_not_read_yet_is_refused():
     for x in (iter(["a"]), {"a"}, map(str, [1]), LazyFrame(), IterableDataset()):
         assert not is_text(x)
         with pytest.raises(ValueError, match=f"^Received {type(x).__name__}; expected TEXT, or"):
-            refuse_other_rows(x, "TEXT")
+            check_input_form(x, "TEXT")
 
 
 @pytest.mark.needs_tensorflow

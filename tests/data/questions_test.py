@@ -37,10 +37,10 @@ def make(sequence_length=12, doc_stride=3, max_query_length=4, tokens=TOKENS):
 def plain_windows(question, passage, sequence_length, doc_stride, max_query_length):
     """The rows, and each window's first token and length, as the released code makes them."""
     question = question[:max_query_length]
-    room = sequence_length - len(question) - 3
+    space = sequence_length - len(question) - 3
     spans, start = [], 0
     while True:
-        length = min(room, len(passage) - start)
+        length = min(space, len(passage) - start)
         spans.append((start, length))
         if start + length == len(passage):
             break
@@ -146,7 +146,7 @@ def test_targets_are_the_tokens_that_have_a_part_of_the_answer():
         example("a bcd e", "cd e", 3),
         example("a 京 e", "京", 2),
         example("a bcd e"),
-        QuestionExample("unlabelled", "a?", "a b"),
+        QuestionExample("unlabeled", "a?", "a b"),
         example("a \u200b b", "\u200b", 2),  # which the tokenizer drops entirely
     ]
     rows = question_rows(examples, make(20))

@@ -70,7 +70,7 @@ def test_a_test_set_needs_no_answers(tmp_path):
     del value["data"][0]["paragraphs"][0]["qas"][0]["answers"]
     value["data"][0]["paragraphs"][0]["qas"][1]["answers"] = []
     path = write(tmp_path / "squad.json", value)
-    examples = read_squad(path, labelled=False).examples
+    examples = read_squad(path, labeled=False).examples
     assert [example.answers for example in examples] == [None, None]
     with pytest.raises(SquadError, match=r"question 1 .*'answers' is missing"):
         read_squad(path)

@@ -148,9 +148,9 @@ CLASS_NAMES = ["bad", "", "größer", "中国", "x" * 40]
 
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory):
+def labeled(tmp_path_factory):
     """A classifier of five classes, the file of its export, and texts of all classes."""
-    folder = tmp_path_factory.mktemp("labelled")
+    folder = tmp_path_factory.mktemp("labeled")
     classifier = make_classifier(class_names=CLASS_NAMES)
     draw = random.Random(0)
     texts = ["".join(draw.choices("abcdefgh ,?", k=draw.randint(0, 40))) for _ in range(400)]
@@ -165,8 +165,8 @@ def labelled(tmp_path_factory):
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("threads", [{}, {"INFERENCE_NUM_THREADS": 1}])
-def test_labels_in_any_order_of_classes(labelled, threads, is_async):
-    path, texts, labels = labelled
+def test_labels_in_any_order_of_classes(labeled, threads, is_async):
+    path, texts, labels = labeled
     assert set(labels) == set(CLASS_NAMES)
     options = {"INFERENCE_PRECISION_HINT": "f32", **threads}
     model = openvino.compile_model(path, "CPU", options)

@@ -215,7 +215,7 @@ def test_what_has_no_text_is_refused():
     with pytest.raises(ValueError, match="expected at least one text"):
         insight.attention(backbone, [], preprocessor=preprocessor())
     for x in ("film " * 600, [("the film", "dull " * 600)]):
-        with pytest.raises(ValueError, match="600 tokens, and a row has room for "):
+        with pytest.raises(ValueError, match="600 tokens, and a row holds at most "):
             insight.attention(backbone, x, preprocessor=preprocessor())
 
 

@@ -248,10 +248,10 @@ def test_what_is_no_input_is_refused(folder):
         (("the", "lime"), "method is 'lime'"),
         ((["a", "b", "c"],), "expected a text or a pair"),
         ((None,), "x is None; expected a text or a pair"),
-        (("film " * 31,), "The text has 31 tokens, and a row has room for 30: 'film film "),
+        (("film " * 31,), "The text has 31 tokens, and a row holds at most 30: 'film film "),
         (
             (("the film", "dull " * 28),),
-            r"The texts have 2 \+ 28 tokens, and a row has room for 29",
+            r"The texts have 2 \+ 28 tokens, and a row holds at most 29",
         ),
     ):
         with pytest.raises(ValueError, match=message):
@@ -270,8 +270,13 @@ def test_what_is_longer_than_a_row_is_refused_by_every_task():
         (TokenClassifier, (3,), ["film"] * 30, "becomes 2 windows"),
         (QuestionAnswerer, (), ("who " * 7, "ann"), "The question has 7 tokens; expected at most"),
         (QuestionAnswerer, (), ("who ?", "ann " * 40), "windows"),
-        (MultipleChoice, (), ("ann", ["film " * 30, "paris"]), r"1 \+ 30 tokens, .* room for 21"),
-        (MaskedLM, (), "[MASK]" + " film" * 22, "23 tokens, and a row has room for 22"),
+        (
+            MultipleChoice,
+            (),
+            ("ann", ["film " * 30, "paris"]),
+            r"1 \+ 30 tokens, .* holds at most 21",
+        ),
+        (MaskedLM, (), "[MASK]" + " film" * 22, "23 tokens, and a row holds at most 22"),
     ):
         task = random_task(kind, *arguments)
         target = (0, 1) if kind in (TokenClassifier, QuestionAnswerer) else None

@@ -89,5 +89,5 @@ def test_what_has_no_head_is_refused(masked_lm_and_reference, small_task):
         insight.layers(masked_lm_and_reference[0], TEXT, top_k=13)
     with pytest.raises(ValueError, match="expected a string"):
         insight.layers(masked_lm_and_reference[0], [TEXT])
-    with pytest.raises(ValueError, match="601 tokens, and a row has room for"):
+    with pytest.raises(ValueError, match="601 tokens, and a row holds at most"):
         insight.layers(masked_lm_and_reference[0], "[MASK]" + " film" * 600)

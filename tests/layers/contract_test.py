@@ -47,8 +47,8 @@ LAYERS = [
     (layers.VocabularyBias, {}, (HIDDEN,)),
     (layers.ReplacedTokenHead, {"activation": "relu"}, (HIDDEN,)),
     (layers.SampledTokens, {"seed": 3}, (HIDDEN, IDS, IDS % 5)),
-    (layers.PlacedTokens, {}, (IDS, IDS[:, :2] % 5, IDS[:, :2])),
-    (layers.CountedPositions, {"pad_token_id": 1, "max_sequence_length": 6}, (IDS,)),
+    (layers.ScatteredTokens, {}, (IDS, IDS[:, :2] % 5, IDS[:, :2])),
+    (layers.PositionIds, {"pad_token_id": 1, "max_sequence_length": 6}, (IDS,)),
 ]
 NAMES = [
     "".join((cls.__name__, "_scores" * arguments.get("return_scores", False)))

@@ -55,11 +55,11 @@ def test_training_agrees_with_the_definition(name, dtype, tolerance):
 def test_training_stays_finite_far_out(name):
     x, upstream = as_tensors(([[-300.0, -60.0, 60.0, 300.0]], np.ones((1, 4))), "float32")
     (bias,) = as_tensors((np.zeros(4),), "float32")
-    value, (along_x, _) = value_and_gradients(
+    value, (x_gradient, _) = value_and_gradients(
         lambda x, bias: bias_activation(x, bias, name, training=True), (x, bias), upstream
     )
     np.testing.assert_allclose(value, [[0, 0, 60, 300]], atol=1e-4)
-    np.testing.assert_allclose(along_x, [[0, 0, 1, 1]], atol=1e-6)
+    np.testing.assert_allclose(x_gradient, [[0, 0, 1, 1]], atol=1e-6)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -67,10 +67,10 @@ def test_a_bias_gets_an_exact_gradient_over_many_rows(training):
     # Added up in bfloat16, 3000 ones would stop at 256
     x, upstream = as_tensors((np.zeros((3000, 2)), np.ones((3000, 2))), "bfloat16")
     (bias,) = as_tensors(([1.0, 2.0],), "float32")
-    value, (along_x, along_bias) = value_and_gradients(
+    value, (x_gradient, bias_gradient) = value_and_gradients(
         lambda x, bias: bias_add(x, bias, training=training), (x, bias), upstream
     )
     np.testing.assert_array_equal(value, np.broadcast_to([1.0, 2.0], (3000, 2)))
-    np.testing.assert_array_equal(along_x, 1)
+    np.testing.assert_array_equal(x_gradient, 1)
     if training:
-        np.testing.assert_allclose(along_bias, 3000, rtol=1 / 128)
+        np.testing.assert_allclose(bias_gradient, 3000, rtol=1 / 128)

@@ -86,14 +86,14 @@ def test_dropout_falls_on_the_sublayer_alone_with_its_rate():
     x, residual, upstream = np.random.default_rng(1).normal(size=(3, 400, 64))
     tensors = as_tensors((x, residual, *np.ones((3, 64))), "float32")
     (upstream,) = as_tensors((upstream,), "float32")
-    _, (along_x, along_residual, along_bias, *_) = with_dropout(0.2, 3, tensors, upstream)
-    factor = along_x / along_residual
+    _, (x_gradient, residual_gradient, bias_gradient, *_) = with_dropout(0.2, 3, tensors, upstream)
+    factor = x_gradient / residual_gradient
     dropped = factor < 0.5
     np.testing.assert_allclose(factor[dropped], 0, atol=1e-6)
     np.testing.assert_allclose(factor[~dropped], 1.25, rtol=1e-2)
     # Four standard deviations of a mean of 25,600 draws
     assert abs(dropped.mean() - 0.2) < 4 * np.sqrt(0.2 * 0.8 / dropped.size)
-    np.testing.assert_allclose(along_bias, along_x.sum(0), atol=1e-4)
+    np.testing.assert_allclose(bias_gradient, x_gradient.sum(0), atol=1e-4)
 
 
 def test_forward_and_backward_drop_the_same():
@@ -103,17 +103,17 @@ def test_forward_and_backward_drop_the_same():
 
     def loss(x):
         tensors = as_tensors((x, residual, *weights), "float32")
-        value, (along_x, *_) = with_dropout(0.5, 3, tensors, upstream_tensor)
-        return (value * upstream).sum(), along_x
+        value, (x_gradient, *_) = with_dropout(0.5, 3, tensors, upstream_tensor)
+        return (value * upstream).sum(), x_gradient
 
     # One coordinate at a time, the derivative by differences: zero where the forward pass drops
-    _, along_x = loss(x)
+    _, x_gradient = loss(x)
     step = 1e-2
     for row, column in [(0, 0), (0, 7), (1, 3), (2, 15), (3, 4), (3, 5), (3, 6)]:
         bump = np.zeros_like(x)
         bump[row, column] = step
         slope = (loss(x + bump)[0] - loss(x - bump)[0]) / (2 * step)
-        np.testing.assert_allclose(along_x[row, column], slope, atol=5e-3)
+        np.testing.assert_allclose(x_gradient[row, column], slope, atol=5e-3)
 
 
 def test_no_dropout_outside_training():

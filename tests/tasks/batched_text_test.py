@@ -249,11 +249,11 @@ def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
     held_out = {"validation_data": form(tf, PAIRS, names)}
     assert trained(dataset, **options, **held_out) == pytest.approx(expected, rel=1e-5)
     expected = classifier.evaluate(PAIRS, LABELS, verbose=0, batch_size=2)
-    labelled = form(tf, PAIRS, names)
-    assert classifier.evaluate(labelled, verbose=0, batch_size=2) == pytest.approx(
+    labeled = form(tf, PAIRS, names)
+    assert classifier.evaluate(labeled, verbose=0, batch_size=2) == pytest.approx(
         expected, rel=1e-5
     )
-    logits = classifier.predict(labelled, verbose=0, batch_size=2)
+    logits = classifier.predict(labeled, verbose=0, batch_size=2)
     np.testing.assert_allclose(
         logits, classifier.predict(PAIRS, verbose=0, batch_size=2), rtol=1e-4, atol=1e-5
     )

@@ -61,5 +61,5 @@ def test_a_classifier_needs_no_labels(form):
     if form == "list":
         logits = model.predict(TEXTS[:3], verbose=0)
         np.testing.assert_allclose(logits, student.predict(TEXTS[:3], verbose=0), atol=1e-6)
-        labelled = model.fit(TEXTS, ["a", "b"] * 48, verbose=0).history
-        assert labelled["label_loss"][0] > 0
+        labeled = model.fit(TEXTS, ["a", "b"] * 48, verbose=0).history
+        assert labeled["label_loss"][0] > 0

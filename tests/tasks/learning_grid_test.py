@@ -6,7 +6,7 @@ for its answers and scores in all ways there are: `predict`, `evaluate` at two b
 file, a preset, and an export.
 
 Each cell runs on one of the three backends, another one from cell to cell, so that a backend sees
-every lesson and every family; `KERAS_BERT_WHOLE_GRID=1` runs them all on each.
+every case and every family; `KERAS_BERT_WHOLE_GRID=1` runs them all on each.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ PARTNERS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
+class TaskCase:
     """What a task learns and is asked, of one tokenizer.
 
     Args:
@@ -182,7 +182,7 @@ def classes(_family):
         found = task.classify(texts)
         return {name: column(found, name) for name in ("label", "score")}
 
-    return Lesson(
+    return TaskCase(
         make=functools.partial(keras_bert.TextClassifier, class_names=names),
         x=texts,
         y=labels,
@@ -212,7 +212,7 @@ def pairs(_family):
         found = task.classify(x)
         return {name: column(found, name) for name in ("label", "score")}
 
-    return Lesson(
+    return TaskCase(
         make=functools.partial(keras_bert.TextClassifier, num_classes=2),
         x=x,
         y=labels,
@@ -233,7 +233,7 @@ def regression(_family):
         yield text(text=texts)["score"], answers
         yield of_ids(token_ids=features(texts)["token_ids"])["logits"], scores
 
-    return Lesson(
+    return TaskCase(
         make=functools.partial(keras_bert.TextClassifier, num_classes=1),
         x=texts,
         y=y,
@@ -272,7 +272,7 @@ def tagging(_family):
         found = [word for sentence in task.tag(texts) for word in sentence]
         return {name: column(found, name) for name in ("label", "score")}
 
-    return Lesson(
+    return TaskCase(
         make=functools.partial(keras_bert.TokenClassifier, class_names=tags),
         x=sentences,
         y=labels,
@@ -346,7 +346,7 @@ def questions(family):
     from keras_bert.data import QuestionAnswererPreprocessor
 
     preprocessor = QuestionAnswererPreprocessor(tokenizer, LENGTH, **options)
-    return Lesson(
+    return TaskCase(
         make=keras_bert.QuestionAnswerer,
         x=rows,
         y=None,
@@ -386,7 +386,7 @@ def choices(_family):
         found = [answer[0] for answer in task.choose(x)]
         return {name: column(found, name) for name in ("choice", "score")}
 
-    return Lesson(
+    return TaskCase(
         make=keras_bert.MultipleChoice,
         x=x,
         y=labels,
@@ -430,7 +430,7 @@ def embedding(_family):
         yield text(text=texts)["embedding"], vectors["first"]
         yield of_ids(token_ids=features(texts)["token_ids"])["embedding"], vectors["first"]
 
-    return Lesson(
+    return TaskCase(
         make=keras_bert.TextEmbedder,
         x=x,
         y=None,
@@ -477,7 +477,7 @@ def masked_lm(family):
         found = [best[0] for best in task.fill(asked)]
         return {name: column(found, name) for name in ("text", "score")}
 
-    return Lesson(
+    return TaskCase(
         make=functools.partial(keras_bert.MaskedLM, masking=MASKING),
         rounds=MORE_ROUNDS,
         train=sentences,
@@ -516,7 +516,7 @@ def pretraining(family):
             np.mean(following.argmax(axis=-1) == is_next),
         )
 
-    return Lesson(
+    return TaskCase(
         make=keras_bert.Pretrainer,
         rounds=MANY_ROUNDS,
         x=features,
@@ -579,18 +579,18 @@ def detection(family):
         real = features["padding_mask"]
         logits, replaced = outputs["replaced_token_logits"][real], replaced[real]
         losses = np.logaddexp(0, logits) - replaced * logits
-        said = logits > 0
+        predicted = logits > 0
         reported = {
             "masked_lm_loss": masked["loss"],
             "generator_accuracy": masked["accuracy"],
             "replaced_token_loss": losses.mean(),
-            "discriminator_accuracy": np.mean(said == replaced),
-            "discriminator_precision": replaced[said].mean() if said.any() else 0.0,
-            "discriminator_recall": said[replaced > 0].mean(),
+            "discriminator_accuracy": np.mean(predicted == replaced),
+            "discriminator_precision": replaced[predicted].mean() if predicted.any() else 0.0,
+            "discriminator_recall": predicted[replaced > 0].mean(),
         }
         return {**reported, "loss": masked["loss"] + 50 * losses.mean()}
 
-    return Lesson(
+    return TaskCase(
         make=make,
         train=sentences,
         x=features,
@@ -609,34 +609,34 @@ def soft_divergence(teacher, student, temperature=2.0):
 
 
 def distilled(family, name):
-    """A fresh student of a teacher that has learned a lesson."""
-    lesson = lesson_of(family, name)
+    """A fresh student of a teacher that has learned a case."""
+    case = case_of(family, name)
 
     def make(backbone, preprocessor):
         return keras_bert.Distiller(
-            lesson.make(backbone, preprocessor=preprocessor), taught(family, name)
+            case.make(backbone, preprocessor=preprocessor), trained(family, name)
         )
 
     # A preset is the student's.
-    return lesson, {
+    return case, {
         "make": make,
-        "x": lesson.x,
-        "y": lesson.y,
-        "answers": lambda task: lesson.answers(getattr(task, "student_task", task)),
-        "right": lesson.right,
-        "from_preset": lesson.make.func,
-        "rate": lesson.rate,
+        "x": case.x,
+        "y": case.y,
+        "answers": lambda task: case.answers(getattr(task, "student_task", task)),
+        "right": case.right,
+        "from_preset": case.make.func,
+        "rate": case.rate,
         "rounds": MORE_ROUNDS,
     }
 
 
 def distilled_classes(family):
     """Without labels: the teacher says it all."""
-    lesson, parts = distilled(family, "classes")
+    case, parts = distilled(family, "classes")
     _, ids = verdicts()
 
     def outputs(task):
-        return {"student": lesson.outputs(task), "teacher": lesson.outputs(task.teacher_task)}
+        return {"student": case.outputs(task), "teacher": case.outputs(task.teacher_task)}
 
     def scores(logits, _):
         labels = class_scores(logits["student"], ids)
@@ -648,26 +648,26 @@ def distilled_classes(family):
             "loss": 0.5 * divergence + 0.5 * labels["loss"],
         }
 
-    return Lesson(**parts, train=lesson.x, outputs=outputs, scores=scores)
+    return TaskCase(**parts, train=case.x, outputs=outputs, scores=scores)
 
 
 def distilled_masked_lm(family):
     """Logits and hidden states."""
-    lesson, parts = distilled(family, "masked_lm")
-    ids, weights = lesson.y
+    case, parts = distilled(family, "masked_lm")
+    ids, weights = case.y
 
     def outputs(task):
         return {
             f"{name}_{part}": np.asarray(value)
             for name, of in (("student", task.student_task), ("teacher", task.teacher_task))
             for part, value in (
-                ("logits", lesson.outputs(of)),
+                ("logits", case.outputs(of)),
                 ("hidden", of.backbone.predict(encoder_inputs, verbose=0)["sequence_output"]),
             )
         }
 
-    encoder_inputs = {name: value for name, value in lesson.x.items() if name != "mask_positions"}
-    mask = lesson.x["padding_mask"]
+    encoder_inputs = {name: value for name, value in case.x.items() if name != "mask_positions"}
+    mask = case.x["padding_mask"]
 
     def scores(found, _):
         labels = class_scores(found["student_logits"], ids, weights)
@@ -683,7 +683,7 @@ def distilled_masked_lm(family):
         of_loss = zip((5.0, 2.0, 1.0), ("divergence", "label_loss", "cosine_distance"), strict=True)
         return {**reported, "loss": sum(weight * reported[name] for weight, name in of_loss)}
 
-    return Lesson(**parts, train=lesson.train, outputs=outputs, scores=scores)
+    return TaskCase(**parts, train=case.train, outputs=outputs, scores=scores)
 
 
 LESSONS = {
@@ -696,7 +696,7 @@ LESSONS = {
     "embedding": embedding,
     "masked_lm": masked_lm,
     "pretraining": pretraining,
-    # On the same backends as the lessons of their teachers, which are taught once
+    # On the same backends as the cases of their teachers, which are trained once
     "distilled_classes": distilled_classes,
     "distilled_masked_lm": distilled_masked_lm,
     "detection": detection,
@@ -712,7 +712,7 @@ def tokenizer_of(family):
 
 
 @functools.cache
-def lesson_of(family, name):
+def case_of(family, name):
     return LESSONS[name](family)
 
 
@@ -724,37 +724,37 @@ def backbone_for(family, dtype=None):
     return keras_bert.Backbone(keras_bert.BertConfig(**fields), dtype=dtype)
 
 
-def made(family, lesson, dtype=None):
+def made(family, case, dtype=None):
     config = {
         "tokenizer": tokenizer_of(family).get_config(),
         "sequence_length": LENGTH,
-        **lesson.preprocessor,
+        **case.preprocessor,
     }
-    return lesson.make(backbone_for(family, dtype), preprocessor=config)
+    return case.make(backbone_for(family, dtype), preprocessor=config)
 
 
-def teach(task, lesson):
+def train_task(task, case):
     """All weights but the idle ones must take part."""
-    steps = math.ceil(NUM_ROWS * lesson.rounds / BATCH)
-    task.compile(keras_bert.optimizers.AdamW(lesson.rate, steps, steps // 10))
+    steps = math.ceil(NUM_ROWS * case.rounds / BATCH)
+    task.compile(keras_bert.optimizers.AdamW(case.rate, steps, steps // 10))
     before = values_of(task)
-    labelled = {"x": lesson.x, **labels_of(lesson)}
-    rows = labelled if lesson.train is None else {"x": lesson.train}
-    rows = {name: times(part, lesson.rounds) for name, part in rows.items()}
+    labeled = {"x": case.x, **labels_of(case)}
+    rows = labeled if case.train is None else {"x": case.train}
+    rows = {name: times(part, case.rounds) for name, part in rows.items()}
     task.fit(**rows, batch_size=BATCH, length_window=1, verbose=0)
     after = values_of(task)
     unchanged = {name for name, value in after.items() if np.array_equal(value, before[name])}
-    assert unchanged <= set(lesson.idle)
+    assert unchanged <= set(case.idle)
 
 
 @functools.cache
-def taught(family, name):
-    """A task that has learned a lesson; nobody changes its weights."""
-    lesson = lesson_of(family, name)
+def trained(family, name):
+    """A task that has learned a case; nobody changes its weights."""
+    case = case_of(family, name)
     # A student begins with other weights than its teacher did
     keras.utils.set_random_seed(int(name.startswith("distilled")))
-    task = made(family, lesson)
-    teach(task, lesson)
+    task = made(family, case)
+    train_task(task, case)
     return task
 
 
@@ -765,17 +765,17 @@ def values_of(task):
     }
 
 
-def labels_of(lesson):
-    if isinstance(lesson.y, tuple):
-        return dict(zip(("y", "sample_weight"), lesson.y, strict=True))
-    return {} if lesson.y is None else {"y": lesson.y}
+def labels_of(case):
+    if isinstance(case.y, tuple):
+        return dict(zip(("y", "sample_weight"), case.y, strict=True))
+    return {} if case.y is None else {"y": case.y}
 
 
-def check_scores(task, lesson, outputs, batch_size, tolerance):
+def check_scores(task, case, outputs, batch_size, tolerance):
     reported = task.evaluate(
-        lesson.x, **labels_of(lesson), batch_size=batch_size, return_dict=True, verbose=0
+        case.x, **labels_of(case), batch_size=batch_size, return_dict=True, verbose=0
     )
-    expected = lesson.scores(outputs, batch_size)
+    expected = case.scores(outputs, batch_size)
     assert reported == pytest.approx(expected, rel=tolerance, abs=tolerance)
 
 
@@ -789,29 +789,29 @@ def check_alike(received, expected, tolerance):
     keras.tree.map_structure(check, received, expected)
 
 
-def check_answers(task, lesson, folder, tolerance=1e-5):
+def check_answers(task, case, folder, tolerance=1e-5):
     """A task is right, and answers alike however it is asked; returns answers and outputs."""
-    answers, outputs = lesson.answers(task), lesson.outputs(task)
-    assert lesson.right(answers) >= 0.95
-    check_scores(task, lesson, outputs, BATCH, tolerance)
-    check_saved(task, lesson, outputs, folder, tolerance)
+    answers, outputs = case.answers(task), case.outputs(task)
+    assert case.right(answers) >= 0.95
+    check_scores(task, case, outputs, BATCH, tolerance)
+    check_saved(task, case, outputs, folder, tolerance)
 
     task.save_to_preset(folder / "preset")
-    loaded = (lesson.from_preset or type(task)).from_preset(folder / "preset")
-    check_alike(lesson.answers(loaded), answers, tolerance)
+    loaded = (case.from_preset or type(task)).from_preset(folder / "preset")
+    check_alike(case.answers(loaded), answers, tolerance)
     return answers, outputs
 
 
-def check_saved(task, lesson, outputs, folder, tolerance=1e-5):
+def check_saved(task, case, outputs, folder, tolerance=1e-5):
     task.save(folder / "task.keras")
     loaded = keras_bert.load_model(folder / "task.keras")
-    check_scores(loaded, lesson, outputs, NUM_ROWS, tolerance)
+    check_scores(loaded, case, outputs, NUM_ROWS, tolerance)
 
 
-def check_export(task, lesson, answers, outputs, folder):
+def check_export(task, case, answers, outputs, folder):
     import tensorflow as tf
 
-    task.export(folder / "1", warm_up=False, **lesson.export)
+    task.export(folder / "1", warm_up=False, **case.export)
     signatures = tf.saved_model.load(str(folder / "1")).signatures
 
     def serve(name, **inputs):
@@ -819,7 +819,7 @@ def check_export(task, lesson, answers, outputs, folder):
         return {key: value.numpy() for key, value in received.items()}
 
     text, of_ids = (functools.partial(serve, name) for name in ("serving_default", "serve_ids"))
-    for received, expected in lesson.served(text, of_ids, answers, outputs, task.preprocessor):
+    for received, expected in case.served(text, of_ids, answers, outputs, task.preprocessor):
         np.testing.assert_allclose(received, expected, atol=1e-5)
 
 
@@ -827,7 +827,7 @@ BACKENDS = ["tensorflow", "jax", "torch"]
 
 
 def cells():
-    """The lessons and families that this backend has to do with."""
+    """The cases and families that this backend has to do with."""
     whole = os.environ.get("KERAS_BERT_WHOLE_GRID") == "1"
     own = BACKENDS.index(keras.backend.backend())
     return [
@@ -840,41 +840,41 @@ def cells():
 
 @pytest.mark.parametrize(("name", "family"), cells())
 def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_path):
-    lesson, task = lesson_of(family, name), taught(family, name)
-    answers, outputs = check_answers(task, lesson, tmp_path)
+    case, task = case_of(family, name), trained(family, name)
+    answers, outputs = check_answers(task, case, tmp_path)
     # The other backends export with this one.
-    if lesson.served is not None and keras.backend.backend() == "tensorflow":
-        check_export(task, lesson, answers, outputs, tmp_path)
+    if case.served is not None and keras.backend.backend() == "tensorflow":
+        check_export(task, case, answers, outputs, tmp_path)
 
 
 @pytest.mark.parametrize(
     "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.on_tensorflow)]
 )
 def test_a_task_learns_in_mixed_precision(dtype, tmp_path):
-    lesson = lesson_of("bert", "tagging")
-    task = made("bert", lesson, dtype)
-    teach(task, lesson)
+    case = case_of("bert", "tagging")
+    task = made("bert", case, dtype)
+    train_task(task, case)
     # The preset is read in float32.
-    check_answers(task, lesson, tmp_path, tolerance=0.03)
+    check_answers(task, case, tmp_path, tolerance=0.03)
 
 
 def test_a_low_rank_update_learns_and_is_loaded(tmp_path):
     # It changes little: the embeddings stay as they were drawn.
-    lesson = dataclasses.replace(lesson_of("bert", "tagging"), rounds=MANY_ROUNDS)
-    task = made("bert", lesson)
+    case = dataclasses.replace(case_of("bert", "tagging"), rounds=MANY_ROUNDS)
+    task = made("bert", case)
     task.backbone.enable_lora(4)
-    teach(task, lesson)
-    check_answers(task, lesson, tmp_path)
+    train_task(task, case)
+    check_answers(task, case, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_a_quantized_task_is_right_and_is_loaded(tmp_path):
-    lesson = lesson_of("bert", "tagging")
-    task = made("bert", lesson)
-    teach(task, lesson)
+    case = case_of("bert", "tagging")
+    task = made("bert", case)
+    train_task(task, case)
     task.quantize("int8")
-    assert lesson.right(lesson.answers(task)) >= 0.95
-    check_saved(task, lesson, lesson.outputs(task), tmp_path)
+    assert case.right(case.answers(task)) >= 0.95
+    check_saved(task, case, case.outputs(task), tmp_path)
     # A preset holds floating-point weights.
     with pytest.raises(keras_bert.checkpoints.CheckpointError, match="Save before quantizing"):
         task.save_to_preset(tmp_path / "preset")

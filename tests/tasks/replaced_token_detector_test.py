@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert import Backbone, BertConfig, ConfigError
-from keras_bert.layers import PlacedTokens, SampledTokens
+from keras_bert.layers import SampledTokens, ScatteredTokens
 from keras_bert.tasks import ReplacedTokenDetector
 from keras_bert.tasks.replaced_token_detector import generator_config
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
@@ -65,14 +65,14 @@ def test_losses_and_metrics_are_those_of_numpy():
     assert replaced.any()
     model.compile()
     received = model.evaluate(x, IDS, sample_weight=WEIGHTS, return_dict=True, verbose=0)
-    said = outputs_of(model, x)["replaced_token_logits"] > 0
+    predicted = outputs_of(model, x)["replaced_token_logits"] > 0
     expected = {
         "loss": masked + 50 * detection,
         "masked_lm_loss": masked,
         "replaced_token_loss": detection,
-        "discriminator_accuracy": np.average(said == replaced, weights=weights),
-        "discriminator_precision": np.average(replaced, weights=weights * said),
-        "discriminator_recall": np.average(said, weights=weights * replaced),
+        "discriminator_accuracy": np.average(predicted == replaced, weights=weights),
+        "discriminator_precision": np.average(replaced, weights=weights * predicted),
+        "discriminator_recall": np.average(predicted, weights=weights * replaced),
     }
     for name, value in expected.items():
         np.testing.assert_allclose(received[name], value, rtol=1e-5, err_msg=name)
@@ -102,7 +102,7 @@ def test_the_discriminator_reads_the_samples():
 
 def test_slots_left_over_change_nothing():
     ids = np.array([[7, 8, 9]])
-    placed = PlacedTokens()(ids, np.array([[2, 0, 0]]), np.array([[3, 4, 5]]))
+    placed = ScatteredTokens()(ids, np.array([[2, 0, 0]]), np.array([[3, 4, 5]]))
     np.testing.assert_array_equal(to_numpy(placed), [[7, 8, 3]])
 
 

@@ -79,8 +79,8 @@ def test_predict_keeps_the_order_and_ignores_the_neighbours(trained):
     alone = np.concatenate([classifier.predict([text], verbose=0) for text in texts[:2]])
     np.testing.assert_allclose(together[:2], alone, atol=1e-5)
     dataset = tf.data.Dataset.from_tensor_slices(texts)
-    labelled = tf.data.Dataset.from_tensor_slices((texts, np.zeros(37, int)))
-    for same in (dataset.batch(5), labelled, np.array(texts)):
+    labeled = tf.data.Dataset.from_tensor_slices((texts, np.zeros(37, int)))
+    for same in (dataset.batch(5), labeled, np.array(texts)):
         np.testing.assert_allclose(classifier.predict(same, verbose=0), together, atol=1e-5)
 
 

@@ -18,7 +18,7 @@ from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
-from training.jobs.multiple_choice import ChoiceConfig, Choosing, read_data  # noqa: E402
+from training.jobs.multiple_choice import ChoiceConfig, ChoiceJob, read_data  # noqa: E402
 from training.readers.choice_files import read_choices  # noqa: E402
 from training.readers.data_inspection import counts_of  # noqa: E402
 
@@ -82,7 +82,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         # Other backends export in a process that they must wait for; tests/export does.
         export=keras.backend.backend() == "tensorflow" and recipe == "swag",
     )
-    results = finetuning.run(Choosing, config, read_data(config))
+    results = finetuning.run(ChoiceJob, config, read_data(config))
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     names = ["dev"] if recipe == "swag" else ["dev", "test"]

@@ -17,7 +17,7 @@ from keras_bert.data.questions import question_rows  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
-from training.jobs.question_answering import QuestionAnswering, SquadConfig, read_data  # noqa: E402
+from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
 from training.readers.data_inspection import counts_of  # noqa: E402
 from training.scores import squad_scores  # noqa: E402
 
@@ -82,7 +82,7 @@ def run(recipe, folder, preset, **changes):
         output_dir=str(folder / "run"),
         **changes,
     )
-    return finetuning.run(QuestionAnswering, config, read_data(config))
+    return finetuning.run(QuestionJob, config, read_data(config))
 
 
 def num_windows(model, folder):

@@ -55,14 +55,14 @@ def conll(tmp_path):
 @pytest.mark.parametrize("recipe", ["conll_ner", "minilm_wnut17"])
 def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     """From files to tags, scores, curves and the best model, with context and without."""
-    unlabelled = tmp_path / "test.conll"
-    unlabelled.write_text("-DOCSTART-\n\nAnn\n\x01\nsings\n\nRome\n")
+    unlabeled = tmp_path / "test.conll"
+    unlabeled.write_text("-DOCSTART-\n\nAnn\n\x01\nsings\n\nRome\n")
     config = dataclasses.replace(
         recipes.load(recipe, TaggingConfig),
         data_dir=str(tmp_path),
         train_file=conll.name,
         dev_file=conll.name,
-        test_file=unlabelled.name,
+        test_file=unlabeled.name,
         preset=preset,
         pretrained=recipe == "conll_ner",
         epochs=1,

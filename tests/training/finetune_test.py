@@ -28,8 +28,8 @@ from training import recipes  # noqa: E402
 from training.engine import child_programs, config_flags, finetuning, run_report  # noqa: E402
 from training.engine.output_folder import NotFiniteError  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
+    ClassificationJob,
     FinetuneConfig,
-    TextClassification,
     read_data,
 )
 from training.readers.data_inspection import counts_of  # noqa: E402
@@ -85,7 +85,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
         output_dir=str(tmp_path / "run"),
     )
     config_data = read_data(config)
-    results = finetuning.run(TextClassification, config, config_data)
+    results = finetuning.run(ClassificationJob, config, config_data)
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert [run["seed"] for run in results["runs"]] == [1, 2]
@@ -125,29 +125,29 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
     # Once more, nothing is trained, and an export that a server may watch stays as it is.
     files = [folder / "export" / "1" / "saved_model.pb", *folder.glob("seed_*/model.keras")]
     written = [path.stat().st_mtime_ns for path in files]
-    assert finetuning.run(TextClassification, config, config_data)["kept"] == kept
+    assert finetuning.run(ClassificationJob, config, config_data)["kept"] == kept
     assert [path.stat().st_mtime_ns for path in files] == written
     # The export is that of the model that is kept, also if the clock was set back meanwhile.
     seeds = kept["seed"], 3 - kept["seed"]
     model, other = (folder / f"seed_{seed}" / "model.keras" for seed in seeds)
     shutil.copyfile(other, model)
     os.utime(model, ns=(0, 0))
-    exported = finetuning.run(TextClassification, config, config_data)["exported_model"]
+    exported = finetuning.run(ClassificationJob, config, config_data)["exported_model"]
     assert exported == hashlib.sha256(other.read_bytes()).hexdigest()
     assert files[0].stat().st_mtime_ns > written[0]
     written = [path.stat().st_mtime_ns for path in files]
     with pytest.raises(ValueError, match="finished run of other settings"):
-        finetuning.run(TextClassification, dataclasses.replace(config, epochs=3), config_data)
+        finetuning.run(ClassificationJob, dataclasses.replace(config, epochs=3), config_data)
     # The same path may hold another checkpoint by now.
     classifier = TextClassifier.from_preset(preset, num_classes=2)
     classifier.trainable_weights[0].assign(1 + np.array(classifier.trainable_weights[0]))
     classifier.save_to_preset(preset)
     with pytest.raises(ValueError, match="started from a --preset with other files"):
-        finetuning.run(TextClassification, config, config_data)
+        finetuning.run(ClassificationJob, config, config_data)
     assert [path.stat().st_mtime_ns for path in files] == written
 
 
-class Diverging(TextClassification):
+class Diverging(ClassificationJob):
     """The task, with learning rates at which some seeds diverge."""
 
     def build(self, seed):
@@ -261,7 +261,7 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
         output_dir=str(tmp_path / "run"),
         export=False,
     )
-    (run,) = finetuning.run(TextClassification, config, read_data(config))["runs"]
+    (run,) = finetuning.run(ClassificationJob, config, read_data(config))["runs"]
     assert len(run["evaluations"]) == 2
     assert run["best_epoch"] == 1
 
@@ -353,7 +353,7 @@ def test_too_few_rows_to_hold_out(reviews):
 
 
 @pytest.mark.backend_independent
-def test_an_unlabelled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
+def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
     path = tmp_path / "new.tsv"
     path.write_text("review\tStars\ngood film\t1\n")
     config = FinetuneConfig(

@@ -221,7 +221,7 @@ def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Checks that a disk has room for a number of bytes.
+    """Checks that a disk has space for a number of bytes.
 
     Args:
         folder: A folder on the disk.

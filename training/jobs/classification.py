@@ -27,7 +27,7 @@ from ..engine.options import (
 )
 from ..readers import glue
 from ..readers.data_splits import hold_out_tenth, stratified_sample
-from ..readers.labelled_text import LabelledText, TextColumns
+from ..readers.labeled_text import LabeledText, TextColumns
 from ..readers.text_rows import FORMATS, MissingColumnError
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ class FinetuneData:
         metrics: The names of the metrics, as in `classifier_scores.score`.
     """
 
-    train: LabelledText
-    dev: dict[str, LabelledText]
-    test: LabelledText | None
+    train: LabeledText
+    dev: dict[str, LabeledText]
+    test: LabeledText | None
     metrics: tuple[str, ...]
 
-    def parts(self) -> dict[str, LabelledText]:
+    def parts(self) -> dict[str, LabeledText]:
         """Returns the parts by name."""
         return {"train": self.train, **self.dev} | ({"test": self.test} if self.test else {})
 
@@ -141,10 +141,10 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
     from ..scores.classifier_scores import metrics_for
 
     def read(
-        name: str, class_names: tuple[str, ...] | None = None, labelled: bool = True
-    ) -> LabelledText:
+        name: str, class_names: tuple[str, ...] | None = None, labeled: bool = True
+    ) -> LabeledText:
         path = config.path(name, "a file of labeled text")
-        return config.read_text(path, class_names, labelled=labelled)
+        return config.read_text(path, class_names, labeled=labeled)
 
     train = read(config.train_file)
     if config.dev_file:
@@ -156,14 +156,14 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         try:
             test = read(config.test_file, train.class_names)
         except MissingColumnError as error:
-            test = read(config.test_file, train.class_names, labelled=False)
+            test = read(config.test_file, train.class_names, labeled=False)
             logging.warning(
                 "the test file is predicted but not scored, because it has no labels: %s", error
             )
     return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
 
 
-class TextClassification(Job):
+class ClassificationJob(Job):
     """Text classification and regression with `keras_bert.TextClassifier`."""
 
     config_class = FinetuneConfig
@@ -230,7 +230,7 @@ class TextClassification(Job):
         model.export(folder, pair=self.data.train.text_pairs is not None, overwrite=True)
 
 
-def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) -> TextClassifier:
+def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> TextClassifier:
     """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
     from keras_bert import TextClassifier
 
@@ -251,14 +251,14 @@ def build_classifier(config: FinetuneConfig, data: LabelledText, preset: str) ->
     return classifier
 
 
-def answers(classifier: TextClassifier, data: LabelledText) -> np.ndarray:
+def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
     """Returns the predicted class id of each row, or its score for a regression."""
     logits = finite(classifier.predict(data.inputs, batch_size=64, verbose=0))
     return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
 
 
 def score_classifier(
-    classifier: TextClassifier, data: LabelledText, metric_names: tuple[str, ...]
+    classifier: TextClassifier, data: LabeledText, metric_names: tuple[str, ...]
 ) -> dict[str, float]:
     """Returns the scores of a classifier on labeled text."""
     from ..scores import classifier_scores

@@ -99,29 +99,29 @@ def read_data(config: ChoiceConfig) -> ChoiceData:
     """
     if not config.train_file:
         raise ValueError("--train_file is empty, expected a file of texts with choices")
-    train = _read(config, config.train_file, labelled=True)
+    train = _read(config, config.train_file, labeled=True)
     if config.dev_file:
-        dev = _read(config, config.dev_file, labelled=True)
+        dev = _read(config, config.dev_file, labeled=True)
     else:
         train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
     if 0 < config.train_rows < len(train):
         train = train.rows(stratified_sample(train.strata, config.train_rows))
-    test = _read(config, config.test_file, labelled=False) if config.test_file else None
+    test = _read(config, config.test_file, labeled=False) if config.test_file else None
     scored = {"dev": dev}
     if test is not None and test.labels is not None:
         scored["test"] = test
     return ChoiceData(train, scored, test)
 
 
-def _read(config: ChoiceConfig, name: str, labelled: bool) -> ChoiceRows:
+def _read(config: ChoiceConfig, name: str, labeled: bool) -> ChoiceRows:
     path = Path(config.path(name, "a file of texts with choices"))
     data = read_choices(path, config.format, config.quoting)
-    if labelled and data.labels is None:
+    if labeled and data.labels is None:
         raise ValueError(f"{path} has no labels, expected the index of the correct choice")
     return data
 
 
-class Choosing(Job):
+class ChoiceJob(Job):
     """Multiple choice with `keras_bert.MultipleChoice`."""
 
     config_class = ChoiceConfig

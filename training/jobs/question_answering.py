@@ -121,7 +121,7 @@ def read_data(config: SquadConfig) -> SquadData:
     else:
         train, dev = split_by_title(train, config.train_articles)
     if config.test_file:
-        files.append(_read(config, config.test_file, labelled=False))
+        files.append(_read(config, config.test_file, labeled=False))
     auto = files[0].has_unanswerable
     train = train[: config.max_questions or None]
     if 0 < config.train_rows < len(train):
@@ -170,12 +170,12 @@ def _check(config: SquadConfig, data: SquadData) -> None:
             )
 
 
-def _read(config: SquadConfig, name: str, labelled: bool = True) -> SquadFile:
+def _read(config: SquadConfig, name: str, labeled: bool = True) -> SquadFile:
     path = config.path(name, "questions in SQuAD's JSON")
-    return read_squad(path, labelled=labelled, skip_bad=config.skip_bad)
+    return read_squad(path, labeled=labeled, skip_bad=config.skip_bad)
 
 
-class QuestionAnswering(Job):
+class QuestionJob(Job):
     """Extractive question answering with `keras_bert.QuestionAnswerer`."""
 
     config_class = SquadConfig

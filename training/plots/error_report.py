@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..readers.choice_files import ChoiceRows
-from ..readers.labelled_text import LabelledText
+from ..readers.labeled_text import LabeledText
 from ..scores import classifier_scores, entity_scores
 from . import page
 from .classifier_plots import calibration_figure, confusion_figure
@@ -53,7 +53,7 @@ def scores_section(
 
 
 def of_classes(
-    data: LabelledText, predictions: Sequence[int], probabilities: Sequence[float] | None
+    data: LabeledText, predictions: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
     """Returns the sections of a classifier: classes, calibration, slices and mistakes.
 
@@ -95,7 +95,7 @@ def of_classes(
     return sections
 
 
-def _labels(data: LabelledText | ChoiceRows) -> np.ndarray:
+def _labels(data: LabeledText | ChoiceRows) -> np.ndarray:
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
     return data.labels
@@ -128,7 +128,7 @@ def _classes_section(
     return page.section("Classes", *blocks)
 
 
-def of_numbers(data: LabelledText, predictions: Sequence[float]) -> list[page.Html]:
+def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
     """Returns the sections of a regression: predictions over labels, slices, largest errors.
 
     Args:
@@ -316,7 +316,7 @@ def _mistakes(count: int, total: int, *blocks: page.Html, unit: str = "rows") ->
     return page.section(title, page.text(shown), *blocks)
 
 
-def _shown(data: LabelledText, index: int) -> str:
+def _shown(data: LabeledText, index: int) -> str:
     texts = [data.texts[index], *([data.text_pairs[index]] if data.text_pairs else [])]
     return "\n— ".join(text[:_LONGEST_TEXT] for text in texts)
 

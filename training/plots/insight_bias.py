@@ -52,7 +52,7 @@ class ClassifierBias:
             columns = [name.replace("_", " ") for name in names]
             blocks.append(page.table(columns, rows, "The rows whose predictions change most"))
             report.add(
-                "Whether it answers otherwise about other people", blocks, counterfactuals=numbers
+                "Counterfactuals: answers with other people named", blocks, counterfactuals=numbers
             )
             self._add_directions(report)
         if not self.rates:

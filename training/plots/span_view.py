@@ -54,10 +54,10 @@ def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQue
 
 def answered_question(one: AnsweredQuestion) -> page.Html:
     """Returns a question, the predicted answer with its probability, and the marked passage."""
-    said = "no answer" if one.answer is None else html.escape(one.context[slice(*one.answer)])
+    answer = "no answer" if one.answer is None else html.escape(one.context[slice(*one.answer)])
     score = "" if one.score is None else f" ({one.score:.0%})"
     return page.Html(
-        f'<h3>{html.escape(one.question)} <span class="faint">{said}{score}</span></h3>'
+        f'<h3>{html.escape(one.question)} <span class="faint">{answer}{score}</span></h3>'
         f"\n<p>{marked(one)}</p>"
     )
 

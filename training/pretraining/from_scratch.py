@@ -16,9 +16,9 @@ from keras_bert.checkpoints import CheckpointWarning
 
 from ..engine import finetuning
 from ..jobs.classification import (
+    ClassificationJob,
     FinetuneConfig,
     FinetuneData,
-    TextClassification,
     score_classifier,
 )
 from ..readers.docstrings import DocstringData, raw_sentences
@@ -130,7 +130,7 @@ def _fine_tuned(
         sequence_length=64,
         seed=seed,
     )
-    job = TextClassification(config, data, os.fspath(preset))
+    job = ClassificationJob(config, data, os.fspath(preset))
     job.title = "docstrings"
     (run,), _ = finetuning.train_seeds(job)
     classifier = keras.models.load_model(run.model_path)

@@ -96,7 +96,7 @@ def read_choices(path: Path, format: str = "auto", quoting: Quoting = "auto") ->
             objects with `text`, `choices` and `label`, one per line or in an array. `auto` infers
             the format from the suffix. The id of a row is in the column or field `id`, if there
             is one.
-        quoting: How quotes in TSV are read, as by `read_labelled_text`.
+        quoting: How quotes in TSV are read, as by `read_labeled_text`.
 
     Raises:
         ValueError: If the file is malformed; the message names the file, the line and the field.
@@ -110,11 +110,11 @@ def read_choices(path: Path, format: str = "auto", quoting: Quoting = "auto") ->
         raise ValueError(f"{path}: no rows")
     for row in rows:
         _check(path, row)
-    labelled = [row for row in rows if row.label is not None]
-    if labelled and len(labelled) < len(rows):
+    labeled = [row for row in rows if row.label is not None]
+    if labeled and len(labeled) < len(rows):
         missing = next(row for row in rows if row.label is None)
         raise row_error(path, missing.line, "the label is missing, but other rows have one")
-    labels = [_label(path, row) for row in labelled]
+    labels = [_label(path, row) for row in labeled]
     return ChoiceRows(
         texts=[row.text for row in rows],
         choices=[row.choices for row in rows],

@@ -15,7 +15,7 @@ import numpy as np
 from keras_bert.data.conll import TaggedText
 
 from .choice_files import ChoiceRows
-from .labelled_text import LabelledText
+from .labeled_text import LabeledText
 from .tagged_words import counts_of_words
 from .text_rows import excerpt
 
@@ -60,7 +60,7 @@ def counts_of(part: Any) -> dict[str, int | str]:
     Args:
         part: As for `rows_of`.
     """
-    if isinstance(part, LabelledText | ChoiceRows):
+    if isinstance(part, LabeledText | ChoiceRows):
         return part.counts()
     if isinstance(part, TaggedText):
         return {**counts_of_words(part)}
@@ -77,9 +77,9 @@ def rows_of(part: Any) -> Rows:
     """Returns the rows of a part of a data set.
 
     Args:
-        part: `LabelledText`, `ChoiceRows`, `TaggedText`, or a sequence of `QuestionExample`.
+        part: `LabeledText`, `ChoiceRows`, `TaggedText`, or a sequence of `QuestionExample`.
     """
-    if isinstance(part, LabelledText):
+    if isinstance(part, LabeledText):
         texts = [(text,) for text in part.texts]
         if part.text_pairs is not None:
             texts = list(zip(part.texts, part.text_pairs, strict=True))

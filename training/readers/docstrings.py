@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .labelled_text import LabelledText
+from .labeled_text import LabeledText
 
 # Packages on different subjects, all of which come with Python or with the extra `training`
 DEFAULT_PACKAGES = (
@@ -91,9 +91,9 @@ class DocstringData:
         num_skipped_files: Number of files that could not be parsed, and were skipped.
     """
 
-    train: LabelledText
-    dev: LabelledText
-    test: LabelledText
+    train: LabeledText
+    dev: LabeledText
+    test: LabeledText
     held_out_text: str
     held_out_label: str
     num_files: int
@@ -150,9 +150,9 @@ def collect_docstrings(
     }
     held_out_text, held_out_label = chosen["test"].pop()
     return DocstringData(
-        train=_labelled(chosen["train"], names),
-        dev=_labelled(chosen["dev"], names),
-        test=_labelled(chosen["test"], names),
+        train=_labeled(chosen["train"], names),
+        dev=_labeled(chosen["dev"], names),
+        test=_labeled(chosen["test"], names),
         held_out_text=held_out_text,
         held_out_label=held_out_label,
         num_files=gathered.num_files,
@@ -183,16 +183,16 @@ def raw_sentences(
     for package in names:
         files = _source_files(package)
         random.Random(f"{seed} {package}").shuffle(files)
-        room = max_characters / len(names)
+        space = max_characters / len(names)
         for file in files:
             try:
                 sentences = [text for text in _sentences(file) if _key(text) not in unwanted]
             except (SyntaxError, ValueError, RecursionError):
                 continue
-            room -= sum(map(len, sentences))
+            space -= sum(map(len, sentences))
             if sentences:
                 yield sentences
-            if room < 0:
+            if space < 0:
                 break
 
 
@@ -339,8 +339,8 @@ def _balanced(
     return chosen
 
 
-def _labelled(examples: list[tuple[str, str]], packages: tuple[str, ...]) -> LabelledText:
-    return LabelledText(
+def _labeled(examples: list[tuple[str, str]], packages: tuple[str, ...]) -> LabeledText:
+    return LabeledText(
         texts=[text for text, _ in examples],
         text_pairs=None,
         labels=np.array([packages.index(package) for _, package in examples], "int32"),

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from .labelled_text import LabelledText, read_labelled_text
+from .labeled_text import LabeledText, read_labeled_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,7 @@ def find_task(name: str) -> GlueTask:
     return TASKS[key]
 
 
-def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: str) -> LabelledText:
+def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: str) -> LabeledText:
     """Reads one file of a task.
 
     Empty texts are kept, since official scores are over all examples. Rows that are malformed in
@@ -200,7 +200,7 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
             f"{task.folder} has no split {split!r}, expected one of {', '.join(task.splits)}"
         )
     is_test = split in task.test_splits
-    data = read_labelled_text(
+    data = read_labeled_text(
         _split_path(Path(data_dir), task, split),
         text=task.test_text if is_test and task.test_text else task.text,
         text_pair=task.text_pair,
@@ -216,7 +216,7 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
     return dataclasses.replace(data, class_names=task.class_names)
 
 
-def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabelledText | None:
+def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
     """Reads the diagnostic set, which a classifier of MNLI predicts; `None` if it does not exist.
 
     It has different names in the downloads: `AX/test.tsv`, `diagnostic/diagnostic.tsv` or
@@ -225,7 +225,7 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabelledText | None:
     for name in ("AX/test.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv"):
         path = Path(data_dir) / name
         if path.exists():
-            return read_labelled_text(
+            return read_labeled_text(
                 path,
                 text="sentence1",
                 text_pair="sentence2",

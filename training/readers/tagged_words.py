@@ -28,7 +28,7 @@ from keras_bert.data.tagging_schemes import (
 
 from ..engine.options import ProgramConfig, SeedsConfig, added, check_one_of
 from .data_splits import hold_out_tenth, stratified_sample
-from .labelled_text import warn_of_spellings
+from .labeled_text import warn_of_spellings
 from .text_rows import excerpt
 
 
@@ -52,12 +52,12 @@ class WordColumns(ProgramConfig):
         super().__post_init__()
         check_one_of(self, separator=get_args(Separator))
 
-    def read_words(self, path: str, labelled: bool = True, *, skip_bad: bool = False) -> TaggedText:
+    def read_words(self, path: str, labeled: bool = True, *, skip_bad: bool = False) -> TaggedText:
         """Reads the words of a file, with or without their labels."""
         return read_conll(
             path,
             word_column=self.word_column,
-            label_column=self.label_column if labelled else None,
+            label_column=self.label_column if labeled else None,
             separator=self.separator,
             comments=self.comments,
             skip_bad=skip_bad,
@@ -154,7 +154,7 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
         try:
             test = _in_scheme(_read(config, config.test_file), config, notation)
         except MissingLabelsError:
-            test = _read(config, config.test_file, labelled=False)
+            test = _read(config, config.test_file, labeled=False)
     if 0 < config.train_rows < len(train):
         kept = stratified_sample(_rarest_types(train), config.train_rows)
         train = _sentences(train, [[index] for index in kept])
@@ -234,9 +234,9 @@ def _sentences(text: TaggedText, units: list[list[int]]) -> TaggedText:
     )
 
 
-def _read(config: TaggedFilesConfig, name: str, labelled: bool = True) -> TaggedText:
+def _read(config: TaggedFilesConfig, name: str, labeled: bool = True) -> TaggedText:
     path = config.path(name, "a file of words in columns")
-    text = config.read_words(path, labelled, skip_bad=config.skip_bad)
+    text = config.read_words(path, labeled, skip_bad=config.skip_bad)
     for message in text.skipped:
         logging.warning("skipped a sentence: %s", message)
     warn_of_spellings(path, _label_counts(text))

@@ -28,7 +28,7 @@ from keras_bert.data.squad import QuestionExample
 from ..engine import run_report
 from ..readers.choice_files import ChoiceRows
 from ..readers.data_splits import stratified_sample
-from ..readers.labelled_text import LabelledText
+from ..readers.labeled_text import LabeledText
 from . import classifier_scores, entity_scores, squad_scores
 
 # Name of the baseline -> name of the metric -> score
@@ -49,7 +49,7 @@ def show(found: Mapping[str, Baselines]) -> None:
         print(run_report.table(f"{dev_name}, baselines", run_report.with_spaces(rows)), flush=True)
 
 
-def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str]) -> Baselines:
+def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -> Baselines:
     """Returns the baselines of text classification: a constant prediction and a bag of words.
 
     The bag of words is TF-IDF over unigrams and bigrams, with logistic regression, or ridge
@@ -87,7 +87,7 @@ def of_text(train: LabelledText, dev: LabelledText, metric_names: Sequence[str])
     return found
 
 
-def _bag_of_words(train: LabelledText, dev: LabelledText) -> np.ndarray | None:
+def _bag_of_words(train: LabeledText, dev: LabeledText) -> np.ndarray | None:
     """Returns the predictions for `dev`, or `None` without words or with only one class."""
     labels = _labels(train)
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=_MAX_FEATURES)
@@ -104,7 +104,7 @@ def _bag_of_words(train: LabelledText, dev: LabelledText) -> np.ndarray | None:
     return np.asarray(linear.predict(_features(words, dev)))
 
 
-def _features(words: TfidfVectorizer, data: LabelledText) -> Any:
+def _features(words: TfidfVectorizer, data: LabeledText) -> Any:
     first = words.transform(_cut(data.texts))
     if data.text_pairs is None:
         return first
@@ -118,7 +118,7 @@ def _cut(texts: Sequence[str]) -> list[str]:
     return [text[:MAX_CHARACTERS] for text in texts]
 
 
-def _labels(data: LabelledText) -> np.ndarray:
+def _labels(data: LabeledText) -> np.ndarray:
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels, which the baselines require")
     return data.labels

@@ -145,7 +145,7 @@ def random_fractions(xp: Arrays, seed: Seed, size: Any) -> Any:
 
 
 def width(xp: Arrays, x: Any) -> Any:
-    """Returns the number of columns: an integer, or a scalar where a graph does not know it."""
+    """Returns the number of columns: an integer, or a scalar where it is unknown in a graph."""
     return xp.size(x, 1) if x.shape[1] is None else int(x.shape[1])
 
 

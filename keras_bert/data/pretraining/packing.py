@@ -130,27 +130,27 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
     sizes = lengths.tolist()
     rows = np.full(len(sizes), -1)
     num_rows = 0
-    rows_by_room: list[list[int]] = [[] for _ in range(row_length + 1)]
+    rows_by_space: list[list[int]] = [[] for _ in range(row_length + 1)]
     # Bit r is set if there is a row with exactly r free positions.
-    rooms = 0
+    spaces = 0
     for index in np.argsort(-lengths, kind="stable").tolist():
         size = sizes[index]
         if not size:
             break
-        fitting = rooms >> size
+        fitting = spaces >> size
         if fitting:
-            room = size + (fitting & -fitting).bit_length() - 1
-            row = rows_by_room[room].pop()
-            if not rows_by_room[room]:
-                rooms -= 1 << room
+            space = size + (fitting & -fitting).bit_length() - 1
+            row = rows_by_space[space].pop()
+            if not rows_by_space[space]:
+                spaces -= 1 << space
         else:
-            room, row = row_length, num_rows
+            space, row = row_length, num_rows
             num_rows += 1
         rows[index] = row
-        room -= size
-        if room:
-            rows_by_room[room].append(row)
-            rooms |= 1 << room
+        space -= size
+        if space:
+            rows_by_space[space].append(row)
+            spaces |= 1 << space
     return _in_order_of_arrival(rows)
 
 

@@ -29,7 +29,7 @@ _Columns = list[np.ndarray]
 
 
 def num_elements(dataset: tf.data.Dataset) -> int:
-    """Returns the number of elements of a dataset, which is read if it does not know it.
+    """Returns the number of elements of a dataset, which is read if it is unknown.
 
     Raises:
         ValueError: If the dataset is infinite.
@@ -57,7 +57,7 @@ class DatasetRows:
             string, a pair of strings, or a dict of `text` and `text_pair`.
         preprocessor: The preprocessor that packs the texts.
         read_columns: Checks and converts labels and weights.
-        num_rows: The number of rows, if it is known and the dataset does not know it.
+        num_rows: The number of rows, if it is known though the dataset's is not.
     """
 
     def __init__(

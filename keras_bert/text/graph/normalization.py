@@ -55,15 +55,15 @@ def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
         words of more than 200 characters, a bool scalar; if it is False, they have none.
     """
     rows = tf.where(~tf.strings.regex_full_match(text, _PLAIN))
-    intricate = normalize_intricate(tf.gather(text, rows[:, 0]), lowercase)
+    slow = normalize_slow_path(tf.gather(text, rows[:, 0]), lowercase)
     plain = tf.strings.lower(text) if lowercase else text
     return (
-        tf.tensor_scatter_nd_update(plain, rows, intricate),
-        tf.reduce_any(tf.strings.regex_full_match(intricate, _MAYBE_LONG_WORD)),
+        tf.tensor_scatter_nd_update(plain, rows, slow),
+        tf.reduce_any(tf.strings.regex_full_match(slow, _MAYBE_LONG_WORD)),
     )
 
 
-def normalize_intricate(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
+def normalize_slow_path(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
     """Normalizes texts like `normalize`, without its shortcut for plain ASCII text.
 
     Args:

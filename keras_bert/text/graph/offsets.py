@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
-from keras_bert.text.graph.normalization import normalize_intricate
+from keras_bert.text.graph.normalization import normalize_slow_path
 
 # Canonical decomposition reorders combining marks, across characters. These are all the marks, and
 # characters that contain one, that it may move and that remain after category Mn is dropped.
@@ -73,7 +73,7 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
         characters of which the token has a part, and the dropped marks that belong to them.
     """
     points, letters, which = characters = Characters.of(source)
-    widths = tf.gather(tf.strings.length(normalize_intricate(letters, lowercase)), which)
+    widths = tf.gather(tf.strings.length(normalize_slow_path(letters, lowercase)), which)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     text = pieces.ids.value_rowids()
     text_starts = tf.gather(tf.concat([[0], byte_ends], axis=0), points.row_starts())

@@ -68,16 +68,16 @@ def test_rows_and_their_sequences_come_in_the_order_of_arrival():
 def test_rows_are_those_of_best_fit_decreasing(seed):
     lengths = lengths_of(200, seed=seed)
     rows = best_fit_rows(lengths, 64)
-    rooms = []
+    spaces = []
     for size in sorted(lengths, reverse=True):
-        fitting = [(room, row) for row, room in enumerate(rooms) if room >= size]
+        fitting = [(space, row) for row, space in enumerate(spaces) if space >= size]
         if fitting:
-            room, row = min(fitting)
-            rooms[row] = room - size
+            space, row = min(fitting)
+            spaces[row] = space - size
         else:
-            rooms.append(64 - size)
+            spaces.append(64 - size)
     received = 64 - np.bincount(rows, weights=lengths)
-    assert sorted(received) == sorted(rooms)
+    assert sorted(received) == sorted(spaces)
 
 
 def test_hardly_anything_is_left_to_pad():

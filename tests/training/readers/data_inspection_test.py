@@ -19,13 +19,13 @@ from training.readers.data_inspection import (  # noqa: E402
     scripts,
     tokens_of,
 )
-from training.readers.labelled_text import LabelledText  # noqa: E402
+from training.readers.labeled_text import LabeledText  # noqa: E402
 
 
 def test_every_kind_of_data_has_rows():
-    text = LabelledText(["a", "b"], ["c", "d"], np.array([1, 0]), ("no", "yes"), "f")
+    text = LabeledText(["a", "b"], ["c", "d"], np.array([1, 0]), ("no", "yes"), "f")
     assert rows_of(text) == Rows([("a", "c"), ("b", "d")], ["yes", "no"])
-    scores = LabelledText(["a"], None, np.array([0.5], "float32"), None, "f")
+    scores = LabeledText(["a"], None, np.array([0.5], "float32"), None, "f")
     assert rows_of(scores) == Rows([("a",)], ["0.5"])
     assert rows_of(TaggedText([["a", "b"]], [["O", "B-X"]])) == Rows([("a b",)], ["O B-X"])
     choices = ChoiceRows(["a"], [["b", "c"]], np.array([1]), "f")

@@ -7,21 +7,21 @@ import pytest
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.squad import QuestionExample, SpanAnswer
 from training.readers.choice_files import ChoiceRows
-from training.readers.labelled_text import LabelledText
+from training.readers.labeled_text import LabeledText
 from training.scores import baselines
 
 pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
 
 
-def labelled(texts, labels, class_names, text_pairs=None):
+def labeled(texts, labels, class_names, text_pairs=None):
     dtype = "float32" if class_names is None else "int32"
-    return LabelledText(texts, text_pairs, np.array(labels, dtype), class_names, "memory")
+    return LabeledText(texts, text_pairs, np.array(labels, dtype), class_names, "memory")
 
 
 def test_classes():
     texts = ["good film", "good play", "good cast", "bad film", "bad play"]
-    train = labelled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
-    dev = labelled(["good story", "bad story"], [1, 0], ("bad", "good"))
+    train = labeled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
+    dev = labeled(["good story", "bad story"], [1, 0], ("bad", "good"))
     scores = baselines.of_text(train, dev, ["accuracy", "f1"])
     assert scores["majority"] == {"accuracy": 50.0, "f1": pytest.approx(200 / 3)}
     assert scores["bag_of_words"] == {"accuracy": 100.0, "f1": 100.0}
@@ -32,7 +32,7 @@ def test_scores_of_pairs_by_the_words_that_both_texts_have():
     dev_pairs = [("red", "red"), ("blue", "green"), ("white", "red")]
     pairs = [(a, b) for a in words for b in words if (a, b) not in dev_pairs]
     train, dev = (
-        labelled([a for a, _ in of], [5.0 * (a == b) for a, b in of], None, [b for _, b in of])
+        labeled([a for a, _ in of], [5.0 * (a == b) for a, b in of], None, [b for _, b in of])
         for of in (pairs, dev_pairs)
     )
     scores = baselines.of_text(train, dev, ["pearson", "mse"])
@@ -43,10 +43,10 @@ def test_scores_of_pairs_by_the_words_that_both_texts_have():
 
 
 def test_text_without_words_and_of_one_class_has_the_constant_alone():
-    dev = labelled(["?", "good film"], [0, 1], ("a", "b"))
+    dev = labeled(["?", "good film"], [0, 1], ("a", "b"))
     for train in (
-        labelled(["!", "?"], [0, 1], ("a", "b")),
-        labelled(["bad film", "good film"], [0, 0], ("a", "b")),
+        labeled(["!", "?"], [0, 1], ("a", "b")),
+        labeled(["bad film", "good film"], [0, 0], ("a", "b")),
     ):
         assert list(baselines.of_text(train, dev, ["accuracy"])) == ["majority"]
 
@@ -54,14 +54,14 @@ def test_text_without_words_and_of_one_class_has_the_constant_alone():
 def test_a_long_file_of_long_texts_is_cut(monkeypatch):
     monkeypatch.setattr(baselines, "MAX_TRAINING_ROWS", 4)
     monkeypatch.setattr(baselines, "MAX_CHARACTERS", 4)
-    train = labelled(["good bad", "evil good"] * 50, [0, 1] * 50, ("a", "b"))
-    dev = labelled(["good evil", "evil good"], [0, 1], ("a", "b"))
+    train = labeled(["good bad", "evil good"] * 50, [0, 1] * 50, ("a", "b"))
+    dev = labeled(["good evil", "evil good"], [0, 1], ("a", "b"))
     assert baselines.of_text(train, dev, ["accuracy"])["bag_of_words"] == {"accuracy": 100.0}
 
 
-def test_unlabelled_text_is_refused():
-    train = labelled(["good one", "bad one"], [1, 0], ("bad", "good"))
-    dev = LabelledText(["one"], None, None, ("bad", "good"), "dev.tsv")
+def test_unlabeled_text_is_refused():
+    train = labeled(["good one", "bad one"], [1, 0], ("bad", "good"))
+    dev = LabeledText(["one"], None, None, ("bad", "good"), "dev.tsv")
     with pytest.raises(ValueError, match=r"dev\.tsv has no labels"):
         baselines.of_text(train, dev, ["accuracy"])
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text input of `fit`, `evaluate` and `predict`: reading, checking and batching.
 
-`Rows` is the interface between a `Task` and its input. The subclasses for texts and pairs of texts
-are in this file; tasks with another kind of input (words, questions, choices) have a subclass in
-their own file.
+`InputAdapter` is the interface between a `Task` and its input. The subclasses for texts and pairs
+of texts are in this file; tasks with another kind of input (words, questions, choices) have a
+subclass in their own file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BatchOutputs = tuple[Any, Any, Any]
 Restore = Callable[[Iterable[BatchOutputs], Any], Any]
 
 
-class Rows(abc.ABC):
+class InputAdapter(abc.ABC):
     """Base class of the kinds of text input: the interface between a `Task` and its data."""
 
     # The accepted forms, for error messages
@@ -125,7 +125,9 @@ class Rows(abc.ABC):
         """
 
     @abc.abstractmethod
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         """Returns the batches of prediction.
 
         Args:
@@ -141,7 +143,7 @@ class Rows(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TextRows(Rows):
+class TextAdapter(InputAdapter):
     """Texts or pairs of texts in memory.
 
     Args:
@@ -168,7 +170,7 @@ class TextRows(Rows):
         columns = text_columns(x)
         texts = columns["text"]
         labels = None if y is None else (rules or LabelRules()).read(y)
-        if labels is None and rules is not None and rules.allows_unlabelled:
+        if labels is None and rules is not None and rules.allows_unlabeled:
             labels = rules.no_labels(len(texts))
         weights = None if sample_weight is None else checked_weights(sample_weight)
         if labels is not None:
@@ -197,13 +199,15 @@ class TextRows(Rows):
         source = RowsInMemory(TextExamples(self.columns, preprocessor), self.targets)
         return Loader(source, preprocessor, options)
 
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         source = RowsInMemory(TextExamples(self.columns, preprocessor))
         return Loader(source, preprocessor, options, with_index), _in_order
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TextDataset(Rows):
+class TextDatasetAdapter(InputAdapter):
     """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
 
     Args:
@@ -241,7 +245,7 @@ class TextDataset(Rows):
     @property
     def may_lack_labels(self) -> bool:
         """Whether its elements may have no labels."""
-        return self.rules is not None and self.rules.allows_unlabelled
+        return self.rules is not None and self.rules.allows_unlabeled
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
         from keras_bert.data.tfdata import text_datasets
@@ -260,7 +264,9 @@ class TextDataset(Rows):
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)
 
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         from keras_bert.data.tfdata import text_datasets
 
         rows = self.dataset
@@ -282,7 +288,7 @@ class TextDataset(Rows):
         columns = []
         if labels is not None:
             columns.append(rules.read(labels, first_row))
-        elif rules.allows_unlabelled:
+        elif rules.allows_unlabeled:
             columns.append(rules.no_labels(num_rows))
         if weights is not None:
             columns.append(checked_weights(weights, first_row))
@@ -296,7 +302,7 @@ class TextDataset(Rows):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TextBatches(TextDataset):
+class TextBatchesAdapter(TextDatasetAdapter):
     """Batches of text of a `PyDataset`, a generator or a `DataLoader`, which are left as they are.
 
     Args:
@@ -325,7 +331,9 @@ class TextBatches(TextDataset):
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         return GivenBatches(self.dataset, preprocessor, options, self._read_columns)
 
-    def numbered_batches(self, preprocessor: Any, options: BatchOptions) -> tuple[Batches, Restore]:
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
         if self.dataset.is_infinite and self.steps is None:
             raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
         return GivenBatches(self.dataset, preprocessor, options, None, self.steps), _in_order

@@ -38,7 +38,7 @@ _LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledText:
+class LabeledText:
     """Texts or pairs of texts, with their labels.
 
     Args:
@@ -83,7 +83,7 @@ class LabelledText:
         ids: list[int] = self.labels.tolist()
         return ids
 
-    def rows(self, indices: Sequence[int]) -> LabelledText:
+    def rows(self, indices: Sequence[int]) -> LabeledText:
         """Returns a subset of the rows."""
         pairs = self.text_pairs
         return replace(
@@ -141,14 +141,14 @@ class TextColumns(ProgramConfig):
         path: str | os.PathLike[str],
         class_names: Sequence[str] | None = None,
         regression: bool = False,
-        labelled: bool = True,
-    ) -> LabelledText:
-        """Reads a file as `read_labelled_text` does."""
-        return read_labelled_text(
+        labeled: bool = True,
+    ) -> LabeledText:
+        """Reads a file as `read_labeled_text` does."""
+        return read_labeled_text(
             path,
             text=self.text,
             text_pair=self.text_pair or None,
-            label=self.label if labelled else None,
+            label=self.label if labeled else None,
             header=HEADERS[self.header],
             format=None if self.format == "auto" else self.format,
             quoting=self.quoting,
@@ -158,7 +158,7 @@ class TextColumns(ProgramConfig):
         )
 
 
-def read_labelled_text(
+def read_labeled_text(
     path: str | os.PathLike[str],
     *,
     text: str | int = "text",
@@ -172,7 +172,7 @@ def read_labelled_text(
     allow_empty: bool = False,
     skip_labels: Sequence[str] = (),
     on_bad_row: Literal["raise", "skip"] = "raise",
-) -> LabelledText:
+) -> LabeledText:
     """Reads one file of labeled text.
 
     CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line ends. TSV does
@@ -200,10 +200,10 @@ def read_labelled_text(
         allow_empty: Whether to accept empty texts.
         skip_labels: Labels whose rows are skipped, such as SNLI's `-` for "no agreement".
         on_bad_row: Whether to raise an error for a row with too few or too many columns, or to
-            skip it. Skipped rows are counted in a warning and in `LabelledText.skipped`.
+            skip it. Skipped rows are counted in a warning and in `LabeledText.skipped`.
 
     Returns:
-        A `LabelledText`, in the order of the file.
+        A `LabeledText`, in the order of the file.
 
     Warns:
         UserWarning: If labels differ only in case or in the notation of a number, a label is one
@@ -220,7 +220,7 @@ def read_labelled_text(
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "reviews.tsv")
     >>> _ = path.write_text("text\\tlabel\\na gripping film\\tgood\\nno\\tbad\\n")
-    >>> reviews = read_labelled_text(path)
+    >>> reviews = read_labeled_text(path)
     >>> reviews.texts, reviews.labels.tolist(), reviews.class_names
     (['a gripping film', 'no'], [1, 0], ('bad', 'good'))
     """
@@ -248,7 +248,7 @@ def read_labelled_text(
     rows = [row for row in rows if _label(row) not in skip_labels]
     _check_rows(path, rows, allow_empty)
     ids, names = _encode(path, rows, class_names, regression)
-    return LabelledText(
+    return LabeledText(
         texts=[row.cells["text"] for row in rows],
         text_pairs=None if text_pair is None else [row.cells["text_pair"] for row in rows],
         labels=ids,
