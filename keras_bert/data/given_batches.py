@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import abc
-import bisect
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from keras_bert.data.input_forms import (
     text_columns,
     without_labels,
 )
-from keras_bert.data.loader import Batches, BatchOptions, bucket_lengths, permutation
+from keras_bert.data.loader import Batches, BatchOptions, bucket_for, bucket_lengths, permutation
 
 # Converts the labels and weights of rows to columns; besides, its arguments are the number of rows
 # and the index of the first.
@@ -246,8 +245,7 @@ class GivenBatches(Batches):
             features = self._preprocessor(*texts)
             return features
         sequences = self._preprocessor.pack(*texts)
-        longest = sequences.longest(NUMPY).max(initial=1)
         buckets = bucket_lengths(self._preprocessor.sequence_length, coarse=True)
-        length = buckets[bisect.bisect_left(buckets, longest)]
+        length = bucket_for(sequences.longest(NUMPY).max(initial=1), buckets)
         features = sequences.padded(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
         return features

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import abc
+import bisect
 import contextlib
 import dataclasses
 import queue
@@ -286,9 +287,7 @@ class Loader(Batches):
             self.rows_in_batch = options.rows_in_batch // options.shard[1]
         self._finish = finish or with_columns
         self._pad_token_id = preprocessor.tokenizer.pad_token_id
-        self._buckets = np.array(
-            bucket_lengths(preprocessor.sequence_length, coarse=options.compiles)
-        )
+        self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=options.compiles)
 
     @property
     def num_batches(self) -> int | None:
@@ -317,13 +316,9 @@ class Loader(Batches):
         for count, window in enumerate(self.source.windows(number, options, skipped), skipped):
             sequences = window.examples.pack(window.rows)
             lengths = sequences.longest(NUMPY)
-            order = np.argsort(lengths, kind="stable")
-            starts = np.arange(0, len(order), size)
-            if seed is not None:
-                starts = starts[permutation(len(starts), seed, number, count)]
-            for start in starts.tolist():
+            order = None if seed is None else (seed, number, count)
+            for rows in rows_of_batches(lengths, size, order):
                 if done >= first:
-                    rows = order[start : start + size]
                     num_rows, longest = len(rows), lengths[rows].max(initial=1)
                     if options.fills_last_batch:
                         rows = np.resize(rows, size)
@@ -334,7 +329,7 @@ class Loader(Batches):
         self, sequences: Sequences, rows: np.ndarray, num_rows: int, longest: int, window: Window
     ) -> Batch:
         """Makes a batch of some rows of a window, the first `num_rows` of which are no filler."""
-        length = int(self._buckets[np.searchsorted(self._buckets, longest)])
+        length = bucket_for(longest, self._buckets)
         process, num_processes = self.options.shard
         is_real = None
         if self.options.fills_last_batch:
@@ -434,6 +429,30 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
         lengths.append(length)
         length += length if coarse else max(8, 1 << (length.bit_length() - 3))
     return (*lengths, sequence_length)
+
+
+def bucket_for(length: int, buckets: Sequence[int]) -> int:
+    """Returns the shortest of ascending lengths that holds a row of `length` tokens."""
+    return buckets[bisect.bisect_left(buckets, length)]
+
+
+def rows_of_batches(
+    lengths: np.ndarray, batch_size: int, order: tuple[int, ...] | None
+) -> Iterator[np.ndarray]:
+    """Yields the indices of the rows of each batch of a window, whose rows it sorts by length.
+
+    Args:
+        lengths: The length of each row of the window.
+        batch_size: Number of rows in a batch.
+        order: The numbers that the random order of the batches depends on; `None` yields them from
+            the shortest rows to the longest.
+    """
+    by_length = np.argsort(lengths, kind="stable")
+    starts = np.arange(0, len(by_length), batch_size)
+    if order is not None:
+        starts = starts[permutation(len(starts), *order)]
+    for start in starts.tolist():
+        yield by_length[start : start + batch_size]
 
 
 def permutation(size: int, *seed: int) -> np.ndarray[Any, Any]:

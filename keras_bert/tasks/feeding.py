@@ -86,7 +86,7 @@ class Feed(keras.callbacks.Callback):
         if not isinstance(batches, Batches):
             return batches
         if batches.num_batches == 0:
-            raise _nothing_to_read()
+            raise no_rows()
         sequence = _BatchSequence(self)
         if keras.backend.backend() != "tensorflow":
             return _BatchAdapter(self) if self.num_batches is None else sequence
@@ -94,7 +94,7 @@ class Feed(keras.callbacks.Callback):
 
         example = batches.example()
         if example is None:
-            raise _nothing_to_read()
+            raise no_rows()
         return dataset_of(
             sequence,
             example if self._with_targets else example[:1],
@@ -115,7 +115,8 @@ class Feed(keras.callbacks.Callback):
             raise
 
 
-def _nothing_to_read() -> ValueError:
+def no_rows() -> ValueError:
+    """Returns the error for data without a row."""
     return ValueError("There are no texts to train on, or to evaluate.")
 
 
@@ -144,7 +145,9 @@ class _BatchSequence(keras.utils.PyDataset):
 class _BatchAdapter(DataAdapter):
     """Batches of unknown number, an epoch in each reading, for Keras on JAX and PyTorch.
 
-    (Of a `PyDataset`, an unknown number is infinite; of a generator, there is one reading.)
+    Keras has no public form for them: an unknown number of a `PyDataset` is infinite, a generator
+    is read once, and the other forms are those of TensorFlow, PyTorch and Grain. Therefore this is
+    one of the adapters that Keras itself makes of those.
     """
 
     num_batches = None

@@ -50,7 +50,7 @@ from keras_bert.tasks.class_labels import (
     checked_class_weight,
     checked_ids,
 )
-from keras_bert.tasks.feeding import Feed
+from keras_bert.tasks.feeding import Feed, no_rows
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor, task_of_preset
 
@@ -610,7 +610,7 @@ class Task(ObjectiveModel):
             y = label_column(x, rules.class_names)
         rows = None if kind is None else kind.read(x, y, sample_weight, rules)
         if rows is not None and rows.in_memory and not len(rows):
-            raise ValueError("There are no texts to train on, or to evaluate.")
+            raise no_rows()
         return rows
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:

@@ -16,7 +16,13 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.atomic import atomic_path, check_folder_of
 from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers, take_rows
-from keras_bert.data.loader import WINDOW_BATCHES, Batches, permutation
+from keras_bert.data.loader import (
+    WINDOW_BATCHES,
+    Batches,
+    bucket_for,
+    permutation,
+    rows_of_batches,
+)
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.instances import Instance
@@ -380,13 +386,10 @@ class _RecordBatches(Batches):
                 done += in_window
                 continue
             rows, rest = self._parser(window)
-            order, starts = np.arange(len(window)), np.arange(0, len(window), size)
-            if self._buckets is not None:
-                order = np.argsort(rows["token_ids"].lengths, kind="stable")
-                if seed is not None:
-                    starts = starts[permutation(len(starts), seed, number, count)]
-            for start in starts.tolist():
-                index = order[start : start + size]
+            # Without buckets, the order of the records stays.
+            lengths = np.zeros(len(window)) if self._buckets is None else rows["token_ids"].lengths
+            order = None if seed is None else (seed, number, count)
+            for index in rows_of_batches(lengths, size, order):
                 if self._drops_remainder and len(index) < size:
                     continue
                 if done >= first:
@@ -398,10 +401,8 @@ class _RecordBatches(Batches):
         rest = {name: values[index] for name, values in rest.items()}
         if self._is_ragged:
             return {**rows, **rest}
-        length = self._parser.sequence_length
-        if self._buckets is not None:
-            longest = rows["token_ids"].lengths.max()
-            length = self._buckets[int(np.searchsorted(self._buckets, longest))]
+        buckets = self._buckets or (self._parser.sequence_length,)
+        length = bucket_for(rows["token_ids"].lengths.max(), buckets)
         return {**Sequences(rows).padded(NUMPY, length, 0), **rest}
 
 
